@@ -59,11 +59,11 @@ def root(
     show_version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Name every key of --config that is not ours.")
+        bool, typer.Option("--verbose", help="List the keys in --config that cqstore ignores.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -78,27 +78,26 @@ _WAITING = {"put", "tail", "top"}
 _PLACES = {"import": "cqstore.cli.commands.import_:import_"}
 """Of verbs that are words of Python."""
 for _name, _sentence in {
-    "info": "Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing.",
-    "check": "Check the whole store and list what is wrong, with file and offset. Changes nothing.",
-    "dump": "Decode what lies on disk: a whole store, one record, some units, or a bare file.",
-    "get": "Print messages with their bodies (text, or Base64 where it is none). Changes nothing.",
-    "tail": "Print the newest messages of a topic over all of its queues, by store time."
+    "info": "Show layout, backend, versions, sizes, offsets and warnings of a store."
     " Changes nothing.",
-    "export": "Write the messages of topics to a file, or into a store of their own."
-    " Changes nothing in DIR.",
-    "import": "Put the messages that export or archive wrote. Opens the store read-write (and"
-    " recovers it).",
-    "put": "Append messages and print their places. Opens the store read-write (and recovers it).",
-    "topics": "List every queue with its type, minimum, maximum and messages. Changes nothing.",
-    "offset": "Search a queue by store time. Changes nothing.",
-    "query": "Print the newest messages of a topic with a key, in log order. Changes nothing.",
-    "clean": "Show which commit log files go, and why; delete them with --yes.",
-    "backup": "Copy a store, open or closed, with sizes and digests of all files. Changes nothing.",
-    "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
-    "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
-    "rebuild": "Rebuild all queues from the commit log, in another backend too, or single ones.",
-    "completion": "Print the script that completes cqstore's words in bash, zsh or fish.",
-    "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
+    "check": "Check the whole store and list all damage by file and offset. Changes nothing.",
+    "dump": "Decode a whole store, one record, some units of a queue, or a single file.",
+    "get": "Print messages with their bodies (as text, or Base64 if not UTF-8). Changes nothing.",
+    "tail": "Print the newest messages of a topic, ordered by store time. Changes nothing.",
+    "export": "Write the messages of topics to a file or to a new store. Changes nothing in DIR.",
+    "import": "Append messages from a file, an archive or another store. Opens DIR read-write.",
+    "put": "Append messages and print their offsets. Opens DIR read-write.",
+    "topics": "List every queue with its type, offset range and message count. Changes nothing.",
+    "offset": "Find the queue offset that belongs to a store time. Changes nothing.",
+    "query": "Print the newest messages of a topic with a given key, in log order."
+    " Changes nothing.",
+    "clean": "Show which commit log files have expired and why. Delete them with --yes.",
+    "backup": "Copy an open or closed store, with sizes and digests of all files. Changes nothing.",
+    "recover": "Recover the store, close it cleanly, and report what was done.",
+    "mode": "Show the backends of a store and its possible state changes. Apply one with --to.",
+    "rebuild": "Rebuild consume queues or the key index from the commit log.",
+    "completion": "Print the completion script for bash, zsh or fish.",
+    "top": "Monitor a store that another process has open: offsets, rates, lag, checkpoint, sizes.",
 }.items():
     add_verb(
         app,

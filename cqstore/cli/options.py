@@ -48,23 +48,29 @@ def meant(place: Path | None) -> Path | None:
 
 Dir = Annotated[
     Path,
-    typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
+    typer.Argument(
+        metavar="DIR", help="Root folder of the store (storePathRootDir).", callback=meant
+    ),
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="BROKER_CONF", help="The broker's configuration file."),
+    typer.Option(
+        "--config", metavar="BROKER_CONF", help="Configuration file of the broker (broker.conf)."
+    ),
 ]
 Backend = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Backend to read of a combined store, or of a new one: "
-        f"{' or '.join(backend_names())}.",
+        help=f"Backend to use: {' or '.join(backend_names())}. Default: the store's current one"
+        " (new store: by storeType).",
     ),
 ]
 CommitLogFolder = Annotated[
     Path | None,
-    typer.Option("--commitlog", metavar="PATH", help="Folder of a commit log that lies elsewhere."),
+    typer.Option(
+        "--commitlog", metavar="PATH", help="Folder of the commit log, if it is outside DIR."
+    ),
 ]
 
 
@@ -102,14 +108,15 @@ def _java_longs(values: list[int] | None) -> list[int] | None:
     return [each for each in values if java_long(each) is not None] if values else values
 
 
-QueueId = Annotated[int, typer.Option(metavar="Q", min=0, callback=java_int, help="The queue.")]
+QueueId = Annotated[int, typer.Option(metavar="Q", min=0, callback=java_int, help="Queue ID.")]
 CutAt = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         min=0,
         callback=java_long,
-        help="Lose everything from this phy offset on (see check).",
+        help="Phy offset of the damage at which to cut the log. All records from there on are"
+        " removed.",
     ),
 ]
 PassOver = Annotated[
@@ -118,14 +125,15 @@ PassOver = Annotated[
         metavar="N",
         min=0,
         callback=_java_longs,
-        help="Lose the damaged record at this phy offset; may be repeated.",
+        help="Phy offset of a damaged record to skip. Its message is lost. May be repeated.",
     ),
 ]
+Topic = Annotated[str, typer.Option(metavar="T", help="Topic name.")]
 Yes = Annotated[
-    bool, typer.Option("--yes", help="Do it; without this only what would be done is shown.")
+    bool, typer.Option("--yes", help="Apply the changes. Without --yes they are only listed.")
 ]
-Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
-Rows = Annotated[RowFormat, typer.Option("--output", help="How to print.")]
+Format = Annotated[OutputFormat, typer.Option("--output", help="Output format.")]
+Rows = Annotated[RowFormat, typer.Option("--output", help="Output format.")]
 """Of a verb whose rows all have the same columns."""
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cqstore.cli.commands.offset import milliseconds
+from cqstore.cli.commands.offset import TIME_FORMS, milliseconds
 from cqstore.cli.message_files.message_fields import ReadMessage, read_messages
-from cqstore.cli.options import note
+from cqstore.cli.options import java_int, note
 from cqstore.store.errors import CorruptionError, StoreConfigError
 from cqstore.store.record.message import MessageProperty
 from cqstore.store.service.message_store import MessageStore
@@ -21,22 +21,34 @@ from cqstore.store.service.reading.topic_reader import TopicDamage, TopicMessage
 
 Begin = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Stored at or after; ms, or ISO 8601 (UTC if bare)."),
+    typer.Option(metavar="TIME", help=f"Earliest store time, inclusive: {TIME_FORMS}."),
 ]
-End = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or before.")]
-Tags = Annotated[str | None, typer.Option(metavar="EXPR", help="'*', or 'TagA || TagB'.")]
+End = Annotated[
+    str | None, typer.Option(metavar="TIME", help=f"Latest store time, inclusive: {TIME_FORMS}.")
+]
+AnyQueue = Annotated[
+    int | None,
+    typer.Option(
+        "--queue-id", metavar="Q", min=0, callback=java_int,
+        help="Queue ID. Default: all queues of the topic.",
+    ),
+]  # fmt: skip
+Tags = Annotated[
+    str | None, typer.Option(metavar="EXPR", help="Tag filter, for example 'TagA || TagB'.")
+]
 Key = Annotated[
-    str | None, typer.Option(metavar="KEY", help="With this key: one of KEYS, or the UNIQ_KEY.")
+    str | None, typer.Option(metavar="KEY", help="Message key: one of KEYS, or the UNIQ_KEY.")
 ]
 Grep = Annotated[
     str | None,
-    typer.Option(metavar="RE", help="With a body in which this regular expression is found."),
+    typer.Option(metavar="RE", help="Regular expression to search for in message bodies."),
 ]
 Pattern = Annotated[
     str | None,
     typer.Option(
         "--format", metavar="FORMAT",
-        help="jsonl, csv, json, table, or a line: %t topic, %q queue, %o offset, %b body ...",
+        help="Output format: jsonl, csv, json, table, or a line pattern, for example"
+        " '%t %q %o %b' (topic, queue ID, queue offset, body).",
     ),
 ]  # fmt: skip
 

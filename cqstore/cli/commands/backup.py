@@ -19,7 +19,7 @@ def backup(
     root: Dir,
     target: Annotated[
         Path,
-        typer.Argument(metavar="TO", help="Folder to make; not there yet."),
+        typer.Argument(metavar="TO", help="Folder to create. It must not exist yet."),
         OutputPath(locked=False, is_store=True),
     ],
     config: ConfigFile = None,
@@ -27,15 +27,22 @@ def backup(
     *,
     link: Annotated[
         bool,
-        typer.Option("--link", help="Closed log files and tables as hard links: no room, no time."),
+        typer.Option(
+            "--link", help="Create hard links to closed log files and tables instead of copies."
+        ),
     ] = False,
 ) -> None:
-    """Copy a store, open or closed, with sizes and digests of all files. Changes nothing.
+    """Copy an open or closed store, with sizes and digests of all files. Changes nothing.
 
-    The backup of an open store opens as after a crash at that moment: the log up to its last whole
-    record, queues that are brought up to it, offsets that lie before it. TO appears when all of it
-    is on disk. Prove it later with cqstore check TO --against backup.json. To restore, copy TO.
-    Exit code 1 if the log is damaged: it is copied as it is.
+    The backup of an open store opens like a store after a crash at that moment: the open recovers
+    the queues from the log. TO appears only when the copy is complete on disk.
+
+    To verify a backup, run cqstore check TO --against backup.json. To restore it, copy TO. The exit
+    code is 1 if the log is damaged; the backup then contains the damaged log.
+
+    Examples:
+        cqstore backup DIR /backup/store-1
+        cqstore backup DIR /backup/store-1 --link
     """
     settings = with_log_folder(read_config(config, root), commit_log)
     with progress("copying", about_end(root, settings)) as tick:

@@ -43,19 +43,25 @@ from cqstore.store.service.offline.repair import RepairPlan, carry_out, check_cu
 from cqstore.store.service.offline.store_copy import blocks_below, check_copy_target, copy_store
 
 Repair = Annotated[
-    bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
+    bool, typer.Option("--repair", help="Repair a copy of the store. Prints the steps first.")
 ]
 CopyTo = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Where the copy goes; without it DIR.repaired."),
+    typer.Option(
+        metavar="PATH", help="Path of the repaired copy (requires --repair). Default: DIR.repaired."
+    ),
     OutputPath(locked=False, is_store=True),
 ]
-InPlace = Annotated[bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")]
+InPlace = Annotated[
+    bool,
+    typer.Option("--in-place", help="Repair the store itself, not a copy (requires --repair)."),
+]
 Against = Annotated[
     Path | None,
     typer.Option(
         metavar="MANIFEST",
-        help="Compare all files with a backup's manifest instead; a bare name is one of DIR's.",
+        help="Compare all files with this backup manifest instead of checking the store. A name"
+        " without a folder is looked up in DIR first.",
     ),
 ]
 
@@ -73,13 +79,20 @@ def check(
     cut_at: CutAt = None,
     against: Against = None,
 ) -> None:
-    """Check the whole store and list what is wrong, with file and offset. Changes nothing.
+    """Check the whole store and list all damage by file and offset. Changes nothing.
 
-    Exit code 1 if anything is damaged or the store needs recovery. Of a store that another process
-    has open nothing counts as damage: it may be what that process has not written yet. With
-    --repair a copy is mended and checked again, and the exit code is that of the second check.
-    With --against the files alone are compared, by size and digest: of a backup that has not been
-    opened since.
+    The exit code is 1 if anything is damaged or the store needs recovery. While another process has
+    the store open, nothing counts as damage, because writes may still be in progress.
+
+    With --repair, the command repairs a copy of the store and checks the copy. The exit code is
+    then that of the second check.
+
+    With --against, it only compares the size and digest of each file with the manifest. Use this
+    for a backup that has not been opened since it was made.
+
+    Examples:
+        cqstore check DIR
+        cqstore check DIR --repair --copy-to DIR.fixed
     """
     if against is not None:
         refuse_beside("--against", repair=repair or None, copy_to=copy_to, cut_at=cut_at)

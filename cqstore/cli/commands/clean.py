@@ -18,11 +18,18 @@ def clean(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Show which commit log files go, and why; delete them with --yes.
+    """Show which commit log files have expired and why. Delete them with --yes.
 
-    As RocketMQ does, at any hour: files that were not written for fileReservedTime hours, and where
-    the disk is nearly full ten more. Their units and index entries go with them; the last file
-    is never deleted. Refused while the store is open. Without --yes nothing is changed.
+    The rules are those of RocketMQ, at any hour: files not written for fileReservedTime hours
+    expire. If the disk is nearly full, up to deleteFileBatchMax more files expire. Queue units and
+    index entries are deleted with them.
+
+    The last file is never deleted. The command is refused while the store is open. Without --yes,
+    it changes nothing.
+
+    Examples:
+        cqstore clean DIR --config broker.conf
+        cqstore clean DIR --config broker.conf --yes
     """
     with open_to_delete(root, config, yes=yes) as store:
         settings = store.config

@@ -19,12 +19,18 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
+    shell: Annotated[
+        Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell to print the script for.")
+    ],
 ) -> None:
-    """Print the script that completes cqstore's words in bash, zsh or fish.
+    """Print the completion script for bash, zsh or fish.
 
-    For bash: cqstore completion bash >> ~/.bash_completion. For zsh: to a file _cqstore in a folder
-    of $fpath. For fish: to ~/.config/fish/completions/cqstore.fish.
+    For bash, append the output to ~/.bash_completion. For zsh, write it to a file named _cqstore in
+    a folder of $fpath. For fish, write it to ~/.config/fish/completions/cqstore.fish.
+
+    Examples:
+        cqstore completion bash >> ~/.bash_completion
+        cqstore completion fish > ~/.config/fish/completions/cqstore.fish
     """
     made = _typers().get_completion_script
     typer.echo(made(prog_name="cqstore", complete_var=COMPLETE, shell=shell.value))

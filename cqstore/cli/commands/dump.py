@@ -36,43 +36,49 @@ from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
-Place = Annotated[Path, typer.Argument(metavar="DIR|FILE", help="A store, or one of its files.")]
-Messages = Annotated[bool, typer.Option("--messages", help="Every record of the log.")]
-Queues = Annotated[bool, typer.Option("--queues", help="Every queue with its units.")]
+Place = Annotated[
+    Path, typer.Argument(metavar="DIR|FILE", help="Root folder of a store, or one of its files.")
+]
+Messages = Annotated[
+    bool, typer.Option("--messages", help="Decode every record of the commit log.")
+]
+Queues = Annotated[bool, typer.Option("--queues", help="Decode every queue with its units.")]
 LogOffset = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, callback=java_long, help="The record that starts at this phy offset."
+        metavar="N", min=0, callback=java_long, help="Phy offset of the record to decode."
     ),
 ]
-Topic = Annotated[str | None, typer.Option(metavar="T", help="Units of this topic.")]
+Topic = Annotated[str | None, typer.Option(metavar="T", help="Topic whose units to decode.")]
 OneQueue = Annotated[
-    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="… of this queue; 0.")
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Queue ID. Default: 0.")
 ]
 FirstOffset = Annotated[
-    int | None, typer.Option(metavar="N", min=0, callback=java_long, help="… from this offset on.")
+    int | None,
+    typer.Option(
+        metavar="N", min=0, callback=java_long, help="First queue offset. Default: the minimum."
+    ),
 ]
-Count = Annotated[int | None, typer.Option(metavar="M", min=1, help="… and so many; 1.")]
+Count = Annotated[int | None, typer.Option(metavar="M", min=1, help="Number of units. Default: 1.")]
 
 
 def dump(
-    place: Place,
-    *,
-    messages: Messages = False,
-    queues: Queues = False,
-    commitlog_offset: LogOffset = None,
-    topic: Topic = None,
-    queue_id: OneQueue = None,
-    offset: FirstOffset = None,
-    count: Count = None,
-    config: ConfigFile = None,
-    backend: Backend = None,
-    commit_log: CommitLogFolder = None,
+    place: Place, *, messages: Messages = False, queues: Queues = False,
+    commitlog_offset: LogOffset = None, topic: Topic = None, queue_id: OneQueue = None,
+    offset: FirstOffset = None, count: Count = None, config: ConfigFile = None,
+    backend: Backend = None, commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
-) -> None:
-    """Decode what lies on disk: a whole store, one record, some units, or a bare file.
+) -> None:  # fmt: skip
+    """Decode a whole store, one record, some units of a queue, or a single file.
 
-    Shows the disk as it is, also of a store that needs recovery. Changes nothing.
+    Give exactly one of --messages, --queues, --commitlog-offset and --topic for a store, and none
+    of them for a single file. A file can be a commit log, queue, index or checkpoint file.
+
+    The output shows the disk as it is, even if the store needs recovery. Changes nothing.
+
+    Examples:
+        cqstore dump DIR --topic orders --queue-id 0 --count 5
+        cqstore dump DIR/checkpoint
     """
     asked = [messages, queues, commitlog_offset is not None, topic is not None]
     if is_file(place):

@@ -26,13 +26,12 @@ from cqstore.cli.options import (
     CommitLogFolder,
     ConfigFile,
     Dir,
-    java_int,
     note,
     open_store,
 )
 from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
-from cqstore.cli.selection import Begin, End, Grep, Key, SelectedReads, Selection, Tags
+from cqstore.cli.selection import AnyQueue, Begin, End, Grep, Key, SelectedReads, Selection, Tags
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.service.message_store import MessageStore
 
@@ -43,33 +42,32 @@ _Kind = FileFormat | MessageFormat
 
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="T", help="A topic; may be repeated. Default: all."),
-]
-OneQueue = Annotated[
-    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Of this queue alone.")
+    typer.Option(
+        "--topic", metavar="T", help="Topic to export. May be repeated. Default: all topics."
+    ),
 ]
 Kind = Annotated[
     str | None,
     typer.Option(
         "--format", metavar="FORMAT",
-        help="jsonl, csv, parquet, arrow, store, or a line a message as of tail;"
-        " default: by the name of the file, else jsonl.",
+        help="Output format: jsonl, csv, parquet, arrow, store, or a line pattern as in cqstore"
+        " tail. Default: by the suffix of --to, else jsonl.",
     ),
 ]  # fmt: skip
 Target = Annotated[
     Path | None,
-    typer.Option("--to", metavar="PATH", help="The file or store to make; standard output."),
+    typer.Option("--to", metavar="PATH", help="File or store to create. Default: standard output."),
     OutputPath(),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with an export into lines that was cut short.")
+    bool, typer.Option("--resume", help="Continue an interrupted export to a text file.")
 ]
 
 
 def export(
     root: Dir,
     topics: Topics = None,
-    queue_id: OneQueue = None,
+    queue_id: AnyQueue = None,
     begin: Begin = None,
     end: End = None,
     tags: Tags = None,
@@ -83,12 +81,18 @@ def export(
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
 ) -> None:
-    """Write the messages of topics to a file, or into a store of their own. Changes nothing in DIR.
+    """Write the messages of topics to a file or to a new store. Changes nothing in DIR.
 
-    Topic by topic, each over all of its queues by store time. cqstore import takes jsonl, csv,
-    parquet, arrow and store back. A file has its name when it is whole; until then it is PATH.part.
-    Light queues are written where they are named: their messages are in topics. Exit code 1 if
-    something damaged was passed over.
+    Topics are written one after the other, each in order of store time over all its queues. cqstore
+    import reads the formats jsonl, csv, parquet, arrow and store.
+
+    Until the file is complete, its name is PATH.part. Light queues are written only if --topic
+    names them, because their messages are already in other topics. The exit code is 1 if damaged
+    messages were skipped.
+
+    Examples:
+        cqstore export DIR --topic orders --to orders.jsonl
+        cqstore export DIR --begin 2026-03-01T00:00:00Z --to march.parquet
     """
     form = _form(kind, target)
     selection = Selection.of(begin, end, queue_id, tags, key, grep)

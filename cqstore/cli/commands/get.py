@@ -25,7 +25,7 @@ from cqstore.cli.options import (
 )
 from cqstore.cli.output import RowFormat
 from cqstore.cli.progress import counted
-from cqstore.cli.selection import Begin, End, Pattern, SelectedReads, Selection, Tags
+from cqstore.cli.selection import Begin, End, Key, Pattern, SelectedReads, Selection, Tags
 from cqstore.store.errors import CorruptionError, NoSuchMessageError
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message_id import decode_message_id
@@ -35,51 +35,57 @@ from cqstore.store.service.results import DamagedRecord, GetMessageStatus
 
 _COUNT = 32
 
-Topic = Annotated[str | None, typer.Option(metavar="T", help="The topic.")]
+Topic = Annotated[str | None, typer.Option(metavar="T", help="Topic name.")]
 OneQueue = Annotated[
     int | None,
-    typer.Option(metavar="Q", min=0, callback=java_int, help="The queue; 0, or with a time all."),
+    typer.Option(
+        metavar="Q",
+        min=0,
+        callback=java_int,
+        help="Queue ID. Default: 0, or all queues with --begin or --end.",
+    ),
 ]
 FirstOffset = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, callback=java_long, help="First queue offset; default: the minimum."
+        metavar="N", min=0, callback=java_long, help="First queue offset. Default: the minimum."
     ),
 ]
 Count = Annotated[
     int | None,
     typer.Option(
-        metavar="M", min=1, callback=java_int, help="At most so many; 32, or with a time all."
+        metavar="M",
+        min=1,
+        callback=java_int,
+        help="Maximum number of messages. Default: 32, or no limit with --begin or --end.",
     ),
 ]
-OneKey = Annotated[
-    str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")
+MessageId = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="Offset message ID (offsetMsgId). For an ID that a client set, use --key.",
+    ),
 ]
-MessageId = Annotated[str | None, typer.Option(metavar="ID", help="The message with this id.")]
 
 
 def get(
-    root: Dir,
-    topic: Topic = None,
-    queue_id: OneQueue = None,
-    offset: FirstOffset = None,
-    count: Count = None,
-    tags: Tags = None,
-    key: OneKey = None,
-    message_id: MessageId = None,
-    begin: Begin = None,
-    end: End = None,
-    pattern: Pattern = None,
-    config: ConfigFile = None,
-    backend: Backend = None,
-    commit_log: CommitLogFolder = None,
-    kind: Rows = RowFormat.JSONL,
-) -> None:
-    """Print messages with their bodies (text, or Base64 where it is none). Changes nothing.
+    root: Dir, topic: Topic = None, queue_id: OneQueue = None, offset: FirstOffset = None,
+    count: Count = None, tags: Tags = None, key: Key = None, message_id: MessageId = None,
+    begin: Begin = None, end: End = None, pattern: Pattern = None, config: ConfigFile = None,
+    backend: Backend = None, commit_log: CommitLogFolder = None, kind: Rows = RowFormat.JSONL,
+) -> None:  # fmt: skip
+    """Print messages with their bodies (as text, or Base64 if not UTF-8). Changes nothing.
 
-    With --begin or --end: all that were stored between the two, over all queues of the topic or
-    those of --queue-id, by store time. Where the messages end, and what damaged is passed over, is
-    said on standard error; for the latter the exit code is 1.
+    Give --topic with --offset, with --key, or with --begin and --end. Or give --message-id alone. A
+    time range covers all queues of the topic, in order of store time, unless --queue-id is given.
+
+    Standard error shows where the messages end and what is damaged. The exit code is 1 if damaged
+    messages were skipped.
+
+    Examples:
+        cqstore get DIR --topic orders --queue-id 0 --offset 100 --count 10
+        cqstore get DIR --topic orders --begin 2026-03-01T00:00:00Z
     """
     if (topic is None) == (message_id is None):
         raise typer.BadParameter(

@@ -59,7 +59,8 @@ _SECONDS = 2.0
 Source = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="A file of export, a store, or an archive; -: standard input."
+        metavar="FILE",
+        help="File from cqstore export, a store, an archive, or - for standard input.",
     ),
     InputStream(),
 ]
@@ -68,38 +69,40 @@ Kind = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help=f"What FILE is, {', '.join(FileFormat)}; default: by its name; a folder is a store, or"
-        " an archive.",
+        help=f"Format of FILE: {', '.join(FileFormat)}. Default: by its name. A folder is a store"
+        " or an archive.",
     ),
 ]
 ContinueFrom = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="The line or row to begin with; 1.")
+    int | None, typer.Option(metavar="N", min=1, help="First line or row to append. Default: 1.")
 ]
 PositionFile = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Note there how far it is; if it is there, go on from it."),
+    typer.Option(
+        metavar="PATH",
+        help="File that records the progress. If it exists, the import continues from there.",
+    ),
     OutputPath(),
 ]
-New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
+New = Annotated[bool, typer.Option("--new", help="Create the store if it does not exist.")]
 
 
 def import_(
-    root: Dir,
-    source: Source,
-    kind: Kind = None,
-    continue_from: ContinueFrom = None,
-    position: PositionFile = None,
-    *,
-    new: New = False,
-    config: ConfigFile = None,
-    backend: Backend = None,
-    out: Format = OutputFormat.TABLE,
-) -> None:
-    """Put the messages that export or archive wrote. Opens the store read-write (and recovers it).
+    root: Dir, source: Source, kind: Kind = None, continue_from: ContinueFrom = None,
+    position: PositionFile = None, *, new: New = False, config: ConfigFile = None,
+    backend: Backend = None, out: Format = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Append messages from a file, an archive or another store. Opens DIR read-write.
 
-    Topic, queue, body, properties, flags, born time and hosts are kept; queue offsets, places and
-    store times are new. At a row that is no message, or that the store refuses, it ends: those
-    before it are put, and --continue-from goes on there. All are on disk when it ends.
+    Opening the store read-write also recovers it. Topic, queue, body, properties, flags, born time
+    and hosts are kept. Queue offsets, phy offsets and store times are new.
+
+    The import stops at a row that is invalid or that the store refuses. The rows before it are
+    appended and flushed to disk. Use --continue-from or --position to continue.
+
+    Examples:
+        cqstore import DIR orders.jsonl
+        cqstore import DIR orders.parquet --new --position orders.pos
     """
     form = _form(source, kind)
     if position is not None and continue_from is not None:

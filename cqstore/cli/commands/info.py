@@ -24,7 +24,9 @@ _EXITS = {"not clean": "not clean: recovery is needed"}
 def info(
     root: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
+        typer.Argument(
+            metavar="DIR", help="Root folder of the store (storePathRootDir).", callback=meant
+        ),
     ] = None,
     config: ConfigFile = None,
     backend: Backend = None,
@@ -32,10 +34,18 @@ def info(
     kind: Format = OutputFormat.TABLE,
     *,
     show_schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of the facts, and no more.")
+        bool, typer.Option("--schema", help="Print only the JSON schema of the output.")
     ] = False,
 ) -> None:
-    """Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing."""
+    """Show layout, backend, versions, sizes, offsets and warnings of a store. Changes nothing.
+
+    The command opens the store read-only. With --output json, it prints all facts as one JSON
+    object. With --schema, DIR is not needed.
+
+    Examples:
+        cqstore info DIR
+        cqstore info DIR --output json
+    """
     if show_schema:
         typer.echo(json.dumps(schema(), indent=2))
         return

@@ -44,27 +44,28 @@ class StepPreparation(Protocol):
         """``without``: what may be left behind where it cannot be brought, by name."""
 
 
-To = Annotated[StoreMode | None, to_state("Take the step to this state.")]
+To = Annotated[StoreMode | None, to_state("New state of the store.")]
 AcceptedLoss = Annotated[
     list[str] | None,
     typer.Option(
         "--without",
         metavar="TABLE",
-        help="Go on without this, which cannot be brought (cqstore migrate tables --help: what).",
+        help="Table to leave out if it cannot be converted (see cqstore migrate tables --help)."
+        " May be repeated.",
     ),
 ]
 AcceptOlderTables = Annotated[
     bool,
     typer.Option(
         "--accept-older-tables",
-        help="To files: convert nothing, the JSON in DIR/config stays older than RocksDB's.",
+        help="Keep the older JSON tables in DIR/config when changing to files; convert nothing.",
     ),
 ]
 Verify = Annotated[
-    bool, typer.Option("--verify", help="Compare the backends and list what differs.")
+    bool, typer.Option("--verify", help="Compare the backends and list the differences.")
 ]
 KeepTables = Annotated[
-    bool, typer.Option("--keep-tables", help="Leave the broker's tables as they are.")
+    bool, typer.Option("--keep-tables", help="Do not convert the broker's tables.")
 ]
 
 
@@ -79,14 +80,20 @@ def mode(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Show which backends the store keeps and which steps can be done; take one with --to.
+    """Show the backends of a store and its possible state changes. Apply one with --to.
 
-    Without --to nothing is changed; the steps of a store with two backends compare both as a whole.
-    A step that something prevents is refused, with all reasons. A backend that is no
-    longer kept stays where it lies, and catches up from the log when it is kept again. A step puts
-    the broker's tables in DIR/config into the form that a broker in the new state reads, as cqstore
-    migrate tables does, with its --without and --accept-older-tables. With --verify the exit code
-    is 1 if the backends differ.
+    Without --to, nothing changes. For a store with two backends, the command compares them
+    completely to find the possible state changes. A refused change lists all reasons.
+
+    A backend that leaves service keeps its files, and catches up from the log when it returns. A
+    change also converts the broker's tables in DIR/config for the new state, as cqstore migrate
+    tables does, unless --keep-tables is given.
+
+    With --verify, the exit code is 1 if the backends differ.
+
+    Examples:
+        cqstore mode DIR
+        cqstore mode DIR --verify
     """
     settings = read_config(config, root)
     if (without or accept_older_tables) and (to is None or keep_tables):

@@ -12,6 +12,7 @@ from cqstore.cli.options import (
     Dir,
     Format,
     QueueId,
+    Topic,
     open_store,
 )
 from cqstore.cli.output import OutputFormat, output
@@ -19,26 +20,37 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.service.reading.store_times import parse_time, time_ms
 
+TIME_FORMS = "milliseconds since the epoch, or ISO 8601 (UTC if it has no time zone)"
+"""Forms of a time, for the help of options."""
+
 
 def offset(
     root: Dir,
-    topic: Annotated[str, typer.Option(metavar="T", help="The topic.")],
+    topic: Topic,
     time: Annotated[
-        str, typer.Option(metavar="TIME", help="ms since the epoch, or ISO 8601 (UTC if bare).")
+        str, typer.Option(metavar="TIME", help=f"Store time to search for: {TIME_FORMS}.")
     ],
     queue_id: QueueId = 0,
     boundary: Annotated[
-        BoundaryType, typer.Option(help="lower: at or after the time; upper: at or before it.")
+        BoundaryType,
+        typer.Option(
+            help="Offset to return: lower is at or after the time, upper is at or before it."
+        ),
     ] = BoundaryType.LOWER,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Search a queue by store time. Changes nothing.
+    """Find the queue offset that belongs to a store time. Changes nothing.
 
-    The time of each record is compared: also after a clock was set back, no message that was stored
-    at or after the time is before the lower offset, and none from before it is after the upper one.
+    The store time of each record is compared, so the result is correct even if the clock was set
+    back. No message stored at or after the time is before the lower offset. No message stored
+    before the time is after the upper offset.
+
+    Examples:
+        cqstore offset DIR --topic orders --time 2026-03-01T00:00:00Z
+        cqstore offset DIR --topic orders --time 1772323200000 --boundary upper
     """
     timestamp = milliseconds(time, up=boundary is BoundaryType.LOWER)
     with open_store(root, config, backend, commit_log) as store:

@@ -38,21 +38,29 @@ from cqstore.store.service.results import PutMessageResult
 
 _LIST = 256
 
-Topic = Annotated[str | None, typer.Option(metavar="T", help="The topic of one message.")]
-OneQueue = Annotated[
-    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Its queue; 0.")
+Topic = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T", help="Topic of a single message. Default: read messages from standard input."
+    ),
 ]
-Body = Annotated[str | None, typer.Option(metavar="TEXT", help="Its body.")]
-Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Its tag.")]
-Keys = Annotated[str | None, typer.Option(metavar="TEXT", help="Its keys, separated by spaces.")]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Queue ID. Default: 0.")
+]
+Body = Annotated[str | None, typer.Option(metavar="TEXT", help="Message body.")]
+Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Message tag.")]
+Keys = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Message keys, separated by spaces.")
+]
 Properties = Annotated[
-    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property.")
+    list[str] | None,
+    typer.Option("--property", metavar="NAME=VALUE", help="Message property. May be repeated."),
 ]
 FirstLine = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="The line of standard input to begin with; 1."),
+    typer.Option(metavar="N", min=1, help="First line of standard input to append. Default: 1."),
 ]
-New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
+New = Annotated[bool, typer.Option("--new", help="Create the store if it does not exist.")]
 
 
 def put(
@@ -70,12 +78,18 @@ def put(
     backend: Backend = None,
     kind: Format = OutputFormat.JSONL,
 ) -> None:
-    """Append messages and print their places. Opens the store read-write (and recovers it).
+    """Append messages and print their offsets. Opens DIR read-write.
 
-    Without --topic, each line of standard input is a JSON object: topic, queueId, body or
-    bodyBase64, properties, tags, keys, flag, and what else get and export print; the old places of
-    a message are dropped. At a line that is no message it ends: those before it are put, and
-    --continue-from goes on there. Exit code 1 if a message was refused.
+    Opening the store read-write also recovers it. Without --topic, each line of standard input is a
+    JSON object with topic, queueId, body or bodyBase64, properties, tags, keys and flag. JSON
+    lines from cqstore get and export are accepted too; the offsets in them are ignored.
+
+    The command stops at an invalid line. The messages before it are appended; continue with
+    --continue-from. The exit code is 1 if the store refused a message.
+
+    Examples:
+        cqstore put DIR --topic orders --body hello --tags TagA
+        cqstore put DIR --new < orders.jsonl
     """
     if topic is None:
         _refuse_without_topic(queue_id, body, tags, keys, properties)

@@ -9,7 +9,16 @@ import typer
 from cqstore.cli.known_queues import require_topic
 from cqstore.cli.message_files.message_fields import read_messages
 from cqstore.cli.message_files.message_output import MessageOutput
-from cqstore.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Rows, note, open_store
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    Topic,
+    note,
+    open_store,
+)
 from cqstore.cli.output import RowFormat
 from cqstore.cli.selection import Begin, End, Pattern, time_span
 from cqstore.store.errors import CorruptionError, StoreError
@@ -21,24 +30,27 @@ from cqstore.store.service.reading.key_queries import newest_of
 from cqstore.store.service.reading.other_indexes import AskedIndex
 from cqstore.store.service.results import QueryMessageResult
 
+OneKey = Annotated[
+    str, typer.Option("--key", metavar="KEY", help="Message key: one of KEYS, or the UNIQ_KEY.")
+]
+Count = Annotated[
+    int, typer.Option("--max", metavar="M", min=1, help="Maximum number of messages.")
+]
+
 
 def query(
-    root: Dir,
-    topic: Annotated[str, typer.Option(metavar="T", help="The topic.")],
-    key: Annotated[str, typer.Option(metavar="KEY", help="One of KEYS, or the UNIQ_KEY.")],
-    count: Annotated[int, typer.Option("--max", metavar="M", min=1, help="At most so many.")] = 32,
-    begin: Begin = None,
-    end: End = None,
-    config: ConfigFile = None,
-    backend: Backend = None,
-    commit_log: CommitLogFolder = None,
-    pattern: Pattern = None,
-    kind: Rows = RowFormat.JSONL,
-) -> None:
-    """Print the newest messages of a topic with a key, in log order. Changes nothing.
+    root: Dir, topic: Topic, key: OneKey, count: Count = 32, begin: Begin = None,
+    end: End = None, config: ConfigFile = None, backend: Backend = None,
+    commit_log: CommitLogFolder = None, pattern: Pattern = None, kind: Rows = RowFormat.JSONL,
+) -> None:  # fmt: skip
+    """Print the newest messages of a topic with a given key, in log order. Changes nothing.
 
-    Asked are the index in files and, where a broker with indexRocksDBEnable keeps one, that in
-    rocksdbstore. Exit code 1 if there is no index, or one cannot be read.
+    The command reads the index files and, if a broker with indexRocksDBEnable created it, the index
+    in rocksdbstore. The exit code is 1 if the store has no index, or if an index cannot be read.
+
+    Examples:
+        cqstore query DIR --topic orders --key order-1001
+        cqstore query DIR --topic orders --key order-1001 --max 1
     """
     printed, span = MessageOutput(kind, pattern), time_span(begin, end)
     with (

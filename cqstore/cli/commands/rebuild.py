@@ -35,30 +35,40 @@ from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import StoreConfig
 
-Topic = Annotated[str | None, typer.Option(metavar="T", help="Only the queues of this topic.")]
+Topic = Annotated[
+    str | None,
+    typer.Option(metavar="T", help="Topic whose queues to rebuild. Default: all topics."),
+]
 QueueId = Annotated[
     int | None,
-    typer.Option(metavar="Q", min=0, callback=java_int, help="Only this queue of the topic."),
+    typer.Option(
+        metavar="Q",
+        min=0,
+        callback=java_int,
+        help="Queue ID (requires --topic). Default: all queues.",
+    ),
 ]
-Index = Annotated[bool, typer.Option("--index", help="The index by keys, and not the queues.")]
+Index = Annotated[
+    bool, typer.Option("--index", help="Rebuild the key index instead of the queues.")
+]
 
 
 def rebuild(
-    root: Dir,
-    topic: Topic = None,
-    queue_id: QueueId = None,
-    *,
-    index: Index = False,
-    cut_at: CutAt = None,
-    config: ConfigFile = None,
-    backend: Backend = None,
+    root: Dir, topic: Topic = None, queue_id: QueueId = None, *, index: Index = False,
+    cut_at: CutAt = None, config: ConfigFile = None, backend: Backend = None,
     kind: Format = OutputFormat.TABLE,
-) -> None:
-    """Rebuild all queues from the commit log, in another backend too, or single ones.
+) -> None:  # fmt: skip
+    """Rebuild consume queues or the key index from the commit log.
 
-    All queues, or the index: what was there is moved to DIR/cqstore/replaced, and with --backend
-    the new queues are in that backend. Single queues are replaced in their place. Next offsets of
-    queues without records stay, and deleted topics stay deleted.
+    Without --topic, all queues or the index are rebuilt, and the old ones are moved to
+    DIR/cqstore/replaced. With --backend, the new queues are created in that backend. With --topic,
+    queues are replaced in place.
+
+    Queues without records keep their next offset. Deleted topics stay deleted.
+
+    Examples:
+        cqstore rebuild DIR --topic orders --queue-id 3
+        cqstore rebuild DIR --index
     """
     settings = read_config(config, root)
     check_is_store(root, settings)

@@ -35,13 +35,18 @@ def recover(
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Open the store read-write, recover it, close it cleanly, and report what was done.
+    """Recover the store, close it cleanly, and report what was done.
 
-    Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
-    to do. RocksDB's queues are read through. Exit code 0 if the store is whole now; 1 if something
-    is damaged that this does not mend: the sentence says what does; 2 if it is refused, as where
-    the log is damaged and neither --cut-at nor --pass-over says what is to be lost. No byte of
-    the log is changed then.
+    Removed bytes are kept below DIR/cqstore/cut. The queues in RocksDB are read completely. A
+    second run finds nothing to do.
+
+    The exit code is 0 if the store is sound, and 1 if damage remains; the message then names the
+    command that repairs it. It is 2 if recovery is refused, for example because the log is damaged
+    and neither --cut-at nor --pass-over is given. In that case the log is unchanged.
+
+    Examples:
+        cqstore recover DIR
+        cqstore recover DIR --cut-at 1073741824
     """
     settings = read_config(config, root)
     check_is_store(root, settings)

@@ -25,7 +25,7 @@ from cqstore.cli.options import (
     open_store,
 )
 from cqstore.cli.output import RowFormat
-from cqstore.cli.selection import Grep, Key, Pattern, SelectedReads, Selection, Tags
+from cqstore.cli.selection import AnyQueue, Grep, Key, Pattern, SelectedReads, Selection, Tags
 from cqstore.cli.streams import ReaderGoneError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -34,20 +34,25 @@ from cqstore.store.service.reading.topic_reader import last_offsets
 
 _POLL_MS = 200
 
+Count = Annotated[
+    int,
+    typer.Option(
+        "--count", "-n", metavar="N", min=0, callback=java_int,
+        help="Number of newest messages to read.",
+    ),
+]  # fmt: skip
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Keep printing new messages until Ctrl-C.")
+]
+
 
 def tail(
     root: Dir,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    count: Annotated[
-        int, typer.Option("--count", "-n", metavar="N", min=0, callback=java_int, help="So many.")
-    ] = 10,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")],
+    count: Count = 10,
     *,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")
-    ] = False,
-    queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Of this queue alone.")
-    ] = None,
+    follow: Follow = False,
+    queue_id: AnyQueue = None,
     tags: Tags = None,
     key: Key = None,
     grep: Grep = None,
@@ -57,11 +62,17 @@ def tail(
     commit_log: CommitLogFolder = None,
     kind: Rows = RowFormat.JSONL,
 ) -> None:
-    """Print the newest messages of a topic over all of its queues, by store time. Changes nothing.
+    """Print the newest messages of a topic, ordered by store time. Changes nothing.
 
-    With --follow it goes on with messages as they come, also from another process that has the
-    store open: read from the log as soon as they are whole there. Of the last N only those with
-    --tags, --key and --grep are shown. Ctrl-C ends it with exit code 130.
+    With --follow, the command keeps printing new messages, including those written by another
+    process that has the store open. Press Ctrl-C to stop; the exit code is then 130.
+
+    The filters --tags, --key and --grep apply to the last --count messages. The exit code is 1 if
+    damaged messages were skipped.
+
+    Examples:
+        cqstore tail DIR orders -n 20
+        cqstore tail DIR orders --follow --tags TagA
     """
     printed = MessageOutput(kind, pattern, endless=follow)
     selection = Selection.of(None, None, queue_id, tags, key, grep)

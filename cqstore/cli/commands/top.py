@@ -89,20 +89,26 @@ class UpperView(Protocol):
 
 RowOf = Annotated[
     TopBy,
-    typer.Option(help="A row a fact, a topic that messages come to, or a consumer group."),
+    typer.Option(help="Rows to show: store facts, active topics, or consumer groups."),
 ]
 Limit = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Topics or groups: so many, the rest in one.")
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Maximum number of topics or groups; the rest share one row."
+    ),
 ]
 GroupsForm = Annotated[
     str | None,
     typer.Option(
-        metavar="json|v1|single|v2", help="Of groups: the form of metadata that the broker reads."
+        metavar="json|v1|single|v2", help="Metadata format of the broker (requires --by group)."
     ),
 ]
-Once = Annotated[bool, typer.Option("--once", help="One table, then end.")]
+Once = Annotated[bool, typer.Option("--once", help="Print one table and exit.")]
 Interval = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1, callback=bounded, help="Time between two samples, in seconds."
+    ),
 ]
 
 
@@ -118,17 +124,21 @@ def top(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.
+    """Monitor a store that another process has open: offsets, rates, lag, checkpoint, sizes.
 
-    With --by topic: messages and bytes that come to the busiest topics, and to all others in one
-    row, since the look before; --once then waits for a second look.
+    With --by topic, rows show the messages and bytes that arrived since the previous sample. Topics
+    that exceed --limit share one row. With --once, the command takes two samples.
 
-    With --by group: the groups with the largest lag, and all others in one row: their offsets and
-    the ends of their queues in sum, the lag, messages consumed a second, lag of retries, dead
-    letters. This opens the store to read. Exit code 1 if some of the metadata cannot be read.
+    With --by group, rows show the groups with the largest lag: total offsets, lag, messages
+    consumed per second, retry lag and dead letters. The command then opens the store for reading.
+    The exit code is 1 if metadata cannot be read.
 
-    Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
-    than a table, it looks once.
+    It takes no lock and changes no byte. Press Ctrl-C to stop. Without a terminal, or with another
+    format than table, it prints once.
+
+    Examples:
+        cqstore top DIR --by topic
+        cqstore top DIR --by group --once --output json
     """
     settings = with_log_folder(read_config(config, root), commit_log)
     if not _is_store(layout := detect(root, settings)):

@@ -39,60 +39,61 @@ from cqstore.store.service.opening.components import components_of
 _DAY_MS = 86_400_000
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME", help="With --delete: the topics.")
+    list[str] | None, typer.Argument(metavar="NAME", help="Topic to delete (requires --delete).")
 ]
-Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")]
+Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Prefix of the topic names.")]
 Limit = Annotated[
-    int, typer.Option(metavar="N", min=0, callback=java_long, help="At most so many; 0: all.")
+    int,
+    typer.Option(
+        metavar="N", min=0, callback=java_long, help="Maximum number of rows; 0 means all."
+    ),
 ]
 After = Annotated[
-    str, typer.Option(metavar="TOPIC/QUEUEID", help="Go on behind this queue, the last one shown.")
+    str, typer.Option(metavar="TOPIC/QUEUEID", help="Queue after which to continue the list.")
 ]
 Times = Annotated[
-    bool, typer.Option("--times", help="Store times of the first and last message too, ms.")
+    bool, typer.Option("--times", help="Add the oldest and newest store time, in milliseconds.")
 ]
 Idle = Annotated[
     float | None,
     typer.Option(
         metavar="DAYS", min=0, callback=bounded,
-        help="Topics whose newest message is older than this.",
+        help="List topics whose newest message is older than this many days.",
     ),
 ]  # fmt: skip
-Delete = Annotated[bool, typer.Option("--delete", help="Delete the topics that are named.")]
+Delete = Annotated[
+    bool, typer.Option("--delete", help="Delete the named topics, or those that --prefix selects.")
+]
 DeleteFrom = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Delete those that FILE names, one a line; -: stdin."),
+    typer.Option(
+        metavar="FILE", help="Delete the topics in FILE, one per line; - is standard input."
+    ),
     InputStream(),
 ]
 
 
 def topics(
-    root: Dir,
-    names: Names = None,
-    prefix: Prefix = "",
-    limit: Limit = 0,
-    after: After = "",
-    *,
-    times: Times = False,
-    idle: Idle = None,
-    delete: Delete = False,
-    delete_from: DeleteFrom = None,
-    yes: Yes = False,
-    config: ConfigFile = None,
-    backend: Backend = None,
-    commit_log: CommitLogFolder = None,
-    kind: Format = OutputFormat.TABLE,
-) -> None:
-    """List every queue with its type, minimum, maximum and messages. Changes nothing.
+    root: Dir, names: Names = None, prefix: Prefix = "", limit: Limit = 0, after: After = "", *,
+    times: Times = False, idle: Idle = None, delete: Delete = False,
+    delete_from: DeleteFrom = None, yes: Yes = False, config: ConfigFile = None,
+    backend: Backend = None, commit_log: CommitLogFolder = None, kind: Format = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """List every queue with its type, offset range and message count. Changes nothing.
 
-    With --idle DAYS a row a topic without a put for so long, or whose messages have all
-    expired; the broker's own topics are left out. Nothing is deleted by it.
+    With --idle, each row is a topic without a new message for that many days, or without any
+    message left. System topics are omitted.
 
-    With --delete or --delete-from the queues of the topics are deleted once --yes is given, with
-    --delete --prefix TEXT those of all topics that begin so, save the broker's own; without it they
-    are listed, and nothing is changed. The offsets of groups go too; the records stay in the log
-    until they expire. Refused while another process has the store open. Nothing is deleted if a
-    name is no topic's, nor if one on the command line has no queues; one in FILE may have none.
+    With --delete or --delete-from, the command lists the topics to delete; add --yes to delete
+    their queues and consumer offsets. Records stay in the log until they expire. --delete --prefix
+    leaves system topics out.
+
+    Deletion is refused while another process has the store open. Nothing is deleted if a name is
+    invalid, or if a topic on the command line has no queues. Topics in FILE may have none.
+
+    Examples:
+        cqstore topics DIR --prefix orders --times
+        cqstore topics DIR orders --delete --yes
     """
     given = names or []
     if delete or delete_from:
