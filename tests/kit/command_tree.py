@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import EntryPoint
+from itertools import pairwise
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -75,10 +76,10 @@ def strange_words(line: str) -> list[str]:
     """
     strange: list[str] = []
     known, options, below = verbs(), _options(made(app)), True
-    for word in shlex.split(line, comments=True)[1:]:
+    for before, word in pairwise(shlex.split(line, comments=True)):
         if word.startswith("--"):
             strange += [] if word.split("=")[0] in options else [word]
-        elif word in known:
+        elif word in known and (below or before == "|"):  # else it is a value: --backend rocksdb
             options, below = _options(known[word]), bool(subcommands(known[word]))
             known = subcommands(known[word]) or known
         elif below and not word.isupper():

@@ -84,3 +84,29 @@ def test_examples_of_a_docstring_are_shown_one_per_line() -> None:
     assert paragraphs(text) == "Do it.\n\nMore of it."
     assert epilog(text) == "Examples:\n\ncqstore do DIR\n\ncqstore do DIR --yes"
     assert epilog("Do it.") is None
+
+
+NOT_ALONE = {"Of", "About", "Before", "Behind", "Those", "As", "Where", "By", "Which", "What"}
+"""Words that begin a fragment: such a help cannot be understood alone."""
+
+
+def test_each_option_has_a_sentence_of_its_own() -> None:
+    odd: list[str] = []
+    for name, command in commands():
+        for one in command.params:
+            text = getattr(one, "help", None) or ""
+            stands_alone = text[:1].isupper() and text.endswith(".")
+            if not stands_alone or text.split()[0] in NOT_ALONE:
+                odd.append(f"{name} {one.opts[0]}: {text}")
+    assert odd == []
+
+
+def test_each_verb_ends_with_two_examples_or_more() -> None:
+    lacking: list[str] = []
+    for name, command in commands():
+        shown = (command.epilog or "").split("\n\n")[1:]
+        if isinstance(command, TyperGroup):
+            continue
+        if len(shown) < 2 or not all(line.startswith(f"cqstore {name} ") for line in shown):
+            lacking.append(f"{name}: {shown}")
+    assert lacking == []

@@ -102,8 +102,8 @@ def groups(
     than a file or pipe. Totals are on standard error. Exit code 1 if metadata cannot be read.
 
     Examples:
-        cqstore groups DIR --lagging
-        cqstore groups DIR --group order-consumers --by queue --output json
+        cqstore groups show DIR --lagging
+        cqstore groups show DIR --group order-consumers --by queue --output json
     """
     now = time.time_ns() // 1_000_000
     with open_store(root, config, backend, commit_log) as store:

@@ -77,7 +77,7 @@ def show(
     1 if there is a warning.
 
     Examples:
-        cqstore meta DIR
+        cqstore meta show DIR
         cqstore meta show DIR offsets --form json --output jsonl
     """
     found = forms_of(root, form)

@@ -151,7 +151,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"properties": {"TIMER_DELAY_SEC": "5"}}, "TIMER_DELAY_SEC is '5', and there is no timer"),
     ({"topic": SCHEDULE_TOPIC}, "a topic of the store's own"),
     ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "a topic of the store's own"),
-    ({"topic": "a/b"}, "no name that every kind"),
+    ({"topic": "a/b"}, "invalid topic name"),
     ({"topic": "t" * 128}, "at most 127"),
     ({"topic": None}, "topic"),
     ({"queue_id": -1}, "-1 is no queue id"),
