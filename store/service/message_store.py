@@ -31,7 +31,6 @@ from cqstore.store.service.maintenance.clean_service import ExpiryReport
 from cqstore.store.service.maintenance.disk_levels import DiskDemand
 from cqstore.store.service.maintenance.file_expiry import FileOutlook
 from cqstore.store.service.opening.components import StoreComponents
-from cqstore.store.service.opening.dropped import close_when_dropped
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions, StoreHooks
 from cqstore.store.service.opening.shutdown import StoreShutdown
@@ -123,7 +122,6 @@ class MessageStore:
         self._route(components.puts, components.interceptor)
         self._shutdown = StoreShutdown(components)
         components.state.locks.add_outer(self._shutdown.lock)
-        close_when_dropped(self, self._shutdown, components.state, self.root)
 
     def __repr__(self) -> str:
         backends = "+".join(each.name for each in self._queues.backends())
@@ -327,7 +325,6 @@ class MessageStore:
     def close(self) -> None:
         """Flush everything, then release the store. A second call does nothing.
 
-        A store that is dropped without it is closed when Python collects it, with a warning.
         After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
         before is not raised again. A close that was interrupted is continued by the next call. In a
         child of the process that opened the store it does nothing.
