@@ -285,8 +285,8 @@ def test_recover_ends_as_its_page_says(files: Path, database: Path) -> None:
     assert run(["recover", files.with_name("none")]).returncode == 2
     page = " ".join(PAGE.read_text(encoding="utf-8").partition("## cqstore recover")[2].split())
     said = [
-        "Exit code 0 if the store is whole now; 1 if something is damaged that this does not mend",
-        "2 if it is refused, as where the log is damaged",
+        "The exit code is 0 if the store is sound, and 1 if damage remains",
+        "It is 2 if recovery is refused, for example because the log is damaged",
     ]
     assert all(sentence in page for sentence in said)
 
