@@ -122,7 +122,7 @@ def test_rows_of_an_earlier_run_stay_with_their_figures_and_a_mark() -> None:
         for line, cell in zip(lines[3:], ("250 ms (250 to 250)", "64 MiB (64 to 64)",
                                           "2,000/s (2,000 to 2,000)"), strict=True)
     ]  # fmt: skip
-    assert "‡: of an earlier run" in words(part)
+    assert "‡: from an earlier run" in words(part)
     assert "‡" not in words(whole)
     assert table(part.with_published(published(table(part)))) == table(part)  # once, not twice
     assert repeated(REPEATED, part, all_measured=True) == FILLED
@@ -140,9 +140,9 @@ def test_a_published_row_whose_name_is_gone_goes() -> None:
     )
     (row,) = in_order(rows, quick=False)
     assert (row.name, row.values("cqstore"), row.ratio()) == (name, [1250], (625, 1, 1.5))
-    assert row.note == "RocketMQ is given client batches: it has no list of messages"
+    assert row.note == "RocketMQ puts client batches, because it has no put of a list"
     told = words(report().model_copy(update={"rows": [row]}))
-    assert "†: the side was not steady at the end of its warming." in told
+    assert "†: this side was not steady when its warm-up ended." in told
 
 
 def test_the_page_of_performance_has_the_marks() -> None:

@@ -29,7 +29,7 @@ def test_the_table_has_medians_ends_and_what_is_behind_stands_out() -> None:
 
 def test_the_words_say_on_what_how_beside_whom_and_what_is_to_be_noted() -> None:
     machine, cannot, note = words(report()).split("\n\n")
-    assert machine.startswith("processor: P, 2 cores. Three rounds. Others used 0.2 cores mean")
+    assert machine.startswith("processor: P, 2 cores. Three rounds. Other processes used 0.2 ")
     assert machine.endswith("(median of the rounds; at most 1.5).")
     assert cannot == "“cannot”: RocketMQ has too few descriptors."
     assert note == "replay: one message is lost.\n"
@@ -63,8 +63,8 @@ def test_a_side_that_was_not_steady_is_marked_and_how_far_is_told_once() -> None
     assert "250 ms (250 to 250) † | 125 ms (125 to 125) |" in table(made)
     assert table(made).count("†") == 2
     _, steady, _, note = (" ".join(each.split()) for each in words(made).split("\n\n"))
-    assert steady.startswith("†: the side was not steady at the end of its warming;")
-    assert steady.endswith("the slowest took up to 1.25 times the fastest.")
+    assert steady.startswith("†: this side was not steady when its warm-up ended;")
+    assert steady.endswith("its slowest last window took up to 1.25 times as long as its fastest.")
     assert note == "put: lists are batches."
 
 

@@ -76,8 +76,8 @@ def measure(
     """
     rounds = QUICK_ROUNDS if quick else ROUNDS
     how = (
-        f"{'A quick run' if quick else 'A run'} of {rounds} rounds, the sides in turn, each warm:"
-        " three windows in a row alike within 5 %."
+        f"{'A quick run' if quick else 'A run'} of {rounds} rounds; the sides take turns. A"
+        " side is warm when three windows in a row differ by at most 5 %."
     )
     report, faults = Report(machine=machine_facts(), settings=how, quick=quick), list[str]()
     if known is not None:

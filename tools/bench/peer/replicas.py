@@ -118,9 +118,8 @@ class Follows:
         median, low, high = Spread.of(bare)
         for measured in self.row.measured(self.backend, found):
             measured.note = (
-                f"a bare copy of the same bytes from the same master's socket into a file, beside"
-                f" queues in {_QUEUES_IN[self.backend]}, reached {median:,.0f} MB/s ({low:,.0f} to"
-                f" {high:,.0f})"
+                f"bare copy, queues in {_QUEUES_IN[self.backend]}: {median:,.0f} MB/s"
+                f" ({low:,.0f} to {high:,.0f})"
             )
             yield measured
 

@@ -10,7 +10,7 @@ from tools.bench.peer.warming import MAX_SECONDS, MAX_SECONDS_QUICK
 
 AnySession = Session | Openings | Replays | Replicated | Follows
 BACKENDS = ("file", "rocksdb")
-_NO_DESCRIPTORS = "holds a descriptor for each queue file: more than a process may have"
+_NO_DESCRIPTORS = "keeps each queue file open, and a process may not open that many"
 _DESCRIPTORS = 20_000
 _OPENED = {
     "file": (1_000, 10_000, 100_000), "rocksdb": (1_000, 10_000, 100_000, 1_000_000),
@@ -21,9 +21,9 @@ _SMALL = 128
 _IN_FLIGHT = 64
 OF_A_PROCESS = " of a process: "
 """In the name of a row of first windows, before the name of its work."""
-_BY_TASKS = "ours by tasks of one event loop, RocketMQ's by threads"
+_BY_TASKS = "tasks of one event loop in cqstore, threads in RocketMQ"
 _REPLICATED = "replica: SYNC_MASTER put, 128 B"
-_OF_BOTH = "processor time is that of master and slave, until the slave has all"
+_OF_BOTH = "CPU time is that of master and slave until the slave has everything"
 
 
 def all_sessions(*, quick: bool) -> Iterator[AnySession]:
@@ -93,7 +93,7 @@ def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) ->
 
 def _together(backend: str, *, quick: bool) -> Session:
     count = 192_000 if quick else 960_000
-    note = "RocketMQ is given client batches: it has no list of messages"
+    note = "RocketMQ puts client batches, because it has no put of a list"
     rows = (
         Row({"rate": "put lists of 32"}, f"list {count}", note=note),
         Row({"rate": "put client batches of 32"}, f"batch {count}"),
@@ -176,7 +176,7 @@ def _deletions(backend: str, *, quick: bool) -> Session:
     row = Row(
         {"each": "delete topics of 10 queues, on disk at the end: a topic"}, "delete",
         each=(f"put {200 * topics}",),
-        note="ours in one call, RocketMQ's in one each and a sync",
+        note="cqstore deletes all in one call, RocketMQ in a call per topic and a sync",
     )  # fmt: skip
     return _session(backend, (row,), {"queues": f"{10 * topics}"}, quick=quick)
 

@@ -48,7 +48,7 @@ class Row:
             yield Measured(
                 name=self.first, backend=backend, kind=next(iter(self.figures)), others=[],
                 windows={side: found.windows[:1] for side, found in rounds.warmed.items()},
-                note="one window of one process that just started",
+                note="one window of a process that has just started",
             )  # fmt: skip
         notes = [self.note, *rounds.not_warm()]
         for kind, name in self.figures.items():

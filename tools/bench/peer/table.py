@@ -73,19 +73,21 @@ def words(report: Report) -> str:
     facts = "; ".join(f"{name}: {value}" for name, value in report.machine.items())
     others = Spread.of([cores for row in report.rows for cores in row.others] or [0.0])
     beside = (
-        f"Others used {others.median:.1f} cores meanwhile (median of the rounds; at most"
+        f"Other processes used {others.median:.1f} cores (median of the rounds; at most"
         f" {others.high:.1f})."
     )
     told = [f"{facts}. {report.settings} {beside}"]
     spreads = [spread for row in report.rows for spread in _unsteady(row).values()]
     if spreads or any(NOT_STEADY in cell for row in report.rows for cell in cells(row)):
         apart = (
-            f"; of its last windows the slowest took up to {max(spreads):.2f} times the fastest"
+            f"; its slowest last window took up to {max(spreads):.2f} times as long as its fastest"
             if spreads else ""
         )  # fmt: skip
-        told.append(f"{NOT_STEADY}: the side was not steady at the end of its warming{apart}.")
+        told.append(f"{NOT_STEADY}: this side was not steady when its warm-up ended{apart}.")
     if any(isinstance(row, Published) for row in report.rows):
-        told.append(f"{EARLIER}: of an earlier run of this kind, on a machine of this kind.")
+        told.append(
+            f"{EARLIER}: from an earlier run of the same kind, on the same kind of machine."
+        )
     for side, fault in sorted({each for row in report.rows for each in row.failed.items()}):
         told.append(f"“cannot”: {side} {fault}.")
     noted = dict[str, list[str]]()
