@@ -25,7 +25,7 @@ class FileUnit(NamedTuple):
     phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
     size: Annotated[int, Wire("i", "whole record, bytes")]
     tags_code: Annotated[
-        int, Wire("q", "hash of the tag, deliver time in ms, or an extension address")
+        int, Wire("q", "hash of the tag, delivery time in ms, or extension address")
     ]
 
 
@@ -35,7 +35,7 @@ class BatchUnit(NamedTuple):
     phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
     size: Annotated[int, Wire("i", "whole record, bytes")]
     tags_code: Annotated[int, Wire("q", "hash of the tag")]
-    store_timestamp: Annotated[int, Wire("q", "when the log took the record, ms since the epoch")]
+    store_timestamp: Annotated[int, Wire("q", "store time, ms since the epoch")]
     msg_base_offset: Annotated[int, Wire("q", "queue offset of the first message of the record")]
     batch_size: Annotated[int, Wire("h", "messages in the record")]
     compacted_offset: Annotated[int, Wire("i", "unused, -1")]
@@ -45,10 +45,10 @@ class BatchUnit(NamedTuple):
 class ExtUnitHead(NamedTuple):
     """The fixed part of an extension unit; ``bit_map_size`` bytes follow."""
 
-    size: Annotated[int, Wire("h", "whole extension unit, bytes; -1 fills up a file")]
+    size: Annotated[int, Wire("h", "whole extension unit, bytes; -1: padding at the end of a file")]
     tags_code: Annotated[int, Wire("q", "hash of the tag")]
-    store_timestamp: Annotated[int, Wire("q", "when the log took the record, ms since the epoch")]
-    bit_map_size: Annotated[int, Wire("h", "bytes of the filter bit map behind this head")]
+    store_timestamp: Annotated[int, Wire("q", "store time, ms since the epoch")]
+    bit_map_size: Annotated[int, Wire("h", "bytes of the filter bit map after this head")]
 
 
 FILE_UNIT = Layout(FileUnit)

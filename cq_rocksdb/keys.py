@@ -62,7 +62,7 @@ class OffsetTail(NamedTuple):
 class OffsetEntry(NamedTuple):
     """Value of a ``max`` (last unit) or ``min`` (first unit) entry, both inclusive."""
 
-    phy_offset: Annotated[int, Wire("q", "start of the unit's record, bytes; may be made up")]
+    phy_offset: Annotated[int, Wire("q", "start of the unit's record; may be a placeholder")]
     queue_offset: Annotated[int, Wire("q", "queue offset of the unit; -1 in `max`: no unit")]
 
 

@@ -24,8 +24,8 @@ _NOWHERE = -1
 class EpochEntry(NamedTuple):
     """One epoch of a log: since when one master has written it."""
 
-    epoch: Annotated[int, Wire("i", "its number; each is greater than the one before")]
-    start_offset: Annotated[int, Wire("q", "phy offset where it began, likewise")]
+    epoch: Annotated[int, Wire("i", "epoch number, increasing")]
+    start_offset: Annotated[int, Wire("q", "phy offset of its start, increasing")]
 
 
 class SlaveHandshake(NamedTuple):
@@ -33,8 +33,8 @@ class SlaveHandshake(NamedTuple):
 
     state: Annotated[int, Wire("i", "1: handshake")]
     sync_from_last_file: Annotated[int, Wire("h", "1: an empty slave begins at the last file")]
-    async_learner: Annotated[int, Wire("h", "1: never to be taken into the set in sync")]
-    broker_id: Annotated[int, Wire("q", "by which the master knows its slaves")]
+    async_learner: Annotated[int, Wire("h", "1: never joins the in-sync set")]
+    broker_id: Annotated[int, Wire("q", "id of the slave")]
 
 
 class SlaveReport(NamedTuple):
@@ -42,7 +42,7 @@ class SlaveReport(NamedTuple):
 
     state: Annotated[int, Wire("i", "2: transfer")]
     phy_offset: Annotated[
-        int, Wire("q", "the first one: where to begin; each later one: the end of what it has")
+        int, Wire("q", "first report: where to begin; later: end of the slave's log")
     ]
 
 
@@ -51,23 +51,21 @@ class MasterHandshake(NamedTuple):
 
     state: Annotated[int, Wire("i", "1: handshake")]
     size: Annotated[int, Wire("i", "bytes of the epochs that follow")]
-    max_phy_offset: Annotated[int, Wire("q", "where its log ends")]
-    last_epoch: Annotated[int, Wire("i", "number of the last one of them, -1: there is none")]
+    max_phy_offset: Annotated[int, Wire("q", "end of the master's log")]
+    last_epoch: Annotated[int, Wire("i", "last epoch; -1: none")]
 
 
 class TransferHead(NamedTuple):
     """What a master sends before each run of bytes of its log."""
 
     state: Annotated[int, Wire("i", "2: transfer")]
-    size: Annotated[int, Wire("i", "how many follow; 0: a heartbeat")]
+    size: Annotated[int, Wire("i", "bytes that follow; 0: heartbeat")]
     phy_offset: Annotated[
-        int, Wire("q", "where the bytes lie in the log, or its next ones will; -1: it has no file")
+        int, Wire("q", "log position of these or the next bytes; -1: no log file")
     ]
-    epoch: Annotated[int, Wire("i", "that they are of; with the last ones of an epoch the next")]
-    epoch_start_offset: Annotated[int, Wire("q", "phy offset where that epoch began")]
-    confirm_offset: Annotated[
-        int, Wire("q", "phy offset up to which all of the set in sync have the log")
-    ]
+    epoch: Annotated[int, Wire("i", "epoch of the bytes; in its last frame the next epoch")]
+    epoch_start_offset: Annotated[int, Wire("q", "start of that epoch")]
+    confirm_offset: Annotated[int, Wire("q", "all in-sync replicas have the log up to here")]
 
     @property
     def entry(self) -> EpochEntry:

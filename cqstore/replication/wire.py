@@ -22,15 +22,15 @@ class Report(NamedTuple):
     """What a slave sends: how far it has the log, or from where it wants it."""
 
     phy_offset: Annotated[
-        int, Wire("q", "the first one: where to begin; each later one: the end of what it has")
+        int, Wire("q", "first report: where to begin; later: end of the slave's log")
     ]
 
 
 class FrameHead(NamedTuple):
     """What a master sends before each run of bytes of its log."""
 
-    phy_offset: Annotated[int, Wire("q", "where the bytes lie in the log, or its next ones will")]
-    size: Annotated[int, Wire("i", "how many follow; 0: a heartbeat")]
+    phy_offset: Annotated[int, Wire("q", "log position of these or the next bytes")]
+    size: Annotated[int, Wire("i", "bytes that follow; 0: heartbeat")]
 
 
 class Piece(NamedTuple):

@@ -28,15 +28,15 @@ class IndexEntry(NamedTuple):
     """One key of one record."""
 
     key_hash: Annotated[int, Wire("i", "hash of topic, `#` and key, never negative")]
-    phy_offset: Annotated[int, Wire("q", "start of the record, bytes from the start of the log")]
+    phy_offset: Annotated[int, Wire("q", "start of the record")]
     time_diff: Annotated[int, Wire("i", "store time, seconds after the file's begin timestamp")]
-    previous_index: Annotated[int, Wire("i", "number of the entry before it in the chain; 0: none")]
+    previous_index: Annotated[int, Wire("i", "previous entry of the chain; 0: none")]
 
 
 class IndexSlot(NamedTuple):
     """The slot of a hash: where the chain of its entries begins."""
 
-    newest: Annotated[int, Wire("i", "number of the chain's newest entry; 0: none")]
+    newest: Annotated[int, Wire("i", "newest entry of the chain; 0: none")]
 
 
 INDEX_HEADER = Layout(IndexHeader)

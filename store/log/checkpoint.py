@@ -24,21 +24,15 @@ _LAST_TIME = 1 << 42
 class CheckpointFields(NamedTuple):
     """What the file holds."""
 
-    physic_msg_timestamp: Annotated[
-        int, Wire("q", "store time of the last record that the log has on disk, ms")
-    ]
-    logics_msg_timestamp: Annotated[
-        int, Wire("q", "store time of the last record whose file queue unit is on disk, ms")
-    ]
-    index_msg_timestamp: Annotated[
-        int, Wire("q", "store time of the last record whose keys are on disk, ms")
-    ]
-    master_flushed_offset: Annotated[int, Wire("q", "a slave's note of its master, bytes")]
+    physic_msg_timestamp: Annotated[int, Wire("q", "store time of the last log record on disk, ms")]
+    logics_msg_timestamp: Annotated[int, Wire("q", "same for file queue units")]
+    index_msg_timestamp: Annotated[int, Wire("q", "same for index keys")]
+    master_flushed_offset: Annotated[int, Wire("q", "flushed offset of a slave's master, bytes")]
     confirm_phy_offset: Annotated[
         int, Wire("q", "start of the last valid record, bytes; 0 if unknown")
     ]
     logics_phy_offset: Annotated[
-        int, Wire("q", "start of a record up to which file queues are on disk, bytes")
+        int, Wire("q", "file queues are on disk up to the record that starts here")
     ]
 
 

@@ -36,11 +36,11 @@ _FILE_BYTES = 2 * _SLOT_BYTES
 class MarkSlot(NamedTuple):
     """One slot of the file."""
 
-    serial: Annotated[int, Wire("q", "number of the note; that of the newer slot is larger")]
-    phy_offset: Annotated[int, Wire("q", "up to here the log was on disk, bytes")]
-    lock_inode: Annotated[int, Wire("q", "inode of the file `lock` at that time")]
-    lock_time_ns: Annotated[int, Wire("q", "its time of change, ns since the epoch")]
-    crc: Annotated[int, Wire("i", "CRC-32 of the 32 bytes before, sign bit cleared")]
+    serial: Annotated[int, Wire("q", "sequence number; the newer slot's is larger")]
+    phy_offset: Annotated[int, Wire("q", "the log was on disk up to here, bytes")]
+    lock_inode: Annotated[int, Wire("q", "inode of `lock`")]
+    lock_time_ns: Annotated[int, Wire("q", "change time of `lock`, ns since the epoch")]
+    crc: Annotated[int, Wire("i", "`crc` of the 32 bytes before")]
 
 
 MARK_SLOT = Layout(MarkSlot)

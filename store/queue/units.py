@@ -24,8 +24,8 @@ class QueueUnit(NamedTuple):
 
     phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
     size: Annotated[int, Wire("i", "whole record, bytes")]
-    tags_code: Annotated[int, Wire("q", "hash of the tag, or deliver time in ms since the epoch")]
-    store_timestamp: Annotated[int, Wire("q", "when the log took the record, ms since the epoch")]
+    tags_code: Annotated[int, Wire("q", "hash of the tag, or delivery time in ms")]
+    store_timestamp: Annotated[int, Wire("q", "store time, ms since the epoch")]
 
 
 QUEUE_UNIT = Layout(QueueUnit)

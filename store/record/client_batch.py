@@ -20,7 +20,7 @@ class ClientBatchHead(NamedTuple):
     total_size: Annotated[int, Wire("i", "this message with head and properties, bytes")]
     magic_code: Annotated[int, Wire("i", "0, not used")]
     body_crc: Annotated[int, Wire("i", "0, not used")]
-    flag: Annotated[int, Wire("i", "the application's own")]
+    flag: Annotated[int, Wire("i", "application-defined")]
     body_size: Annotated[int, Wire("i", "bytes of the body that follows")]
 
 

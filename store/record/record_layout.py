@@ -32,25 +32,25 @@ class RecordHead(NamedTuple):
 
     total_size: Annotated[int, Wire("i", "whole record, bytes")]
     magic_code: Annotated[int, Wire("i", "0xDAA320A7 (V1), 0xDAA320AB (V2)")]
-    body_crc: Annotated[int, Wire("i", "CRC-32 of the stored body, sign bit cleared")]
+    body_crc: Annotated[int, Wire("i", "`crc` of the stored body")]
     queue_id: Annotated[int, Wire("i", "queue of the topic")]
-    flag: Annotated[int, Wire("i", "the application's own")]
+    flag: Annotated[int, Wire("i", "application-defined")]
     queue_offset: Annotated[int, Wire("q", "units from the start of the queue; 0 if not queued")]
-    phy_offset: Annotated[int, Wire("q", "own start, bytes from the start of the log")]
+    phy_offset: Annotated[int, Wire("q", "start of this record")]
     sys_flag: Annotated[int, Wire("i", "compression, transaction, host and batch bits")]
-    born_timestamp: Annotated[int, Wire("q", "when the producer made it, ms since the epoch")]
+    born_timestamp: Annotated[int, Wire("q", "producer's time, ms since the epoch")]
 
 
 class RecordStored(NamedTuple):
     """The run between the two hosts."""
 
-    store_timestamp: Annotated[int, Wire("q", "when the log took it, ms since the epoch")]
+    store_timestamp: Annotated[int, Wire("q", "store time, ms since the epoch")]
 
 
 class RecordTail(NamedTuple):
     """The run between the store host and the body."""
 
-    reconsume_times: Annotated[int, Wire("i", "how often it was consumed again")]
+    reconsume_times: Annotated[int, Wire("i", "number of redeliveries")]
     prepared_transaction_offset: Annotated[int, Wire("q", "phy offset of its half message")]
     body_size: Annotated[int, Wire("i", "bytes of the body that follows")]
 

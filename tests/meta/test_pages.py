@@ -112,7 +112,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 def test_the_map_of_the_source_shows_rooms_that_there_are() -> None:
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    plan = text.split("## What is where")[1].split("\n## ")[0]
+    plan = text.split("## Map of the source")[1].split("\n## ")[0]
     shown = set(re.findall(r"\b(\w+)/(?!\w)", plan))
     rooms = {path.parent.name for name in FOLDERS for path in (ROOT / name).rglob("__init__.py")}
     assert {*FOLDERS} <= shown <= rooms

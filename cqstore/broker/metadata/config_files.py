@@ -29,13 +29,13 @@ Json = dict[str, Any]
 class TimerCheck(NamedTuple):
     """``timercheck``, of which 4096 bytes are kept, and what a broker answers for it."""
 
-    last_read_time: Annotated[int, Wire("q", "up to when timer messages were delivered, ms")]
-    log_flush_pos: Annotated[int, Wire("q", "up to where the broker's own timer log is on disk")]
-    queue_offset: Annotated[int, Wire("q", "next one of the timer's queue to go into that log")]
-    master_queue_offset: Annotated[int, Wire("q", "the same at the master")]
-    state_version: Annotated[int, Wire("q", "of the version")]
-    version_time: Annotated[int, Wire("q", "of the version, ms since the epoch")]
-    counter: Annotated[int, Wire("q", "of the version")]
+    last_read_time: Annotated[int, Wire("q", "timer messages delivered up to this time, ms")]
+    log_flush_pos: Annotated[int, Wire("q", "flushed position of the broker's timer log")]
+    queue_offset: Annotated[int, Wire("q", "next timer queue offset to load")]
+    master_queue_offset: Annotated[int, Wire("q", "the master's `queue_offset`")]
+    state_version: Annotated[int, Wire("q", "state of the data version")]
+    version_time: Annotated[int, Wire("q", "time of the data version, ms since the epoch")]
+    counter: Annotated[int, Wire("q", "counter of the data version")]
 
 
 TIMER_CHECK_POINT = Layout(TimerCheck)

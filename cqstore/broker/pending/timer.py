@@ -30,10 +30,10 @@ _SLOTS = 2 * 7 * 24 * 3600
 class TimerSlot(NamedTuple):
     """The messages of one point in time."""
 
-    time: Annotated[int, Wire("q", "when they are due, in units of `timerPrecisionMs`")]
-    first_pos: Annotated[int, Wire("q", "first of them in the timer log")]
-    last_pos: Annotated[int, Wire("q", "last of them; each names the one before it")]
-    num: Annotated[int, Wire("i", "how many, less those that were cancelled")]
+    time: Annotated[int, Wire("q", "due time, in units of `timerPrecisionMs`")]
+    first_pos: Annotated[int, Wire("q", "first message in the timer log")]
+    last_pos: Annotated[int, Wire("q", "last message; each refers to the previous one")]
+    num: Annotated[int, Wire("i", "messages, minus cancelled ones")]
     magic: Annotated[int, Wire("i", "not read")]
 
 

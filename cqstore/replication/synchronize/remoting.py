@@ -31,7 +31,7 @@ class CommandHead(NamedTuple):
 
     size: Annotated[int, Wire("i", "bytes that follow this field")]
     header: Annotated[
-        int, Wire("i", "highest byte: form of the header, 0: JSON; the others: its bytes")
+        int, Wire("i", "highest byte: header form (0: JSON); others: header size, bytes")
     ]
 
 
