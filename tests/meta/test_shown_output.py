@@ -31,8 +31,8 @@ def test_getting_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.disk  # a log file of a gigabyte
-def test_operations(tmp_path: Path) -> None:
-    run_programs(DOCS / "operations.md", tmp_path)
+def test_monitoring(tmp_path: Path) -> None:
+    run_programs(DOCS / "monitoring.md", tmp_path)
 
 
 @pytest.mark.disk  # a log file of a gigabyte
@@ -109,7 +109,7 @@ def test_every_page_that_shows_output_is_run() -> None:
     texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
     programs = {page for page in PAGES if ("python", "text") in _neighbours(page)}
     embedded = DOCS / "embedded-log.md"  # in tests/embedded
-    assert programs == {ROOT / "README.md", GETTING_STARTED, DOCS / "operations.md", embedded}
+    assert programs == {ROOT / "README.md", GETTING_STARTED, DOCS / "monitoring.md", embedded}
     shown = {page for page in PAGES if consoles(page)}
     assert shown == {GETTING_STARTED, MIGRATION, ANALYSIS, REPLICATION}
     unfenced = re.compile(r"^ {4}\$ .*\n {4}(?!\$ )", re.MULTILINE)
