@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from cqstore.ab.live.policy import policy_cost, written_notes
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.options import ConfigFile, Dir, Format, bounded, note, open_store
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
@@ -56,7 +57,10 @@ def policy_command(
     ):
         tick.measure(store.max_phy_offset())
         cost = policy_cost(store, topics or (), hours=hours, hottest=hottest, progress=tick)
-    output(kind).rows(cost.rows())
+    bounded = BoundedAnswer()
+    if 0 < hottest < cost.topics:
+        bounded.note_more(hottest, "topics", "--hottest")
+    output(kind).rows(cost.rows(), bounded.has_more)
     note(f"{cost.units:,} units in {cost.seconds:,.0f} s")
     for told in written_notes(components_of(store).paths):
         note(told)

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from cqstore.cli.known_queues import require_topic
-from cqstore.cli.limited import limited, note_more
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.options import (
     Backend,
@@ -111,10 +111,11 @@ def topics(
     if idle is not None and (after or times):
         raise StoreConfigError("--idle lists topics: leave --after and --times out")
     with open_store(root, config, backend, commit_log) as store:
-        rows = _rows(store, prefix, limit, _queue(after), times=times)
+        bounded = BoundedAnswer()
+        rows = _rows(store, prefix, limit, _queue(after), bounded, times=times)
         if idle is not None:
-            rows = limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
-        output(kind).rows(rows)
+            rows = bounded.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
+        output(kind).rows(rows, bounded.has_more)
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -127,8 +128,9 @@ def _queue(text: str) -> QueueKey | None:
 
 
 def _rows(
-    store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
-) -> Iterator[Row]:
+    store: MessageStore, prefix: str, limit: int, after: QueueKey | None,
+    bounded: BoundedAnswer, *, times: bool,
+) -> Iterator[Row]:  # fmt: skip
     """Yield a row for each queue of topics that begin with ``prefix``, ``limit`` at most."""
     shown, last = 0, QueueKey("", 0)
     end = None if after else components_of(store).queues.queues_estimate()
@@ -139,7 +141,8 @@ def _rows(
         if not topic.startswith(prefix):
             continue
         if limit and shown == limit:
-            note_more(limit, "queues", f"--limit; go on with --after {last.topic}/{last.queue_id}")
+            go_on = f"go on with --after {last.topic}/{last.queue_id}"
+            bounded.note_more(limit, "queues", f"--limit; {go_on}")
             return
         shown, last = shown + 1, span.queue
         row: dict[str, object] = {
