@@ -12,6 +12,10 @@ from cqstore.cli.progress import progress
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.opening.components import components_of
 
+Hottest = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Number of busiest topics to list one by one.")
+]
+
 
 def policy_command(
     root: Dir,
@@ -33,9 +37,7 @@ def policy_command(
             help="How far to look back from the newest record, in hours.",
         ),
     ] = 1.0,
-    hottest: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Number of busiest topics to list one by one.")
-    ] = 10,
+    hottest: Hottest = 10,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:

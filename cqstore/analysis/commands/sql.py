@@ -7,7 +7,7 @@ import base64
 import logging
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from cqstore.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, mean
 from cqstore.cli.output import RowFormat, output
 from cqstore.spark.spark_session import refuse_without_spark, spark_session
 from cqstore.store.errors import StoreConfigError
+
+if TYPE_CHECKING:
+    from cqstore.analysis.sql_query import Answer
 
 Root = Annotated[
     Path | None,
@@ -81,6 +84,10 @@ def sql(
     logging.getLogger("SQLQueryContextLogger").disabled = True  # says as JSON what we say
     with spark_session("cqstore sql", master) as spark:
         answer = run_query(spark, options, text, limit)
+    _print(answer, limit, kind)
+
+
+def _print(answer: "Answer", limit: int, kind: RowFormat) -> None:
     bounded = BoundedAnswer()
     if answer.more:
         bounded.note_more(limit, "rows", "--limit")
