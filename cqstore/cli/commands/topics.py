@@ -31,8 +31,8 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.queue.facts import QueueSpan, known_time
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.record.message import RETRY_PREFIX, SYSTEM_TOPICS
-from cqstore.store.record.topic_names import is_system_topic
+from cqstore.store.record.message import RETRY_PREFIX
+from cqstore.store.record.topic_names import is_reserved, is_system_topic
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
@@ -265,7 +265,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
             components_of(store).queues.check_topic(name)
         except IllegalMessageError as exc:
             raise IllegalMessageError(f"{name!r} is no topic: {exc.reason}") from exc
-        if name in SYSTEM_TOPICS:
+        if is_reserved(name):
             raise IllegalMessageError(f"{name!r} is a topic of the broker's own: it is not deleted")
     found: list[Row] = []
     for name in names:
