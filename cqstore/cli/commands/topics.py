@@ -85,8 +85,8 @@ def topics(
     message left. System topics are omitted.
 
     With --delete or --delete-from, the command lists the topics to delete; add --yes to delete
-    their queues and consumer offsets. Records stay in the log until they expire. --delete --prefix
-    leaves system topics out.
+    their queues and consumer offsets. Records stay in the log until they expire, and the topics
+    stay in the broker's metadata (topics.json). --delete --prefix leaves system topics out.
 
     Deletion is refused while another process has the store open. Nothing is deleted if a name is
     invalid, or if a topic on the command line has no queues. Topics in FILE may have none.
