@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.options import ConfigFile, Dir, Format, note, open_store
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import counted, progress
@@ -56,15 +57,16 @@ def stats(
         cqstore rocksdb stats DIR
         cqstore rocksdb stats DIR --topics 20 --output json
     """
+    bounded = BoundedAnswer()
     with progress("reading"), open_store(root, config, None, None) as store:
         queues = rocksdb_queues(store)
         rows = [
             *_facts(queues),
             *_counters(log_folder(components_of(store).paths)),
             *_levels(queues.engine),
-            *_topics(queues, topics),
+            *_topics(queues, topics, bounded),
         ]
-    output(kind).rows(rows)
+    output(kind).rows(rows, bounded.has_more)
 
 
 def _facts(queues: RocksDBConsumeQueueStore) -> Iterator[Row]:
@@ -104,8 +106,9 @@ def _levels(engine: RocksEngine) -> Iterator[Row]:
             yield _row(f"{family}, level {level}", label, value)
 
 
-def _topics(queues: RocksDBConsumeQueueStore, count: int) -> Iterator[Row]:
-    for size, topic in nlargest(count, _sizes(queues) if count else ()):
+def _topics(queues: RocksDBConsumeQueueStore, count: int, bounded: BoundedAnswer) -> Iterator[Row]:
+    found = nlargest(count + 1, _sizes(queues)) if count else []
+    for size, topic in bounded.limited(found, count, "topics", "--topics"):
         yield _row(f"topic {topic}", "bytes in tables (estimate)", size)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cqstore.cli.limited import limited
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.table import Row
 
 Sort = Annotated[
@@ -18,8 +18,10 @@ _NAMES = 4
 """Columns at the left that identify rows."""
 
 
-def ranked(rows: Iterable[Row], column: str, columns: Sequence[str], limit: int) -> list[Row]:
-    """Return ``rows`` ordered by ``column``; at most ``limit``, 0: all. More are reported.
+def ranked(
+    rows: Iterable[Row], column: str, columns: Sequence[str], limit: int, bounded: BoundedAnswer
+) -> list[Row]:
+    """Return ``rows`` ordered by ``column``; at most ``limit``, 0: all; ``bounded`` reports more.
 
     Numbers come from the largest down, text from A on, what is empty last; equal rows by their
     first columns from the smallest up. With a limit one row more than that is in memory.
@@ -37,7 +39,7 @@ def ranked(rows: Iterable[Row], column: str, columns: Sequence[str], limit: int)
 
     if limit:
         found = heapq.nsmallest(limit + 1, rows, rank)
-        return list(limited(found, limit, "rows", "--limit"))
+        return list(bounded.limited(found, limit, "rows", "--limit"))
     return sorted(rows, key=rank)
 
 

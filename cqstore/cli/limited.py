@@ -8,18 +8,39 @@ from cqstore.cli.options import note
 T = TypeVar("T")
 
 
-def limited(rows: Iterable[T], limit: int | None, what: str, option: str) -> Iterator[T]:
-    """Yield at most ``limit`` of ``rows`` (0 or ``None``: all); report it if there are more.
+class BoundedAnswer:
+    """An answer with a limit. If rows are left out, a note and the last row of JSON report it.
 
-    ``what`` names the rows, and ``option`` is the one that has the limit. One more is read.
+    For the last row pass ``has_more`` to ``Output.rows`` or ``MessageOutput.messages``.
     """
-    for number, row in enumerate(rows):
-        if limit and number == limit:
-            note_more(limit, what, option)
-            return
-        yield row
 
+    def __init__(self) -> None:
+        self._has_more = False
 
-def note_more(limit: int, what: str, option: str) -> None:
-    """Report that there are more rows than the ``limit`` that were shown."""
-    note(f"only the first {limit} {what} are shown: there are more ({option})")
+    def has_more(self) -> bool:
+        """Return whether rows were left out, as far as the answer has been read."""
+        return self._has_more
+
+    def limited(self, rows: Iterable[T], limit: int | None, what: str, option: str) -> Iterator[T]:
+        """Yield at most ``limit`` of ``rows`` (0 or ``None``: all); report it if there are more.
+
+        ``what`` names the rows, and ``option`` is the one that has the limit. One more is read.
+        """
+        for number, row in enumerate(rows):
+            if limit and number == limit:
+                self.note_more(limit, what, option)
+                return
+            yield row
+
+    def note_more(self, limit: int, what: str, option: str) -> None:
+        """Report that there are more rows than the ``limit`` that were shown."""
+        self.note(f"only the first {limit} {what} are shown: there are more ({option})")
+
+    def note_older(self, count: int, option: str) -> None:
+        """Report that there are older messages than the ``count`` that were shown."""
+        self.note(f"only the newest {count} messages are shown: there are older ones ({option})")
+
+    def note(self, sentence: str) -> None:
+        """Report that rows are left out in the words of ``sentence``."""
+        self._has_more = True
+        note(sentence)

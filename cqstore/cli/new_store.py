@@ -16,28 +16,19 @@ from cqstore.store.settings.config import StoreConfig
 
 
 @contextmanager
-def nothing_half_made(
-    root: Path, settings: StoreConfig, *, new: bool, keep_empty: bool = False
-) -> Iterator[None]:
+def nothing_half_made(root: Path, settings: StoreConfig, *, new: bool) -> Iterator[None]:
     """Remove what the block has made of a ``new`` store in ``root`` if it ends without a message.
 
     That is: while the log has no file, however the block ends: by an error, such as a full disk,
-    or, unless ``keep_empty``, because there was nothing to put. What was there before stays: a
-    store, or a folder with anything in it, is not touched.
+    or because there was nothing to put. What was there before stays: a store, or a folder with
+    anything in it, is not touched.
     """
     made = _missing(root) if new else []
     was_empty = new and is_dir(root) and not any(root.iterdir())
-    ended = False
     try:
         yield
-        ended = True
     finally:
-        if (
-            not (ended and keep_empty)
-            and (made or was_empty)
-            and is_dir(root)
-            and _is_unused(root, settings)
-        ):
+        if (made or was_empty) and is_dir(root) and _is_unused(root, settings):
             _remove(root, made)
 
 

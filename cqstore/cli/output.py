@@ -5,13 +5,16 @@ import json
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from cqstore.cli.csv_line import csv_line
 from cqstore.cli.table import Row, columns_of, escaped, plain, table, text_of, value_of
 from cqstore.store.errors import StoreError
 
+HAS_MORE = "has_more"
+"""Additional field of the last JSON row of an answer from which a limit left rows out."""
+HasMore = Callable[[], bool]
 _PAGE = 1000
 _ONE_LINE = re.compile(r"[\t\n\v\f\r]+")
 _PIPE_WIDTH = 1000
@@ -39,19 +42,35 @@ class RowFormat(StrEnum):
 class Output(ABC):
     """Prints rows on standard output."""
 
+    def rows(self, rows: Iterable[Row], has_more: HasMore | None = None) -> int:
+        """Print ``rows`` as they come; return how many there were.
+
+        ``has_more`` is asked after the last row whether a limit left rows out. In JSON the last row
+        has then the field ``HAS_MORE``, and each row is printed when the next one is there.
+        """
+        return self._rows(rows)
+
     @abstractmethod
-    def rows(self, rows: Iterable[Row]) -> int:
-        """Print ``rows`` as they come; return how many there were."""
+    def _rows(self, rows: Iterable[Row]) -> int:
+        """Print ``rows``; return how many there were."""
 
     @abstractmethod
     def record(self, record: Row) -> None:
         """Print a single record."""
 
 
-class JsonLinesOutput(Output):
+class _JsonRowsOutput(Output):
+    """Marks the last row of an answer that has more."""
+
+    def rows(self, rows: Iterable[Row], has_more: HasMore | None = None) -> int:
+        """Print ``rows``, the last one with ``HAS_MORE`` if there are more."""
+        return self._rows(rows if has_more is None else _marked(rows, has_more))
+
+
+class JsonLinesOutput(_JsonRowsOutput):
     """Prints each row as a JSON object on a line."""
 
-    def rows(self, rows: Iterable[Row]) -> int:
+    def _rows(self, rows: Iterable[Row]) -> int:
         """Print a line a row."""
         count = 0
         for row in rows:
@@ -64,10 +83,10 @@ class JsonLinesOutput(Output):
         self.rows([record])
 
 
-class JsonOutput(Output):
+class JsonOutput(_JsonRowsOutput):
     """Prints one JSON document: an array of objects, or an object."""
 
-    def rows(self, rows: Iterable[Row]) -> int:
+    def _rows(self, rows: Iterable[Row]) -> int:
         """Print an array, an element a line."""
         count = 0
         try:
@@ -95,7 +114,7 @@ class TableOutput(Output):
         self._is_terminal = sys.stdout.isatty()
         self._console = Console(width=None if self._is_terminal else _PIPE_WIDTH, emoji=False)
 
-    def rows(self, rows: Iterable[Row]) -> int:
+    def _rows(self, rows: Iterable[Row]) -> int:
         """Print tables of at most a thousand rows."""
         count, page = 0, list[Row]()
         try:
@@ -134,7 +153,7 @@ class TableOutput(Output):
 class CsvOutput(Output):
     """Comma-separated values with a head line; what is no text or number as JSON."""
 
-    def rows(self, rows: Iterable[Row]) -> int:
+    def _rows(self, rows: Iterable[Row]) -> int:
         """Print a line a row, headed by the keys of the first."""
         count = 0
         for row in rows:
@@ -160,6 +179,25 @@ _OUTPUTS: dict[RowFormat, type[Output]] = {
 def output(kind: OutputFormat | RowFormat) -> Output:
     """Return the output of ``kind``."""
     return _OUTPUTS[RowFormat(kind)]()
+
+
+def _marked(rows: Iterable[Row], has_more: HasMore) -> Iterator[Row]:
+    """Yield ``rows``, the last one with ``HAS_MORE`` if there are more.
+
+    A column of that name (of an SQL query) keeps its value.
+    """
+    held: Row | None = None
+    try:
+        for row in rows:
+            if held is not None:
+                yield held
+            held = row
+    except StoreError:
+        if held is not None:
+            yield held
+        raise
+    if held is not None:
+        yield {**held, HAS_MORE: held.get(HAS_MORE, True)} if has_more() else held
 
 
 def _lines(page: Sequence[Row]) -> Iterator[str]:

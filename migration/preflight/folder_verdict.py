@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cqstore.cq_rocksdb.folders import separate_folder
-from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.journals.store_lock import locked_by
@@ -106,6 +106,8 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
         )
     for reason in found.layout.refusals if found.layout is not None else ():
         yield _refuse("only-readable", f"This store can only be read: {reason}.")
+    if found.layout is not None:
+        yield from _foreign_files(found.layout)
     if verdict not in READABLE or found.layout is None:
         return
     if found.layout.is_combined:
@@ -135,6 +137,20 @@ _REFUSED = {
     FolderKind.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
     "consumequeue_rocksdb/, and nothing shows which one is served: move one away.",
 }
+
+
+def _foreign_files(layout: StoreLayout) -> list[PreflightFinding]:
+    """Return one finding if other files than those of the log are in its folders."""
+    names = NameCount()
+    for path in layout.foreign:
+        names.add(str(path))
+    return names.finding(
+        "foreign-files",
+        Severity.WARN,
+        "The folders of the commit log contain files that are not files of the log: readers pass"
+        " over them, but neither cqstore nor a broker opens the store to write. Move them away"
+        " before the move (cqstore check prints the command).",
+    )
 
 
 def _without_log(layout: StoreLayout) -> str | None:

@@ -26,10 +26,18 @@ def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_PREFIX)
 
 
+def is_reserved(topic: str) -> bool:
+    """Return whether a broker refuses to create or delete ``topic``, since it is its own.
+
+    Here the case of the prefix counts. Source: RocketMQ ``TopicValidator.isSystemTopic``,
+    ``AdminBrokerProcessor.deleteTopic``.
+    """
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
 def is_exempt(topic: str) -> bool:
     """Return whether a broker keeps the queues of ``topic`` whatever its table of topics says.
 
-    It makes its own topics at each start, and no table lists light queues. Here the case of the
-    prefix counts, as it does for RocketMQ.
+    It makes its own topics at each start, and no table lists light queues.
     """
-    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
+    return is_reserved(topic) or topic.startswith(LMQ_PREFIX)

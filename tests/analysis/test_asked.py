@@ -191,7 +191,7 @@ def test_values_are_shown_as_people_read_them() -> None:
 @pytest.mark.parametrize(
     ("table", "more", "printed"),
     [(pa.table({}), False, ""), (pa.table({"a": [1, 2], "b": [b"x", None]}), True,
-      '{"a":1,"b":"x"}\n{"a":2,"b":null}\n')],
+      '{"a":1,"b":"x"}\n{"a":2,"b":null,"has_more":true}\n')],
 )  # fmt: skip
 def test_the_answer_is_printed_and_what_was_left_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: pa.Table, printed: str, *, more: bool

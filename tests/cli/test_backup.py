@@ -96,3 +96,26 @@ def test_wrong_use_is_one_sentence(root: Path, tmp_path: Path, name: str) -> Non
     assert "Traceback" not in done.stderr
     assert tree_digest(root) == before
     assert not (tmp_path / "to").exists()
+
+
+def test_foreign_files_of_the_log_are_named_as_left_out(root: Path, tmp_path: Path) -> None:
+    names = [".DS_Store", ".nfs0000000000a1", "a~", "b~"]
+    for name in names:
+        (root / "commitlog" / name).write_bytes(b"x")
+    before = tree_digest(root)
+    done = run("backup", root, tmp_path / "to")
+    assert done.returncode == 0
+    paths = [str(root / "commitlog" / name) for name in names]
+    said = f"cqstore: 4 files are not files of the log and are left out: {', '.join(paths[:3])}"
+    assert f"{said} and 1 more\n" in done.stderr
+    manifest = json.loads((tmp_path / "to" / "cqstore" / "backup.json").read_bytes())
+    assert manifest["left_out"] == paths
+    assert [path.name for path in (tmp_path / "to" / "commitlog").iterdir()] == ["0" * 20]
+    assert run("check", tmp_path / "to", "--against", "backup.json").returncode == 0
+    assert tree_digest(root) == before
+
+
+def test_a_backup_without_foreign_files_names_none(root: Path, tmp_path: Path) -> None:
+    assert "left out" not in run("backup", root, tmp_path / "to").stderr
+    manifest = json.loads((tmp_path / "to" / "cqstore" / "backup.json").read_bytes())
+    assert manifest["left_out"] == []

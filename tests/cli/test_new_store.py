@@ -63,9 +63,32 @@ def test_an_import_that_puts_nothing_leaves_nothing(tmp_path: Path) -> None:
     source.write_text("no message\n")
     assert call("import", tmp_path / "s", source, "--new").exit_code
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-    source.write_text("")
+    for nothing in ("", "\n\n"):
+        source.write_text(nothing)
+        done = call("import", tmp_path / "deep" / "s", source, "--new")
+        assert done.exit_code == 0
+        assert "no message was stored, so the new store is removed again" in done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_an_import_goes_on_with_a_position_of_nothing(tmp_path: Path) -> None:
+    """The position of an empty input is kept: the rows that come later go into a new store."""
+    source, conf = tmp_path / "in.jsonl", tmp_path / "broker.conf"
+    conf.write_text(CONF)
+    words = ["import", tmp_path / "s", source, "--new", "--config", conf]
+    for rows in (0, 2):
+        source.write_text('{"topic":"t","body":"b"}\n' * rows)
+        assert call(*words, "--position", tmp_path / "pos").exit_code == 0
+        assert (tmp_path / "s").exists() == bool(rows)
+    assert len(call("get", tmp_path / "s", "--topic", "t").stdout.splitlines()) == 2
+
+
+def test_an_import_of_nothing_keeps_a_store_that_was_there(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.touch()
+    assert put(tmp_path / "s", tmp_path) == 0
     assert call("import", tmp_path / "s", source, "--new").exit_code == 0
-    assert (tmp_path / "s" / "checkpoint").exists(), "a store without a message was asked for"
+    assert len(call("get", tmp_path / "s", "--topic", "t").stdout.splitlines()) == 1
 
 
 def test_a_put_of_nothing_leaves_nothing(tmp_path: Path) -> None:

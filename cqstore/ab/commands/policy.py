@@ -5,11 +5,16 @@ from typing import Annotated
 import typer
 
 from cqstore.ab.live.policy import policy_cost, written_notes
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.options import ConfigFile, Dir, Format, bounded, note, open_store
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.opening.components import components_of
+
+Hottest = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Number of busiest topics to list one by one.")
+]
 
 
 def policy_command(
@@ -32,9 +37,7 @@ def policy_command(
             help="How far to look back from the newest record, in hours.",
         ),
     ] = 1.0,
-    hottest: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Number of busiest topics to list one by one.")
-    ] = 10,
+    hottest: Hottest = 10,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
@@ -56,7 +59,10 @@ def policy_command(
     ):
         tick.measure(store.max_phy_offset())
         cost = policy_cost(store, topics or (), hours=hours, hottest=hottest, progress=tick)
-    output(kind).rows(cost.rows())
+    bounded = BoundedAnswer()
+    if 0 < hottest < cost.topics:
+        bounded.note_more(hottest, "topics", "--hottest")
+    output(kind).rows(cost.rows(), bounded.has_more)
     note(f"{cost.units:,} units in {cost.seconds:,.0f} s")
     for told in written_notes(components_of(store).paths):
         note(told)

@@ -44,6 +44,8 @@ class PolicyCost:
     classes: dict[str, ClassTotals]
     """The first that a topic fits has it; behind them the hottest topics, which these hold too."""
     units: int
+    topics: int
+    """All that wrote something, the hottest or not."""
 
     def rows(self) -> Iterator[dict[str, object]]:
         """Yield a row a class; bytes of units are those that a backend is given, 28 a unit."""
@@ -96,7 +98,8 @@ def policy_cost(
     seconds = _walk(store, hours, add, progress)
     ranked = sorted(topics, key=lambda topic: (-topics[topic].units, topic))
     by_topic = {_HOT + topic: topics[topic] for topic in ranked[:hottest]}
-    return PolicyCost(seconds, found | by_topic, sum(written.units for written in found.values()))
+    units = sum(written.units for written in found.values())
+    return PolicyCost(seconds, found | by_topic, units, len(topics))
 
 
 def written_notes(paths: StorePaths) -> Iterator[str]:

@@ -7,17 +7,20 @@ import base64
 import logging
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cqstore.analysis.examples import EXAMPLES, example
 from cqstore.analysis.options import SourceOptions
-from cqstore.cli.limited import note_more
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, meant, note
 from cqstore.cli.output import RowFormat, output
 from cqstore.spark.spark_session import refuse_without_spark, spark_session
 from cqstore.store.errors import StoreConfigError
+
+if TYPE_CHECKING:
+    from cqstore.analysis.sql_query import Answer
 
 Root = Annotated[
     Path | None,
@@ -81,15 +84,21 @@ def sql(
     logging.getLogger("SQLQueryContextLogger").disabled = True  # says as JSON what we say
     with spark_session("cqstore sql", master) as spark:
         answer = run_query(spark, options, text, limit)
+    _print(answer, limit, kind)
+
+
+def _print(answer: "Answer", limit: int, kind: RowFormat) -> None:
+    bounded = BoundedAnswer()
+    if answer.more:
+        bounded.note_more(limit, "rows", "--limit")
     if answer.table.num_columns:
-        output(kind).rows(
+        rows = (
             {name: _shown(value) for name, value in row.items()}
             for row in answer.table.to_pylist(maps_as_pydicts="lossy")
         )
+        output(kind).rows(rows, bounded.has_more)
     if answer.table.num_columns and not answer.table.num_rows:
         note("the answer has no rows")
-    if answer.more:
-        note_more(limit, "rows", "--limit")
 
 
 def _question(query: str | None, ready: str | None) -> str:

@@ -10,7 +10,7 @@ from cqstore.broker.groups.group_lag import near_groups
 from cqstore.broker.metadata.model import Form
 from cqstore.broker.one_form import BrokerForm, end_with_faults
 from cqstore.broker.ranking import ranked
-from cqstore.cli.limited import limited
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.message_output import MessageOutput
 from cqstore.cli.options import (
     Backend,
@@ -108,8 +108,9 @@ def dlq(
         lags = RetryLags(store, form, config) if by is LettersBy.GROUP else None
         if group is None:
             rows = letter_rows(letters, by or LettersBy.TOPIC, lags)
-            found = ranked(rows, sort or "messages", COLUMNS[by or LettersBy.TOPIC], limit)
-            output(kind or RowFormat.TABLE).rows(found)
+            columns, bounded = COLUMNS[by or LettersBy.TOPIC], BoundedAnswer()
+            found = ranked(rows, sort or "messages", columns, limit, bounded)
+            output(kind or RowFormat.TABLE).rows(found, bounded.has_more)
             note(f"{letters.messages} dead letters of {letters.groups} groups")
         else:
             _print_messages(letters, group.removeprefix(DLQ_PREFIX), again, limit, printed)
@@ -153,7 +154,9 @@ def _print_messages(
     if again is not None:
         made = PutAgain(letters.store, group, again)
         reads = made.messages(reads)
-    count = printed.messages(limited(reads, limit, "messages", "--limit"))
+    bounded = BoundedAnswer()
+    shown = bounded.limited(reads, limit, "messages", "--limit")
+    count = printed.messages(shown, bounded.has_more)
     note(f"{count} messages")
     if made is not None and made.unplaced:
         letters.unplaced = made.unplaced

@@ -14,6 +14,7 @@ from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.broker.one_form import BrokerForm, end_with_faults, note_remarks, read_one_form
 from cqstore.broker.ranking import Limit, Sort, ranked
 from cqstore.cli.known_queues import require_topic
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.options import (
     Backend,
     CommitLogFolder,
@@ -109,15 +110,15 @@ def groups(
     with open_store(root, config, backend, commit_log) as store:
         metadata, lags = _read_metadata(store, form, config)
         _check_known(store, lags, group, topic)
-        totals = LagTotals()
+        totals, bounded = LagTotals(), BoundedAnswer()
         with progress("reading", components_of(store).queues.queues_estimate(), "queues") as tick:
             queues = _counted(lags, totals, group, topic, tick)
             rows = _ROWS[by](queues, lags, now, everyone=not (group or topic))
             if lagging:
                 rows = (row for row in rows if _is_lagging(row))
-            found = ranked(rows, sort, COLUMNS[by], limit)
+            found = ranked(rows, sort, COLUMNS[by], limit, bounded)
         is_shown = kind is RowFormat.TABLE and sys.stdout.isatty()
-        output(kind).rows(narrow(found, by) if is_shown else found)
+        output(kind).rows(narrow(found, by) if is_shown else found, bounded.has_more)
     note(
         f"lag {totals.lag}, of it expired {totals.expired}, in {totals.queues} queues of "
         f"{len(totals.topics)} topics; retry lag {totals.retry_lag}, dead letters "

@@ -16,6 +16,7 @@ from cqstore.broker.pending.pending_parts import PendingMessage, PendingPart, Pe
 from cqstore.broker.pending.rocksdb_pending import rocksdb_pending
 from cqstore.broker.pending.timer import timer_parts
 from cqstore.broker.ranking import Limit, Sort, ranked
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.options import (
     Backend,
     CommitLogFolder,
@@ -94,13 +95,16 @@ def pending(
         steps = _Steps(tick)
         half = HalfMessages(store, broker.offsets, steps)
         tick.measure(_units(store, broker, half, of), "messages")
+        bounded = BoundedAnswer()
         if listed:
-            found = map(_message_row, _messages(store, broker, half, of, steps))
-            output(kind).rows(ranked(found, sort, MESSAGE_COLUMNS, limit))
+            messages = map(_message_row, _messages(store, broker, half, of, steps))
+            found = ranked(messages, sort, MESSAGE_COLUMNS, limit, bounded)
+            output(kind).rows(found, bounded.has_more)
         else:
             parts = list(_parts(store, broker, half, of, now, steps))
             parts += _timer_parts(store, of, precision, now)
-            output(kind).rows(ranked(map(_part_row, parts), sort, PART_COLUMNS, limit))
+            found = ranked(map(_part_row, parts), sort, PART_COLUMNS, limit, bounded)
+            output(kind).rows(found, bounded.has_more)
             _say_totals(parts)
     note_remarks([broker])
     end_with_faults([*broker.faults, *half.faults])

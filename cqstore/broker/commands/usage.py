@@ -12,6 +12,7 @@ from cqstore.broker.one_form import end_with_faults, note_remarks, read_one_form
 from cqstore.broker.ranking import Limit, Sort, ranked
 from cqstore.broker.usage.owner_usage import Owners, OwnersPass, UsageBy, total_bytes
 from cqstore.broker.usage.usage_rows import COLUMNS, usage_rows
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.options import (
     Backend,
     CommitLogFolder,
@@ -80,7 +81,9 @@ def usage(
         known = _known_topics(store, form, config) if unused else None
         metadata = _metadata(store, by)
         owners = _count(store, by, prefix, known, metadata)
-        output(kind).rows(ranked(usage_rows(owners, by), sort, COLUMNS[by], limit))
+        bounded = BoundedAnswer()
+        found = ranked(usage_rows(owners, by), sort, COLUMNS[by], limit, bounded)
+        output(kind).rows(found, bounded.has_more)
         note(_totals(store, owners))
     note_remarks(metadata)
     end_with_faults([fault for each in metadata for fault in each.faults])

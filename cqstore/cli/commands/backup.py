@@ -9,10 +9,14 @@ from cqstore.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, not
 from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.store.errors import os_errors
+from cqstore.store.sentences import some_of
 from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.offline.backup import back_up
 from cqstore.store.service.offline.backup_manifest import BackupManifest, manifest_path
 from cqstore.store.service.offline.store_copy import blocks_below
+
+_NAMED = 3
+"""Files that a note names; the manifest names all."""
 
 
 def backup(
@@ -54,6 +58,9 @@ def backup(
         f" {manifest.min_phy_offset} to {manifest.max_phy_offset}{_state(manifest)};"
         f" manifest {manifest_path(target)}"
     )
+    if manifest.left_out:
+        count, names = len(manifest.left_out), manifest.left_out[:_NAMED]
+        note(f"{count} files are not files of the log and are left out: {some_of(names, count)}")
     if manifest.damaged_at is not None:
         note(f"the log is damaged at phy offset {manifest.damaged_at} (cqstore check)")
         raise typer.Exit(1)

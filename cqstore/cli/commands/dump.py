@@ -8,7 +8,7 @@ import typer
 
 from cqstore.cli.dump_file import file_rows
 from cqstore.cli.known_queues import require_queue
-from cqstore.cli.limited import note_more
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.dump_rows import message_row, queue_row, sorted_queues, unit_rows
 from cqstore.cli.options import (
     Backend,
@@ -105,7 +105,9 @@ def dump(
         elif topic is not None:
             key = QueueKey(topic, queue_id or 0)
             require_queue(store, *key)
-            output(kind).rows(_units(store, key, offset, count or 1))
+            bounded = BoundedAnswer()
+            units = _units(store, key, offset, count or 1, bounded)
+            output(kind).rows(units, bounded.has_more)
 
 
 def _messages(store: MessageStore) -> Iterator[Row]:
@@ -176,7 +178,9 @@ def _whole(message: StoredMessage) -> Row:
     return row
 
 
-def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -> Iterator[Row]:
+def _units(
+    store: MessageStore, key: QueueKey, offset: int | None, count: int, bounded: BoundedAnswer
+) -> Iterator[Row]:
     """Yield ``count`` units of a queue from ``offset`` on, a hole as a row that says so."""
     first = store.min_offset(*key) if offset is None else offset
     low, high = store.min_offset(*key), store.max_offset(*key)
@@ -191,4 +195,4 @@ def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -
         names = ("queueOffset", "phy", "size", "tagsCode", "storeTimestamp", "messages")
         yield dict(zip(names, row, strict=False))
     if last < high:
-        note_more(count, "units", f"--count; go on with --offset {last}")
+        bounded.note_more(count, "units", f"--count; go on with --offset {last}")

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cqstore.cli.commands.query import report_older
 from cqstore.cli.known_queues import require_queue, require_topic
-from cqstore.cli.limited import limited
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.dump_rows import host_text
 from cqstore.cli.message_files.message_fields import read_messages
 from cqstore.cli.message_files.message_output import MessageOutput
@@ -103,14 +102,18 @@ def get(
             return
         found: Iterable[tuple[int, StoredMessage]]
         damaged: list[DamagedRecord] = []
+        bounded = BoundedAnswer()
         if message_id is not None:
             message = _by_id(store, message_id)
             found = [(message.queue_offset, message)]
         elif key is not None:
-            found = _by_key(store, topic or "", key, limit)
+            found = _by_key(store, topic or "", key, limit, bounded)
         else:
-            found = _from(store, topic or "", queue_id or 0, offset, limit, selection, damaged)
-        printed.messages(read for each in found for read in read_messages(*each))
+            found = _from(
+                store, topic or "", queue_id or 0, offset, limit, selection, damaged, bounded
+            )
+        reads = (read for each in found for read in read_messages(*each))
+        printed.messages(reads, bounded.has_more)
         if damaged:
             raise typer.Exit(1)
 
@@ -134,12 +137,13 @@ def _refuse_together(
 
 
 def _by_key(
-    store: MessageStore, topic: str, key: str, count: int
+    store: MessageStore, topic: str, key: str, count: int, bounded: BoundedAnswer
 ) -> list[tuple[int, StoredMessage]]:
     found = store.query_message(topic, key, count)
     if not found:
         require_topic(store, topic)
-    report_older(found, "--count")
+    if found.has_more:
+        bounded.note_older(len(found), "--count")
     return [(message.queue_offset, message) for message in found]
 
 
@@ -155,10 +159,10 @@ def _print_between(
         require_topic(store, topic)
     else:
         require_queue(store, topic, selection.queue_id)
-    reads = SelectedReads(store, selection)
-    wanted = limited(reads.topic(topic), count, "messages", "--count")
+    reads, bounded = SelectedReads(store, selection), BoundedAnswer()
+    wanted = bounded.limited(reads.topic(topic), count, "messages", "--count")
     found = counted(wanted, "reading", count, "messages")
-    note(f"{printed.messages(found)} messages")
+    note(f"{printed.messages(found, bounded.has_more)} messages")
     if reads.damaged:
         raise typer.Exit(1)
 
@@ -195,7 +199,7 @@ def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
 
 def _from(
     store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
-    selection: Selection, damaged: list[DamagedRecord],
+    selection: Selection, damaged: list[DamagedRecord], bounded: BoundedAnswer,
 ) -> Iterable[tuple[int, StoredMessage]]:  # fmt: skip
     """Return ``count`` messages of a queue from an offset on.
 
@@ -204,13 +208,13 @@ def _from(
     """
     require_queue(store, topic, queue_id)
     tags = selection.tags or TagFilter()
-    pulled = _pull(store, topic, queue_id, offset, count, tags, damaged)
+    pulled = _pull(store, topic, queue_id, offset, count, tags, damaged, bounded)
     return counted(pulled, "reading", count, "messages")
 
 
 def _pull(
     store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
-    tags: TagFilter, damaged: list[DamagedRecord],
+    tags: TagFilter, damaged: list[DamagedRecord], bounded: BoundedAnswer,
 ) -> Iterator[tuple[int, StoredMessage]]:  # fmt: skip
     """Pull until ``count`` messages have come or the queue ends; what is passed over is noted."""
     at = store.min_offset(topic, queue_id) if offset is None else offset
@@ -235,7 +239,7 @@ def _pull(
             return
         at = result.next_begin_offset
         if left <= 0:
-            note(
+            bounded.note(
                 f"only the first {count} messages are shown: the queue goes on to"
                 f" {result.max_offset} (--count; go on with --offset {at})"
             )

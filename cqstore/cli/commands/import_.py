@@ -115,7 +115,7 @@ def import_(
     if form is FileFormat.ARCHIVE or (begun is not None and not begun.rows_digest):
         digest = None
     first = begun.next_row if begun else continue_from or 1
-    with nothing_half_made(root, settings, new=new, keep_empty=True), ExitStack() as stack:
+    with nothing_half_made(root, settings, new=new), ExitStack() as stack:
         rows = _rows(stack, root, source, form, 1 if begun and digest else first)
         if begun is not None and digest is not None:
             rows = rows_behind(begun, rows, digest, source)

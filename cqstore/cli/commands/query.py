@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cqstore.cli.known_queues import require_topic
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.message_fields import read_messages
 from cqstore.cli.message_files.message_output import MessageOutput
 from cqstore.cli.options import (
@@ -28,7 +29,6 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.key_queries import newest_of
 from cqstore.store.service.reading.other_indexes import AskedIndex
-from cqstore.store.service.results import QueryMessageResult
 
 OneKey = Annotated[
     str, typer.Option("--key", metavar="KEY", help="Message key: one of KEYS, or the UNIQ_KEY.")
@@ -70,22 +70,18 @@ def query(
             unread = _report_end(asked, store) or unread
             found = asked.newest(found, topic, key, count + 1, span)
             unread = _report_index(asked) or unread
-        answer = newest_of(found, count)
-        printed.messages(
+        answer, bounded = newest_of(found, count), BoundedAnswer()
+        if answer.has_more:
+            bounded.note_older(len(answer), "--max")
+        reads = (
             read for message in answer for read in read_messages(message.queue_offset, message)
         )
+        printed.messages(reads, bounded.has_more)
         if not answer:
             require_topic(store, topic)
         note(f"{len(answer)} messages")
-        report_older(answer, "--max")
     if unread:
         raise typer.Exit(1)
-
-
-def report_older(answer: QueryMessageResult, option: str) -> None:
-    """Report that older messages have the key too; ``option`` is the one that has the limit."""
-    if answer.has_more:
-        note(f"only the newest {len(answer)} messages are shown: there are older ones ({option})")
 
 
 def _why_none(store: MessageStore) -> str:

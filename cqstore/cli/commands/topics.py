@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from cqstore.cli.known_queues import require_topic
-from cqstore.cli.limited import limited, note_more
+from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.options import (
     Backend,
@@ -31,8 +31,8 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.queue.facts import QueueSpan, known_time
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.record.message import RETRY_PREFIX, SYSTEM_TOPICS
-from cqstore.store.record.topic_names import is_system_topic
+from cqstore.store.record.message import RETRY_PREFIX
+from cqstore.store.record.topic_names import is_reserved, is_system_topic
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
@@ -85,8 +85,8 @@ def topics(
     message left. System topics are omitted.
 
     With --delete or --delete-from, the command lists the topics to delete; add --yes to delete
-    their queues and consumer offsets. Records stay in the log until they expire. --delete --prefix
-    leaves system topics out.
+    their queues and consumer offsets. Records stay in the log until they expire, and the topics
+    stay in the broker's metadata (topics.json). --delete --prefix leaves system topics out.
 
     Deletion is refused while another process has the store open. Nothing is deleted if a name is
     invalid, or if a topic on the command line has no queues. Topics in FILE may have none.
@@ -111,10 +111,11 @@ def topics(
     if idle is not None and (after or times):
         raise StoreConfigError("--idle lists topics: leave --after and --times out")
     with open_store(root, config, backend, commit_log) as store:
-        rows = _rows(store, prefix, limit, _queue(after), times=times)
+        bounded = BoundedAnswer()
+        rows = _rows(store, prefix, limit, _queue(after), bounded, times=times)
         if idle is not None:
-            rows = limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
-        output(kind).rows(rows)
+            rows = bounded.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
+        output(kind).rows(rows, bounded.has_more)
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -127,8 +128,9 @@ def _queue(text: str) -> QueueKey | None:
 
 
 def _rows(
-    store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
-) -> Iterator[Row]:
+    store: MessageStore, prefix: str, limit: int, after: QueueKey | None,
+    bounded: BoundedAnswer, *, times: bool,
+) -> Iterator[Row]:  # fmt: skip
     """Yield a row for each queue of topics that begin with ``prefix``, ``limit`` at most."""
     shown, last = 0, QueueKey("", 0)
     end = None if after else components_of(store).queues.queues_estimate()
@@ -139,7 +141,8 @@ def _rows(
         if not topic.startswith(prefix):
             continue
         if limit and shown == limit:
-            note_more(limit, "queues", f"--limit; go on with --after {last.topic}/{last.queue_id}")
+            go_on = f"go on with --after {last.topic}/{last.queue_id}"
+            bounded.note_more(limit, "queues", f"--limit; {go_on}")
             return
         shown, last = shown + 1, span.queue
         row: dict[str, object] = {
@@ -262,7 +265,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
             components_of(store).queues.check_topic(name)
         except IllegalMessageError as exc:
             raise IllegalMessageError(f"{name!r} is no topic: {exc.reason}") from exc
-        if name in SYSTEM_TOPICS:
+        if is_reserved(name):
             raise IllegalMessageError(f"{name!r} is a topic of the broker's own: it is not deleted")
     found: list[Row] = []
     for name in names:

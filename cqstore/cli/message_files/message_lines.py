@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cqstore.cli.message_files.message_fields import PLACES, host_of, to_put
+from cqstore.cli.output import HAS_MORE
 from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.java_numbers import INT_MAX, LONG_MAX
 from cqstore.store.record.message import LOOPBACK, Host, Message
@@ -89,7 +90,8 @@ def to_message(fields: dict[str, object]) -> Message:
     ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId``, ``flag``,
     ``sysFlag``, ``bornTimestamp``, ``bornHost``, ``storeHost``, ``reconsumeTimes`` and
     ``preparedTransactionOffset``. ``null`` means that properties, tags or keys are left out.
-    The places that ``get`` prints are checked and dropped: the put gives others.
+    The places that ``get`` prints are checked and dropped: the put gives others. ``HAS_MORE``,
+    which the last row of an answer with a limit can have, is dropped.
 
     Raises:
         IllegalMessageError: a field is missing, unknown, given twice or of another type.
@@ -124,7 +126,7 @@ def to_message(fields: dict[str, object]) -> Message:
     return to_put(message)
 
 
-_KNOWN = {*FIELDS, *PLACES}
+_KNOWN = {*FIELDS, *PLACES, HAS_MORE}
 
 
 def _check_places(fields: dict[str, object]) -> None:

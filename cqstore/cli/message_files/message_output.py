@@ -7,7 +7,7 @@ import typer
 
 from cqstore.cli.message_files.message_fields import ReadMessage, flat_fields, message_fields
 from cqstore.cli.message_files.message_format import MessageFormat
-from cqstore.cli.output import RowFormat, output
+from cqstore.cli.output import HasMore, RowFormat, output
 
 ENDLESS = (RowFormat.JSONL, RowFormat.CSV)
 """What can be printed of messages that have no end."""
@@ -31,11 +31,14 @@ class MessageOutput:
         if endless and self._kind not in ENDLESS:
             raise typer.BadParameter(f"{self._kind.value} has an end, and --follow has none")
 
-    def messages(self, reads: Iterable[ReadMessage]) -> int:
-        """Print ``reads`` as they come; return how many there were."""
+    def messages(self, reads: Iterable[ReadMessage], has_more: HasMore | None = None) -> int:
+        """Print ``reads`` as they come; return how many there were.
+
+        For ``has_more`` see ``Output.rows``; lines of a pattern have no such field.
+        """
         if self._pattern is None:
             fields = flat_fields if self._kind is RowFormat.CSV else message_fields
-            return output(self._kind).rows(map(fields, reads))
+            return output(self._kind).rows(map(fields, reads), has_more)
         count = 0
         for count, read in enumerate(reads, 1):  # noqa: B007 - it is returned
             sys.stdout.write(self._pattern.line(read))

@@ -77,7 +77,7 @@ def back_up(
             StorePaths(partial).abort.touch()
         minimum, end = log.bounds()
         manifest = BackupManifest(
-            source=os.fsencode(root.absolute()).decode("utf-8", "backslashreplace"),
+            source=_name(root), left_out=[*map(_name, layout.foreign)],
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             was_open=was_open, min_phy_offset=minimum, max_phy_offset=end, damaged_at=damaged_at,
             files=digest_files(partial, progress),
@@ -86,6 +86,11 @@ def back_up(
             sync_below([partial])
         write_manifest(partial, manifest)
     return manifest
+
+
+def _name(path: Path) -> str:
+    """Return a path as JSON can hold it."""
+    return os.fsencode(path.absolute()).decode("utf-8", "backslashreplace")
 
 
 def _copy(log: LogBackup, tree: TreeBackup) -> None:

@@ -48,6 +48,10 @@ class BackupManifest(BaseModel):
     damaged_at: int | None = Field(
         default=None, description="Phy offset of a damaged record before the end of the log."
     )
+    left_out: list[str] = Field(
+        default=[],
+        description="Files in the log's folders that are not files of the log, and not copied.",
+    )
     files: list[BackedUpFile]
 
 

@@ -17,6 +17,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.metadata_forms import unpack_forms
+from tests.kit.pages import ROOT
 from tests.kit.tree import tree_digest
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
@@ -128,3 +129,10 @@ def test_pull_offsets_of_groups_that_commit_are_left_out_with_a_note(
     write_form(pulled, Form.V2, tmp_path / "pull")
     done = call("convert", tmp_path / "pull", "--to", to, "--yes")
     assert "holds no offsets of pull consumers: t@puller" in str(done.exception)
+
+
+def test_a_page_explains_each_remark() -> None:
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
+    rows = [line for page in pages for line in page.splitlines() if line.startswith("| `")]
+    for remark in Remark:
+        assert any(f"`{remark.value}`" in row.split("|")[1] for row in rows), remark

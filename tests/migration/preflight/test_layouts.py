@@ -199,3 +199,23 @@ def test_a_lock_that_cannot_be_asked_is_a_warning(golden: Golden) -> None:
     report = preflight(root, machine=FakeMachine())
     assert the(report, "lock-unknown").severity is Severity.WARN
     assert report.find("in-use") is None
+
+
+@pytest.mark.parametrize("queues", [True, False])
+def test_foreign_files_of_the_log_are_a_warning(golden: Golden, *, queues: bool) -> None:
+    root = golden("basic-default")
+    assert preflight(root, machine=FakeMachine()).find("foreign-files") is None
+    if not queues:
+        shutil.rmtree(root / "consumequeue")
+    paths = [root / "commitlog" / name for name in (".DS_Store", ".nfs01", "foo~")]
+    for path in paths:
+        path.write_bytes(b"x")
+    (root / "commitlog" / "a folder").mkdir()  # a broker passes over it
+    before = tree_digest(root)
+    report = preflight(root, machine=FakeMachine())
+    finding = the(report, "foreign-files")
+    assert finding.severity is Severity.WARN
+    assert report.may_go_on
+    assert [each.name for each in finding.affected] == [str(path) for path in paths]
+    assert finding.affected_total == 3
+    assert tree_digest(root) == before
