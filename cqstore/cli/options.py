@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -25,7 +25,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
-from cqstore.store.settings.broker_conf import BrokerConf
+from cqstore.store.settings.broker_conf import BrokerConf, ConfNote
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.installed_backends import backend_names
 
@@ -160,11 +160,34 @@ def read_config(
     if puts and (wrong := [each.sentence for each in notes if each.keeps_out_puts]):
         raise StoreConfigError(f"{'; '.join(wrong)}; nothing was put", path=path)
     config = conf.settings(None if is_new else root)
-    for each in notes:
-        note(f"{path}: {each.sentence}")
-    if VERBOSE.get() and (unknown := conf.unknown()):
-        note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
+    _report_notes(conf, notes)
     return config if puts else config.without_replicas()
+
+
+def read_configs(path: Path | None, *roots: Path | None) -> list[StoreConfig]:
+    """Return the settings of several stores by one file, each as ``read_config`` returns them.
+
+    If the file's ``storePathRootDir`` is one of the stores, its ``storePathCommitLog`` applies to
+    that store and not to the others. ``None`` in ``roots``: a running master, not a folder. Each
+    note is reported once.
+
+    Raises:
+        StoreConfigError, StoreIOError: as ``read_config``.
+    """
+    if path is None:
+        return [StoreConfig() for _ in roots]
+    conf = BrokerConf.read(path)
+    _report_notes(conf, dict.fromkeys(each for root in roots for each in conf.notes(root)))
+    stores = [root for root in roots if root is not None]
+    return [conf.settings(root, beside=stores).without_replicas() for root in roots]
+
+
+def _report_notes(conf: BrokerConf, notes: Iterable[ConfNote]) -> None:
+    """Report what is not as it looks; with ``--verbose`` also the keys that are not ours."""
+    for each in notes:
+        note(f"{conf.path}: {each.sentence}")
+    if VERBOSE.get() and (unknown := conf.unknown()):
+        note(f"{conf.path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
 
 
 def open_store(

@@ -190,23 +190,26 @@ class ConsumerOffsets:
 
         Raises:
             NoSuchQueueError: there is none.
-            RefusedStoreError: an offset is outside of its queue; nothing was changed.
+            RefusedStoreError: an offset is outside of its queue, or the topic was deleted
+                meanwhile; nothing was changed.
             StoreError: it cannot be written; it holds in memory.
         """
         check_group_name(group)
-        plan = reset(self._store, self._metadata(), group, topic, queue_id, target)
-        return self._change(group, plan)
+        return self._change(
+            group, lambda found: reset(self._store, found, group, topic, queue_id, target)
+        )
 
     def copy(self, source: str, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
         """Have ``group`` go on where ``source`` does, in ``topics`` or in all but its retries.
 
         Raises:
-            RefusedStoreError: ``source`` has no offsets there; nothing was changed.
+            RefusedStoreError: ``source`` has no offsets there, or a topic was deleted meanwhile;
+                nothing was changed.
             StoreError: as for ``reset``.
         """
         check_group_name(group)
         return self._change(
-            group, self._some(source, copy(self._metadata(), source, group, topics))
+            group, lambda found: self._some(source, copy(found, source, group, topics))
         )
 
     def forget(self, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
@@ -216,7 +219,7 @@ class ConsumerOffsets:
             RefusedStoreError: it has none; nothing was changed.
             StoreError: as for ``reset``.
         """
-        return self._change(group, self._some(group, forget(self._metadata(), group, topics)))
+        return self._change(group, lambda found: self._some(group, forget(found, group, topics)))
 
     def forget_topic(self, topic: str) -> None:
         """Remove what groups have in ``topic``, which is written for the first time.
@@ -287,15 +290,29 @@ class ConsumerOffsets:
             )
         return found
 
-    def _metadata(self) -> BrokerMetadata:
+    def _change(
+        self, group: str, plan: Callable[[BrokerMetadata], Iterable[OffsetChange]]
+    ) -> list[OffsetChange]:
+        """Make the changes that ``plan`` returns for what there is, durably.
+
+        Raises:
+            RefusedStoreError: a topic was deleted since; nothing was changed.
+            StoreError: as for ``flush``, or as ``plan`` raises it.
+        """
         with self._lock.entry():
             self._check_open()
+            incarnations = self._incarnations.copy()
             offsets = {key: dict(row) for key, row in self._offsets.items()}
-        return BrokerMetadata(Form.JSON, components_of(self._store).paths.config, offsets=offsets)
-
-    def _change(self, group: str, plan: Iterable[OffsetChange]) -> list[OffsetChange]:
-        changes = list(plan)
+        config = components_of(self._store).paths.config
+        changes = [*plan(BrokerMetadata(Form.JSON, config, offsets=offsets))]
         with self._lock.entry():
+            for each in changes:
+                if each.after is not None and self._is_gone(each.topic, incarnations[each.topic]):
+                    raise RefusedStoreError(
+                        f"topic {each.topic!r} was deleted meanwhile: no offset of group"
+                        f" {group!r} was changed. Call again",
+                        path=self._store.root,
+                    )
             self._changes += 1
             self._offsets = changed(self._offsets, group, changes)
         self.flush()

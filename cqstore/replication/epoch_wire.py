@@ -10,13 +10,16 @@ Source: RocketMQ ``AutoSwitchHAClient``, ``AutoSwitchHAConnection``.
 from collections.abc import Callable
 
 from cqstore.replication.errors import WireError
-from cqstore.replication.wire import FrameHead, FrameParser, hint_at_text
+from cqstore.replication.wire import REPORT, FrameHead, FrameParser, hint_at_text
 from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 HANDSHAKE, TRANSFER = 1, 2
 """``HAConnectionState``: what a frame is; on the wire: do not renumber."""
+_FIELD_BYTES = 4
+"""Of each of the first two fields of a handshake."""
 MAX_EPOCHS = 1000
 """That a master can send: RocketMQ's has a buffer for so many."""
+_NO_CONTROLLER = ". Is it a master under a controller? Any other is followed without --controller"
 _NOWHERE = -1
 """Phy offset of a heartbeat of a master whose log has no file yet."""
 
@@ -90,7 +93,7 @@ def parse_handshake(data: bytes) -> MasterHandshake:
     _check_state(data, head.state, HANDSHAKE)
     if head.size % EPOCH_ENTRY.size or not 0 <= head.size <= MAX_EPOCHS * EPOCH_ENTRY.size:
         raise WireError(
-            "the master's handshake has an impossible size",
+            f"the master's handshake has an impossible size{_NO_CONTROLLER}",
             expected=f"0 to {MAX_EPOCHS} epochs of {EPOCH_ENTRY.size} bytes",
             got=f"{head.size} bytes",
         )
@@ -100,6 +103,26 @@ def parse_handshake(data: bytes) -> MasterHandshake:
             expected="0 or more", got=head.max_phy_offset,
         )  # fmt: skip
     return head
+
+
+def is_slave_handshake(data: bytes) -> bool:
+    """Return whether the first bytes of a slave are a handshake, and not two reports."""
+    if len(data) < SLAVE_HANDSHAKE.size:
+        return False
+    hello = SLAVE_HANDSHAKE.unpack_from(data)
+    flags = {hello.sync_from_last_file, hello.async_learner}
+    (as_report,) = REPORT.unpack_from(data)  # a slave's next report would not be before this one
+    return hello.state == HANDSHAKE and flags <= {0, 1} and hello.broker_id < as_report
+
+
+def refuse_other_answer(begin: bytes) -> None:
+    """Refuse an answer to a handshake that ended early, if its begin is no master's handshake.
+
+    Raises:
+        WireError: no master under a controller begins so.
+    """
+    if len(whole := begin[: len(begin) - len(begin) % _FIELD_BYTES]) >= _FIELD_BYTES:
+        parse_handshake(whole[: 2 * _FIELD_BYTES].ljust(MASTER_HANDSHAKE.size, b"\0"))
 
 
 def parse_epochs(head: MasterHandshake, body: bytes) -> list[EpochEntry]:
@@ -166,7 +189,7 @@ class TransferParser(FrameParser):
 
 def _check_state(data: bytes, state: int, wanted: int) -> None:
     if state != wanted:
-        hint = hint_at_text(data[:4]) or ". Is it a master under a controller (--controller)?"
+        hint = hint_at_text(data[:4]) or _NO_CONTROLLER
         raise WireError(
             f"the head of a frame is of another kind{hint}", expected=f"state {wanted}",
             got=f"state {state}",

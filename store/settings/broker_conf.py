@@ -10,6 +10,7 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.settings.broker_keys import BrokerKey, broker_keys, release
 from cqstore.store.settings.conf_notes import (
+    is_of_another,
     line_notes,
     log_below,
     near_key,
@@ -72,12 +73,14 @@ class BrokerConf:
             if name in self._judged and self._judged[name].value is not None
         }
 
-    def settings(self, root: Path | None = None) -> StoreConfig:
+    def settings(self, root: Path | None = None, *, beside: Iterable[Path] = ()) -> StoreConfig:
         """Return the settings of a store as the broker has them.
 
         What the broker has and cqstore cannot have is left at cqstore's default, see ``notes``.
         ``root``: the folder of the store; a log below another ``storePathRootDir`` is looked for in
-        it, for a copy of a store, or one that a container sees elsewhere.
+        it, for a copy of a store, or one that a container sees elsewhere. ``beside``: stores that
+        are read by the same file; if it is the file of one of them, a log in another place is that
+        store's alone.
 
         Raises:
             StoreConfigError: a setting of cqstore's own does not fit, or settings contradict each
@@ -86,6 +89,8 @@ class BrokerConf:
         given = self.taken(StoreConfig.known_keys())
         if root is not None and (here := log_below(self.values, root)) is not None:
             given["storePathCommitLog"] = here
+        elif root is not None and is_of_another(self.values, root, beside):
+            given.pop("storePathCommitLog", None)
         try:
             return StoreConfig.from_mapping(given)
         except StoreConfigError as exc:

@@ -106,6 +106,14 @@ def log_below(values: Mapping[str, str], root: Path) -> str | None:
 _FOLDERS = ("storePathCommitLog", "storePathRootDir")
 
 
+def is_of_another(values: Mapping[str, str], root: Path, stores: Iterable[Path]) -> bool:
+    """Return whether ``storePathRootDir`` is one of ``stores``, and not ``root``."""
+    base = java_trim(values.get("storePathRootDir", ""))
+    if not base or (own := os.path.realpath(base)) == os.path.realpath(root):
+        return False
+    return own in map(os.path.realpath, stores)
+
+
 def other_store(values: Mapping[str, str], root: Path, *, is_new: bool) -> Iterator[str]:
     """Yield a sentence where the settings are those of another folder than ``root``.
 

@@ -4,6 +4,7 @@ A line a case: what the file has, what is said before anything is opened, and wh
 """
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -272,3 +273,17 @@ def test_a_size_that_the_files_contradict_is_no_damage(root: Path, tmp_path: Pat
     done = run(["put", root, "--topic", "t", "--config", conf, "--body", "y"])
     assert done.returncode == 0
     assert "has had no mapedFileSizeConsumeQueue since 4.5.2; it is ignored" in done.stderr
+
+
+@pytest.mark.parametrize("by", ["--config", "--commitlog"])
+def test_an_exported_store_has_a_log_of_its_own(root: Path, tmp_path: Path, by: str) -> None:
+    log, target = tmp_path / "elsewhere", tmp_path / "exported"
+    (root / "commitlog").rename(log)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathCommitLog={log}\n")
+    words = [by, conf if by == "--config" else log]
+    done = run(["export", root, "--to", target, "--format", "store", *words])
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(log)  # the export needs it no more
+    with MessageStore.open(target, read_only=True) as store:
+        assert [each.body for each in store.get_message("t", 0, 0).messages()] == [b"x"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cqstore import EmbeddedLog, RefusedStoreError, Tail
+from cqstore.broker.groups.group_offsets import OffsetChange
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import read_json
 from cqstore.broker.metadata.model import BrokerMetadata, Form
@@ -17,6 +18,7 @@ from cqstore.broker.metadata.writing import write_form
 from cqstore.store.errors import CorruptionError
 from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from tests.kit.forks import forked
@@ -168,6 +170,49 @@ def test_a_group_that_begins_while_a_topic_is_deleted_commits_nothing_of_it(
             return found
 
         offsets.begin("g", "t", [0], end)
+        assert log.committed("g", "t") == {}
+
+
+def reset_while(log: EmbeddedLog, then: Callable[[], object]) -> list[OffsetChange]:
+    """Reset ``g`` to the end of its queue; ``then`` happens after that was found."""
+
+    def end(queue: QueueKey, low: int, high: int) -> int:
+        then()
+        return high
+
+    offsets = log._offsets
+    assert offsets is not None
+    return offsets.reset("g", "t", end)
+
+
+def test_a_reset_of_a_topic_that_is_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path, queues=1) as log:
+        put(log, 10, b"old")
+        with pytest.raises(RefusedStoreError, match="topic 't' was deleted meanwhile"):
+            reset_while(log, lambda: log.store.delete_topic("t"))
+        assert log.committed("g", "t") == {}
+        put(log, 5, b"new")
+        assert [each.after for each in reset_while(log, lambda: None)] == [5]
+        assert log.committed("g", "t") == {0: 5}
+
+
+def test_a_reset_while_queues_are_deleted_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, queues=1) as log:
+        put(log, 10, b"old")
+        queues, refused = components_of(log.store).queues, list[str]()
+        delete = queues.delete_topics
+
+        def deleting(topics: list[str]) -> None:
+            with pytest.raises(RefusedStoreError) as caught:
+                reset_while(log, lambda: None)
+            refused.append(str(caught.value))
+            delete(topics)
+
+        monkeypatch.setattr(queues, "delete_topics", deleting)
+        log.store.delete_topic("t")
+        assert ["'t' was deleted meanwhile" in each for each in refused] == [True]
         assert log.committed("g", "t") == {}
 
 

@@ -1,6 +1,7 @@
 """The wire under a controller: hand-made bytes, cut anywhere; what no master sends is refused."""
 
 import random
+import struct
 
 import pytest
 
@@ -15,8 +16,10 @@ from cqstore.replication.epoch_wire import (
     SlaveReport,
     TransferHead,
     TransferParser,
+    is_slave_handshake,
     parse_epochs,
     parse_handshake,
+    refuse_other_answer,
 )
 from cqstore.replication.errors import WireError
 from cqstore.replication.follow.epochs import Agreed, EpochHistory, agreed
@@ -173,3 +176,21 @@ def test_logs_agree_where_rocketmq_says() -> None:
         found = agreed(own, own_end, theirs, their_end)
         wanted = modelled(own, own_end, theirs, their_end)
         assert (found and (found.kept[-1], found.end)) == wanted
+
+
+def test_an_answer_that_was_cut_is_told_from_that_of_a_master_without_a_controller() -> None:
+    for count in (1, 2, 7, 43, 999):  # sizes whose bytes mean another size when they are cut
+        whole = answer([(number + 1, number * 100) for number in range(count)], 1 << 40)
+        for cut in range(ANSWER.size):
+            refuse_other_answer(whole[:cut])
+    heartbeats = [0, 32768, (1 << 32) - 1, (1 << 32) + 282, (1 << 33) - 4, 1 << 33, 1 << 45]
+    for end in heartbeats:
+        with pytest.raises(WireError, match="Any other is followed without --controller"):
+            refuse_other_answer(struct.pack(">qi", end, 0))
+
+
+def test_a_handshake_is_told_from_reports() -> None:
+    assert is_slave_handshake(HELLO)
+    assert not is_slave_handshake(HELLO[:15])
+    for first, second in ((1, 1), (4096, 8192), (2**32 + 1, 2**32 + 1), (2**32 + 1, 2**33)):
+        assert not is_slave_handshake(struct.pack(">qq", first, second))

@@ -206,13 +206,15 @@ def _run(
 ) -> None:  # fmt: skip
     """Show the changes of a stopped broker's metadata, and make them with ``yes``."""
     paths = stopped_store(root)
-    changes = plan(_whole(paths, form, config))
     kept = None
-    if yes:
-        lock = StoreLock(paths)
-        try:
-            kept = _change(paths, _whole(paths, form, config), group, changes, settings=settings)
-        finally:
+    lock = StoreLock(paths) if yes else None  # before the plan: no topic may be deleted after it
+    try:
+        found = _whole(paths, form, config)
+        changes = plan(found)
+        if yes:
+            kept = _change(paths, found, group, changes, settings=settings)
+    finally:
+        if lock is not None:
             lock.release()
     output(kind).rows(dict(zip(COLUMNS, (group, *change), strict=True)) for change in changes)
     moved = sum(change.before != change.after for change in changes)

@@ -47,9 +47,15 @@ class GroupWatch:
     Memory grows with the offsets that the metadata has, and no further.
     """
 
-    def __init__(self, paths: StorePaths, ends: FollowedEnds, form: Form | None = None) -> None:
-        """``form`` is that of the metadata, where several are there."""
-        self._paths, self._ends, self._form = paths, ends, form
+    def __init__(
+        self,
+        paths: StorePaths,
+        ends: FollowedEnds,
+        form: Form | None = None,
+        conf: Path | None = None,
+    ) -> None:
+        """``form`` and ``conf`` say which metadata counts, as for ``read_one_form``."""
+        self._paths, self._ends, self._form, self._conf = paths, ends, form, conf
         self._metadata: BrokerMetadata | None = None
         self._offsets: dict[str, int] | None = None  # group → where it was at the last look
         self._since = 0.0  # when these were seen first
@@ -67,7 +73,7 @@ class GroupWatch:
             RefusedStoreError: there is none, or it is there in several forms.
             StoreError: the store cannot be read.
         """
-        found = read_one_form(self._paths, self._form)
+        found = read_one_form(self._paths, self._form, self._conf)
         if self._metadata is None or self._metadata.faults or not found.faults:
             self._metadata = found
         known = GroupRows(self._metadata)
@@ -121,7 +127,9 @@ def group_faults(look: GroupLook, _before: GroupLook | None) -> Sequence[str]:
     return look.faults
 
 
-def group_view(root: Path, config: StoreConfig, form: str | None, limit: int) -> TopView[GroupLook]:
+def group_view(
+    root: Path, config: StoreConfig, form: str | None, conf: Path | None, limit: int
+) -> TopView[GroupLook]:
     """Return what ``cqstore top --by group`` shows; an entry of ``cqstore.top``.
 
     Raises:
@@ -135,7 +143,7 @@ def group_view(root: Path, config: StoreConfig, form: str | None, limit: int) ->
     open_store = partial(MessageStore.open, root, config, read_only=True, housekeeping=False)
     paths = StorePaths(root)
     return TopView(
-        GroupWatch(paths, FollowedEnds(open_store), wanted), partial(group_rows, limit=limit),
+        GroupWatch(paths, FollowedEnds(open_store), wanted, conf), partial(group_rows, limit=limit),
         notes=partial(group_notes, config=paths.config), faults=group_faults,
     )  # fmt: skip
 

@@ -81,10 +81,14 @@ class UpperView(Protocol):
         root: Path,
         config: StoreConfig,
         form: str | None,
+        conf: Path | None,
         limit: int,
         /,
     ) -> TopView[Any]:
-        """``form`` is that of the metadata; at most ``limit`` rows, and one for all others."""
+        """Return at most ``limit`` rows, and one for all others.
+
+        ``form`` is that of the metadata; without it ``conf``, the broker's file, decides.
+        """
 
 
 RowOf = Annotated[
@@ -100,7 +104,9 @@ Limit = Annotated[
 GroupsForm = Annotated[
     str | None,
     typer.Option(
-        metavar="json|v1|single|v2", help="Metadata format of the broker (requires --by group)."
+        metavar="json|v1|single|v2",
+        help="Form of the metadata that the broker reads, if DIR has several (requires --by"
+        " group). Default: the form that --config names.",
     ),
 ]
 Once = Annotated[bool, typer.Option("--once", help="Print one table and exit.")]
@@ -144,7 +150,7 @@ def top(
     if not _is_store(layout := detect(root, settings)):
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
     if by is TopBy.GROUP:
-        view = _upper_view(by)(root, settings, form, limit)
+        view = _upper_view(by)(root, settings, form, config, limit)
     elif form is None:
         view = _view(layout, by, kind, limit)
     else:

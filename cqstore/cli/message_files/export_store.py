@@ -80,6 +80,7 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
     config = source.config.without_replicas().model_copy(
         update={
             "flush_disk_type": FlushDiskType.ASYNC_FLUSH,
+            "store_path_commit_log": None,
             "max_message_size": source.config.mapped_file_size_commit_log,
             "rocksdb_cq_double_write_enable": False,
         }

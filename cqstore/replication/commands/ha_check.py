@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cqstore.cli.options import ConfigFile, Format, meant, note, read_config
+from cqstore.cli.options import ConfigFile, Format, meant, note, read_configs
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
@@ -16,6 +16,7 @@ from cqstore.replication.ha.ha_check import CheckScope, MasterAddress, checked
 from cqstore.replication.ha_settings import HaSettings
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import named_path
+from cqstore.store.settings.config import StoreConfig
 
 _PLACE = "Folder of a store, or HOST:PORT (haListenPort) of a running master."
 A = Annotated[str, typer.Argument(metavar="A", help=_PLACE)]
@@ -59,16 +60,26 @@ def check(
         cqstore ha check DIR broker-a:10912
         cqstore ha check MASTER_DIR SLAVE_DIR --output json
     """
+    one, other = place(a, config), place(b, config)
+    settings = side_configs(config, one, other)
     with (
         progress("comparing") as tick,
-        checked(
-            place(a, config), place(b, config), read_config(config), CheckScope(last, spool), tick
-        ) as found,
+        checked(one, other, settings, CheckScope(last, spool), tick) as found,
     ):
         show(found, kind)
         differs = any(True for _ in found.differences())
     if differs:
         raise typer.Exit(1)
+
+
+def side_configs(
+    config: Path | None, one: MasterAddress, other: MasterAddress
+) -> tuple[StoreConfig, StoreConfig]:
+    """Return the settings of both sides by one file."""
+    first, second = read_configs(
+        config, *(each if isinstance(each, Path) else None for each in (one, other))
+    )
+    return first, second
 
 
 def show(found: Checked, kind: OutputFormat) -> None:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cqstore.cli.options import ConfigFile, Format, Yes, check_is_there, note, read_config
+from cqstore.cli.options import ConfigFile, Format, Yes, check_is_there, note
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
-from cqstore.replication.commands.ha_check import Last, Spool, place
+from cqstore.replication.commands.ha_check import Last, Spool, place, side_configs
 from cqstore.replication.ha.ha_check import CheckScope, checked
 from cqstore.replication.ha.rejoin import Rejoin, plan_rejoin
 from cqstore.replication.ha.rejoin import rejoin as cut_off
@@ -55,11 +55,8 @@ def rejoin(
     """
     check_is_there(former)
     refuse_if_open(StorePaths(former))
-    settings, other, how_much = (
-        read_config(config, former),
-        place(new, config),
-        CheckScope(last, spool, queues=False),
-    )
+    other, how_much = place(new, config), CheckScope(last, spool, queues=False)
+    settings = side_configs(config, former, other)
     with progress("comparing") as tick:
         if yes:
             found = cut_off(former, other, settings, how_much, tick)

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from cqstore.replication.errors import OutsideLogError
+from cqstore.replication.errors import OutsideLogError, WireError
 from cqstore.replication.feed.append_notifier import AppendNotifier
 from cqstore.replication.feed.feed_settings import FeedSettings
 from cqstore.replication.feed.followers import Followers, Link
@@ -22,12 +22,14 @@ from cqstore.replication.feed.frames import frames
 from cqstore.replication.feed.lane import Hearing, Lane
 from cqstore.replication.feed.reports import Reports, check_sent
 from cqstore.replication.feed.served_log import ServedLog
-from cqstore.replication.wire import FRAME_HEAD, FrameHead
+from cqstore.replication.wire import FRAME_HEAD, MAX_PHY_OFFSET, FrameHead
 
 REPORT_BYTES = 4096
 """Most that is read at once of what a follower says."""
 TURN_BYTES = 256 << 10
 """Of the log that are sent before others have their turn, in as many frames as that takes."""
+_BEYOND = MAX_PHY_OFFSET
+"""Asked for by a follower whose words are no request."""
 _MIN_SECONDS = 0.001
 """0 would not wait, but not be late either."""
 
@@ -80,11 +82,13 @@ class FeedConnection:
     async def begin(self) -> None:
         """Hear where it wants to begin."""
         self._writer.transport.set_write_buffer_limits(high=0)
-        request, *more = await self._heard()
+        request, more = _BEYOND, list[int]()
         try:
+            request, *more = await self._heard()
             start = self._log.start(request)
-        except OutsideLogError:
-            # A heartbeat where the log begins or ends: a slave of RocketMQ's logs that offset too.
+        except (OutsideLogError, WireError):
+            # A heartbeat where the log begins or ends: a slave of RocketMQ's logs that offset too,
+            # and one of ours does not come again.
             await self._write([FRAME_HEAD.pack(FrameHead(self._log.nearest(request), 0))])
             raise
         self._followers.begin(self._link, request, start)

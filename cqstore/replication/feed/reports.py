@@ -4,6 +4,7 @@ RocketMQ looks at the last of the reports that have come and believes whatever i
 connection that writes 2^50 is a replica of all that will ever be put.
 """
 
+from cqstore.replication.epoch_wire import is_slave_handshake
 from cqstore.replication.errors import WireError
 from cqstore.replication.wire import REPORT
 
@@ -23,9 +24,14 @@ class Reports:
         """Return the phy offsets that ``data`` brings, in order; ``last`` came before, -1: none.
 
         Raises:
-            WireError: one goes back, or lies before every log.
+            WireError: one goes back, or lies before every log; or it is a slave under a controller.
         """
         data = self._torn + data
+        if last < 0 and is_slave_handshake(data):
+            raise WireError(
+                "this is a slave under a controller (cqstore follow --controller), and there is no"
+                " controller here"
+            )
         whole = len(data) - len(data) % REPORT.size
         self._torn = data[whole:]
         found = [phy_offset for (phy_offset,) in REPORT.struct.iter_unpack(data[:whole])]

@@ -24,6 +24,7 @@ from cqstore.replication.epoch_wire import (
     TransferParser,
     parse_epochs,
     parse_handshake,
+    refuse_other_answer,
 )
 from cqstore.replication.errors import BeyondEpochError, DivergedError, WireError
 from cqstore.replication.follow.blocking import to_the_end
@@ -204,7 +205,7 @@ async def shake_hands(
     writer.write(SLAVE_HANDSHAKE.pack(hello))  # as one: the master reads no part of it
     try:
         async with asyncio.timeout(seconds):
-            head = parse_handshake(await reader.readexactly(MASTER_HANDSHAKE.size))
+            head = parse_handshake(await _answer(reader))
             entries = parse_epochs(head, await reader.readexactly(head.size))
     except asyncio.IncompleteReadError:
         how = f"the master has closed the connection (no epochs came: {_HINT})"
@@ -214,6 +215,20 @@ async def shake_hands(
     if not entries:
         raise ConnectionError("the master has no epoch: its controller has not made it master yet")
     return MasterEpochs(head.max_phy_offset, entries)
+
+
+async def _answer(reader: asyncio.StreamReader) -> bytes:
+    """Return the head of the master's answer.
+
+    Raises:
+        WireError: the connection ended after bytes that are not the begin of one.
+        IncompleteReadError: it ended before.
+    """
+    try:
+        return await reader.readexactly(MASTER_HANDSHAKE.size)
+    except asyncio.IncompleteReadError as exc:
+        refuse_other_answer(exc.partial)
+        raise
 
 
 async def _fetch_end(port: MasterPort, learner: Learner, timing: Timing) -> int:

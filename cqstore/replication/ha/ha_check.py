@@ -19,13 +19,22 @@ from cqstore.replication.ha.fetched import (
     refuse_other_files,
 )
 from cqstore.replication.ha.logs import compare_logs, span
-from cqstore.replication.ha.sides import LogSide, StoreSide, is_same_folder, open_side, readable
+from cqstore.replication.ha.sides import (
+    LogSide,
+    StoreSide,
+    is_same_folder,
+    open_side,
+    readable,
+    refuse_same_log,
+)
 from cqstore.store.errors import RefusedStoreError, StoreIOError
 from cqstore.store.progress import Progress, noop
 from cqstore.store.settings.config import StoreConfig
 
 MasterAddress = Path | Master
 """Where a side is: a folder, or a running master."""
+SideConfigs = StoreConfig | tuple[StoreConfig, StoreConfig]
+"""Settings of both sides, or of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,53 +54,61 @@ class CheckScope:
 def checked(
     one: MasterAddress,
     other: MasterAddress,
-    config: StoreConfig | None = None,
+    config: SideConfigs | None = None,
     how_much: CheckScope | None = None,
     progress: Progress = noop,
 ) -> Iterator[Checked]:
     """Compare two sides and give what was found, for the length of the block.
 
-    Nothing of either is changed. ``config`` is for both; its log file size counts where nothing but
-    masters are compared. ``progress`` is told phy offsets.
+    Nothing of either is changed. The log file size of the first settings counts where nothing but
+    masters are compared. ``progress`` is called with phy offsets.
 
     Raises:
-        RefusedStoreError: there is no store, both sides are the same, or a master's log cannot be
-            compared with the other one.
+        RefusedStoreError: there is no store, both sides are the same store or have the same log,
+            or a master's log cannot be compared with the other one.
         CorruptionError: a store cannot be read as one, or what a master sent is no log.
         StoreIOError: a master or a disk does not answer.
     """
     how_much = how_much or CheckScope()
     with ExitStack() as stack:
-        config = readable(config or StoreConfig())
-        first, second = _open(stack, (one, other), config, how_much, progress)
+        first, second = _open(stack, (one, other), each_config(config), how_much, progress)
         yield _compare(first, second, how_much, progress)
+
+
+def each_config(config: SideConfigs | None) -> tuple[StoreConfig, StoreConfig]:
+    """Return the settings of each side, as a reader has them."""
+    one, other = config if isinstance(config, tuple) else (config, config)
+    return readable(one or StoreConfig()), readable(other or StoreConfig())
 
 
 def _open(
     stack: ExitStack,
     places: tuple[MasterAddress, MasterAddress],
-    config: StoreConfig,
+    configs: tuple[StoreConfig, StoreConfig],
     how_much: CheckScope,
     progress: Progress,
 ) -> list[LogSide]:
     """Open both sides; of a running master's log a range is fetched into a spool.
 
     Raises:
-        RefusedStoreError: both are one store, or a master has no such range.
+        RefusedStoreError: both are one store or have one log, or a master has no such range.
     """
     one, other = places
     if isinstance(one, Path) and isinstance(other, Path) and is_same_folder(one, other):
         raise RefusedStoreError("both sides are the same store", path=one)
     stores = [
         stack.enter_context(open_side(place, config)) if isinstance(place, Path) else None
-        for place in places
+        for place, config in zip(places, configs, strict=True)
     ]
+    refuse_same_log([store for store in stores if store is not None])
     masters = [place for place in places if isinstance(place, Master)]
     if not masters:
         return [store for store in stores if store is not None]
     begins = {master: asyncio.run(last_file_begin(master)) for master in masters}
     beside = next((store for store in stores if store is not None), None)
-    file_size = config.mapped_file_size_commit_log if beside is None else beside.log.files.file_size
+    file_size = (
+        configs[0].mapped_file_size_commit_log if beside is None else beside.log.files.file_size
+    )
     for master, begin in begins.items():
         refuse_other_files(master, begin, file_size)
     wanted = _bytes_to_compare(beside, min(begins.values()), file_size, how_much.last_bytes)

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from cqstore.broker.metadata.differences import offsets_by_queue, read_tables
 from cqstore.replication.ha.check_report import Checked
-from cqstore.replication.ha.ha_check import CheckScope, MasterAddress, checked
+from cqstore.replication.ha.ha_check import (
+    CheckScope,
+    MasterAddress,
+    SideConfigs,
+    checked,
+    each_config,
+)
 from cqstore.replication.ha.sides import open_side, readable
 from cqstore.store.broker_files.file_names import DELAYS_FILE
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
@@ -82,7 +88,7 @@ def plan_rejoin(found: Checked) -> Rejoin:
 def rejoin(
     former: Path,
     new: MasterAddress,
-    config: StoreConfig | None = None,
+    config: SideConfigs | None = None,
     how_much: CheckScope | None = None,
     progress: Progress = noop,
 ) -> Rejoin:
@@ -96,20 +102,21 @@ def rejoin(
         StoreLockedError: the store is open.
         CorruptionError, StoreIOError: a side cannot be read, or the disk refused.
     """
-    config = readable(config or StoreConfig())
+    configs = each_config(config)
+    own = configs[0]
     how_much = replace(how_much or CheckScope(), queues=False)
-    resolve_layout(former, config, read_only=True)  # no lock file where there is no store
-    resolve_layout(former, config, read_only=False)
+    resolve_layout(former, own, read_only=True)  # no lock file where there is no store
+    resolve_layout(former, own, read_only=False)
     paths = StorePaths(former)
     refuse_if_open(paths)
     _refuse_unfinished(paths)
     lock = StoreLock(paths)
     try:
-        with checked(former, new, config, how_much, progress) as found:
+        with checked(former, new, configs, how_much, progress) as found:
             plan, end = plan_rejoin(found), found.one.log.max_phy_offset()
         if not plan.needed:
             return plan
-        cut = cut_log(former, config, plan.phy_offset, end, lock, progress)
+        cut = cut_log(former, own, plan.phy_offset, end, lock, progress)
     finally:
         lock.release()
     return Rejoin(

@@ -5,13 +5,14 @@ Nothing of a side is changed. A store that is open is read as its files are at t
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 from cqstore.store.broker_files.file_names import CONFIG_FOLDER
-from cqstore.store.errors import CorruptionError, StoreError, os_errors
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists, is_dir
@@ -196,3 +197,25 @@ def is_same_folder(one: Path, other: Path) -> bool:
     """
     with os_errors("look at the store", one):
         return exists(one) and exists(other) and one.samefile(other)
+
+
+def refuse_same_log(stores: Sequence[StoreSide]) -> None:
+    """Refuse stores of which two have the same folder for their commit log.
+
+    Raises:
+        RefusedStoreError: they do; ``storePathCommitLog`` can name one folder for both.
+        StoreIOError: a folder cannot be looked at.
+    """
+    folders = [
+        (store, folder)
+        for store in stores
+        for folder in components_of(store.store).layout.log_folders
+    ]
+    for (store, folder), (other, others) in combinations(folders, 2):
+        if store is not other and is_same_folder(folder, others):
+            raise RefusedStoreError(
+                f"{store.name} and {other.name} have the same commit log. If storePathCommitLog"
+                " names it, leave the key out of the configuration, or set storePathRootDir to the"
+                " store that has this log",
+                path=folder,
+            )

@@ -2,12 +2,15 @@
 
 import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cqstore.broker.commands import groups_change
+from cqstore.broker.groups.group_offsets import reset
 from cqstore.broker.metadata import changing
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Offsets, Table
@@ -23,6 +26,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
+from tests.kit.commands import run
 from tests.kit.killed_at_change import ALL
 from tests.kit.killed_conversion import changes_until_killed
 from tests.kit.operating import SMALL, call, rows, write_config
@@ -240,6 +244,25 @@ def test_a_store_that_is_open_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(root, SMALL, backend="file", housekeeping=False):
         done = call("groups", "forget", root, "late", "--yes")
     assert isinstance(done.exception, StoreLockedError)
+
+
+def test_no_topic_is_deleted_between_the_plan_and_the_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, refused = make_store(tmp_path / "store", Form.JSON), list[str]()
+
+    def delete_first(*args: Any) -> Any:
+        done = run(["topics", root, "orders", "--delete", "--yes"])
+        assert done.returncode == 2
+        refused.append(done.stderr)
+        return reset(*args)
+
+    monkeypatch.setattr(groups_change, "reset", delete_first)
+    found = rows("groups", "reset", root, "billing", "--topic", "orders", "--to", "latest", "--yes")
+    assert [row["after"] for row in found] == [6, 4]
+    assert [f"process {os.getpid()}" in each for each in refused] == [True]
+    assert run(["topics", root, "orders", "--delete", "--yes"]).returncode == 0
+    assert "orders@billing" not in read(root).offsets
 
 
 def test_a_torn_file_is_refused(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def writer(backend: str, tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def view_of(store: MessageStore, limit: int = 9) -> View:
-    return group_view(store.root, StoreConfig(), None, limit)
+    return group_view(store.root, StoreConfig(), None, None, limit)
 
 
 def of(row: Row) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from cqstore.broker.commands.groups_show import GroupsBy, narrow
+from cqstore.broker.groups.group_watch import group_view
 from cqstore.broker.metadata.model import Form
 from cqstore.broker.one_form import read_one_form
 from cqstore.broker.topic_kind import TopicKind, group_of, parent_of, topic_kind
@@ -20,6 +21,8 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+from tests.kit.commands import run
 from tests.kit.golden import load_dump
 from tests.kit.metadata_forms import expected_forms, unpack_forms
 from tests.kit.operating import SMALL, call, rows, write_config, write_offsets
@@ -245,6 +248,25 @@ def test_of_several_forms_the_one_of_the_configuration_is_read(
         assert isinstance(call("groups", *words).exception, RefusedStoreError)
         by_form = rows("groups", *words, "--form", form)
         assert rows("groups", *words, "--config", conf) == by_form
+    with pytest.raises(RefusedStoreError, match="several forms"):
+        top_groups(store)
+    assert top_groups(store, conf=conf) == top_groups(store, form=form)
+
+
+def top_groups(store: Path, form: Form | None = None, conf: Path | None = None) -> set[str]:
+    """Return the groups that ``cqstore top --by group`` shows."""
+    return {*group_view(store, StoreConfig(), form, conf, 9).watch.sample().groups}
+
+
+def test_top_reads_the_form_of_the_configuration(tmp_path: Path, store: Path) -> None:
+    unpack_forms(tmp_path / "forms")
+    shutil.copytree(tmp_path / "forms" / Form.V2 / "config", store / "config", dirs_exist_ok=True)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("configManagerVersion=v2\n")
+    words = ["top", store, "--by", "group", "--output", "jsonl", "--config", conf]
+    done = run(words)
+    assert done.returncode == 0, done.stderr
+    assert '"billing1"' in done.stdout
 
 
 def test_without_metadata_there_is_no_lag(store: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.replication.errors import DivergedError
+from cqstore.replication.errors import DivergedError, WireError
+from cqstore.replication.follow.epoch_protocol import Learner
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.ha.fetched import Master as Running
 from cqstore.replication.ha.ha_check import CheckScope, checked
@@ -17,7 +18,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.tree import tree_digest
-from tests.kit.waiting import run
+from tests.kit.waiting import run, until
 from tests.replication.feed.conftest import CONFIG, Master, leading
 
 SIZES = {"mappedFileSizeCommitLog": 4096, "mappedFileSizeConsumeQueue": 400}
@@ -82,6 +83,27 @@ def test_a_follower_in_a_program_ends_with_both_ends_named(tmp_path: Path, case:
     assert case.said.format(asked=asked, end=master.end) in said
     if ended:
         assert f"{ended}" in said
+
+
+@pytest.mark.parametrize("broker_id", [1, 9, 1 << 40])
+def test_a_learner_is_refused_once_by_a_feed_without_a_controller(
+    tmp_path: Path, broker_id: int
+) -> None:
+    """With the largest id its handshake could also be two reports of a slave."""
+
+    async def story(master: Master) -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG.as_learner()) as store:
+            follower = Follower(store, "127.0.0.1", master.port, learner=Learner(broker_id))
+            with pytest.raises(WireError, match="Any other is followed without --controller"):
+                async with asyncio.timeout(30):
+                    await follower.run()
+            assert follower.progress.connections == 1
+
+    with leading(tmp_path / "master", count=5) as master:
+        run(story(master))
+        if broker_id < 1 << 32:
+            said = "this is a slave under a controller (cqstore follow --controller)"
+            until(lambda: any(said in told for told in master.told))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

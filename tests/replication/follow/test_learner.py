@@ -293,7 +293,7 @@ def test_a_damaged_file_of_epochs_is_refused(led: Led, tmp_path: Path) -> None:
 
 
 def test_masters_of_the_other_wire_are_told(led: Led, tmp_path: Path) -> None:
-    with pytest.raises(WireError, match=r"Is it a master under a controller \(--controller\)"):
+    with pytest.raises(WireError, match="Any other is followed without --controller"):
         follow(tmp_path / "own", WireMaster(led.log))
 
 

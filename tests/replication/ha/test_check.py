@@ -319,6 +319,35 @@ def test_units_that_a_broker_has_in_memory_do_not_count_as_lacking(tmp_path: Pat
             assert found.tails[1].records == 1
 
 
+def test_a_log_that_the_settings_name_is_not_compared_with_itself(tmp_path: Path) -> None:
+    one, other, _ = parted(tmp_path, 30, 5, 40)
+    conf, log = tmp_path / "broker.conf", one / "commitlog"
+    conf.write_text(f"storePathCommitLog={log}\n")
+    for pair in ((one, other), (other, one)):
+        done = check(*pair, "--config", conf)
+        assert isinstance(done.exception, RefusedStoreError)
+        assert "have the same commit log" in str(done.exception)
+        assert str(log) in str(done.exception)
+
+
+@pytest.mark.parametrize("is_below", [True, False])
+def test_a_log_that_the_settings_name_is_that_of_their_own_store(
+    tmp_path: Path, *, is_below: bool
+) -> None:
+    one, other, end = parted(tmp_path, 30, 5, 40)
+    logs, log = (len(log_in(one)), len(log_in(other))), one / "commitlog"
+    if not is_below:
+        log = log.rename(tmp_path / "elsewhere")
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={one}\nstorePathCommitLog={log}\nlistenPort\n")
+    for pair, ends in (((one, other), logs), ((other, one), logs[::-1])):
+        done = check(*pair, "--config", conf, "--output", "json")
+        assert done.exit_code == 1, done.output
+        found = json.loads(done.stdout)
+        assert (found["a"]["end"], found["b"]["end"], found["commonEnd"]) == (*ends, end)
+        assert done.stderr.count("has no '='") == 1
+
+
 def test_what_is_no_pair_of_stores_is_refused(tmp_path: Path) -> None:
     grow(tmp_path / "a", 3)
     (tmp_path / "link").symlink_to(tmp_path / "a")
