@@ -33,6 +33,15 @@ class Workspace:
         """Return the workspace of the store in ``store``, elsewhere if ``given``."""
         return cls((given or StorePaths(store).own / "migration").absolute())
 
+    @classmethod
+    def of_switch(cls, store: Path, given: "Workspace | None") -> "Workspace":
+        """Return the workspace that has the note of the store's switch: after it, always its own.
+
+        Before the switch ``given``, which may be the workspace of a copy, by default its own.
+        """
+        own = cls.of(store)
+        return own if given is None or exists(own.switched) else given
+
     @property
     def plan(self) -> Path:
         """Return the plan: what is moved, its segments, its digest."""

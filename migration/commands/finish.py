@@ -4,6 +4,7 @@ from cqstore.cli.options import ConfigFile, Dir, Format, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.migration.commands.options import Space, note_kept_report, workspace_of
 from cqstore.migration.rollback.rollback import finish as finish_switch
+from cqstore.migration.workspace import Workspace
 from cqstore.store.paths import StorePaths
 
 
@@ -22,7 +23,7 @@ def finish(
         cqstore migrate finish DIR
         cqstore migrate finish DIR --workspace WORKSPACE
     """
-    space = workspace_of(root, workspace)
+    space = Workspace.of_switch(root, workspace_of(root, workspace))
     left = finish_switch(root, read_config(config, root), workspace=space)
     output(kind).record({"movedAway": left, "to": str(StorePaths(root).replaced)})
     note_kept_report(space)

@@ -13,6 +13,7 @@ from cqstore.migration.report_record import report_record
 from cqstore.migration.rollback.deleted_topic_policy import DeletedTopicPolicy
 from cqstore.migration.rollback.rollback import rollback as roll_back
 from cqstore.migration.switch.switch import SwitchReport
+from cqstore.migration.workspace import Workspace
 
 
 def rollback(
@@ -45,7 +46,7 @@ def rollback(
         cqstore migrate rollback DIR --dry-run
         cqstore migrate rollback DIR --returning delete
     """
-    space = workspace_of(root, workspace)
+    space = Workspace.of_switch(root, workspace_of(root, workspace))
     with progress("switching") as tick:
         report = roll_back(
             root, read_config(config, root), workspace=space,

@@ -70,7 +70,7 @@ def rollback(
         StoreLockedError: the store is open.
     """
     root = root.absolute()
-    space = workspace or Workspace.of(root)
+    space = Workspace.of_switch(root, workspace)
     with space.held():
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = resolve_layout(root, config, read_only=True)
@@ -152,7 +152,7 @@ def finish(
         StoreLockedError: the store is open.
     """
     root = root.absolute()
-    space = workspace or Workspace.of(root)
+    space = Workspace.of_switch(root, workspace)
     with space.held():
         if not exists(space.switched):
             raise RefusedStoreError("there is no switch to finish", path=space.root)

@@ -116,7 +116,7 @@ def switch(
     """
     root = root.absolute()
     own = Workspace.of(root)
-    space = own if workspace is None or exists(own.switched) else workspace
+    space = Workspace.of_switch(root, workspace)
     with space.held():
         plan = read_plan(space)
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here

@@ -66,7 +66,6 @@ def _without_numbers(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("spark")
 def test_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     root = Path("store")

@@ -24,6 +24,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode, change_mode
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
+from tests.kit import commands
 from tests.kit.golden import load_dump
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
@@ -222,6 +223,29 @@ def test_a_copy_can_be_moved_and_the_store_switched(golden: Golden, tmp_path: Pa
     rollback(root)
     assert served(root) == whole
     assert backend_of(root) == ["file"]
+
+
+@pytest.mark.parametrize("by_command", [False, True])
+@pytest.mark.parametrize("end", [rollback, finish])
+def test_a_switch_ends_whichever_workspace_is_named(
+    golden: Golden, tmp_path: Path, end: Callable[..., object], *, by_command: bool
+) -> None:
+    """The copy's has no note of the switch, and is not what is to be emptied."""
+    root = golden("basic-default")
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    space = prepare(copy, "rocksdb")
+    switch(root, workspace=space)
+    before = tree_digest(copy)
+    if by_command:
+        words = ["migrate", end.__name__, str(root), "--workspace", str(space.root)]
+        done = commands.run(words)
+        assert done.returncode == 0, done.stderr
+        assert str(Workspace.of(root).root / "report-") in done.stderr
+    else:
+        end(root, workspace=space)
+    assert backend_of(root) == ["file" if end is rollback else "rocksdb"]
+    assert status(root)["stage"] == "nothing"
+    assert tree_digest(copy) == before
 
 
 # ---- refused
