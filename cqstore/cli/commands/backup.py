@@ -42,7 +42,8 @@ def backup(
     the queues from the log. TO appears only when the copy is complete on disk.
 
     To verify a backup, run cqstore check TO --against backup.json. To restore it, copy TO. The exit
-    code is 1 if the log is damaged; the backup then contains the damaged log.
+    code is 1 if a record in the last log files is damaged; the backup then contains the damaged
+    log. Run cqstore check DIR to check all records.
 
     Examples:
         cqstore backup DIR /backup/store-1

@@ -72,7 +72,9 @@ def back_up(
         log.check_room(root)
         _copy(log, tree)
         was_open = before.was_open_until(_LockFacts.of(layout.paths)) or log.has_grown()
-        damaged_at = log.cut_to_proven_end() if was_open else None
+        damaged_at = (
+            log.cut_to_proven_end() if was_open else log.damage(crashed=exists(layout.paths.abort))
+        )
         if was_open:
             StorePaths(partial).abort.touch()
         minimum, end = log.bounds()

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from cqstore.store.errors import CorruptionError, DiskFullError, StoreStateError
 from cqstore.store.files import make_folder, reading
+from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.foreign_log_tail import ForeignLogTail
 from cqstore.store.log.log_files import list_log_files
 from cqstore.store.path_kind import exists
@@ -17,6 +18,8 @@ from cqstore.store.record.decoder import record_span
 from cqstore.store.record.record_layout import BLANK_SIZE
 from cqstore.store.record.scan import ScanRules, TopicCache, scan_block
 from cqstore.store.service.offline.store_copy import COPIES, blocks_below, copy_file, share_file
+from cqstore.store.service.recovering.find_log_end import data_behind, valid_record_behind
+from cqstore.store.settings.config import StoreConfig
 
 _BLOCK = 8 << 20
 _TRIES = 100
@@ -114,26 +117,54 @@ class LogBackup:
         It may be a record that was being written. Returns ``None``, or the phy offset of a record
         that was damaged when the backup began: nothing is cut then.
         """
-        if self._known_end < 0:
+        path, end = self._proven_end()
+        if path is None or end < self._known_end:
+            return None if path is None else end
+        size = path.stat().st_size
+        os.truncate(path, end - int(path.name))
+        os.truncate(path, size)
+        for later in self._copied():
+            if int(later.name) > int(path.name):
+                later.unlink()
+        return None
+
+    def damage(self, *, crashed: bool) -> int | None:
+        """Check every record of a closed store's log from its last closed file on.
+
+        Returns the phy offset of a damaged record; ``None`` without one. What no record follows is
+        no damage if the store has ``crashed``: a record that was being written.
+        """
+        path, end = self._proven_end()
+        if path is None:
             return None
+        config = StoreConfig(mapped_file_size_commit_log=self._file_size)
+        log = CommitLog([self._target], config, read_only=True)
+        log.load()
+        try:
+            if crashed:
+                return None if valid_record_behind(log, end) is None else end
+            return end if data_behind(log, end) else None
+        finally:
+            log.close()
+
+    def _proven_end(self) -> tuple[Path | None, int]:
+        """Return the copied file in which whole records end early, and their end.
+
+        Looks from the last closed file on; ``None`` if all these files are full.
+        """
+        if self._known_end < 0:
+            return None, -1
         topics = TopicCache()
         first = max(self._known_end - 1, 0) // self._file_size * self._file_size
-        rest = [path for path in self._copied() if int(path.name) >= first]
-        for path in rest:
+        for path in self._copied():
             start, size = int(path.name), path.stat().st_size
+            if start < first:
+                continue
             with reading(path) as file:
                 end = _valid_end(file, start, size, topics)
-            if end == start + size:
-                continue
-            if end < self._known_end:
-                return end
-            os.truncate(path, end - start)
-            os.truncate(path, size)
-            for behind in rest:
-                if int(behind.name) > start:
-                    behind.unlink()
-            break
-        return None
+            if end != start + size:
+                return path, end
+        return None, -1
 
     def _files(self) -> list[Path]:
         return [path for path, _ in list_log_files(self._folders).values()]

@@ -218,6 +218,40 @@ def test_a_damaged_record_is_named_and_all_behind_it_stays(tmp_path: Path) -> No
         assert (tmp_path / "to again" / "commitlog" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("spoilt", [4, 200], ids=["head", "body"])
+def test_a_damaged_record_of_a_closed_log_is_named(tmp_path: Path, spoilt: int) -> None:
+    known = Acknowledged()
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        last = [known.put(store) for _ in range(20)][-1]
+    path = tmp_path / "s" / "commitlog" / f"{last.phy_offset // 8192 * 8192:020d}"
+    damaged = next(place for place, _ in known.bodies.values() if place > int(path.name))
+    assert damaged < last.phy_offset
+    whole = back_up(tmp_path / "s", tmp_path / "whole", CONFIG)
+    assert (whole.damaged_at, whole.was_open) == (None, False)
+    with path.open("r+b") as file:
+        file.seek(damaged % 8192 + spoilt)
+        file.write(b"\xff" * 4)
+    before = contents(tmp_path / "s")
+    assert back_up(tmp_path / "s", tmp_path / "to", CONFIG).damaged_at == damaged
+    assert contents(tmp_path / "to") == contents(tmp_path / "s") == before
+
+
+def test_a_torn_record_at_the_end_is_damage_after_a_clean_close_alone(tmp_path: Path) -> None:
+    known = Acknowledged()
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        last = [known.put(store) for _ in range(20)][-1]
+        end = store.max_phy_offset()
+    path = tmp_path / "s" / "commitlog" / f"{end // 8192 * 8192:020d}"
+    with path.open("r+b") as file:
+        file.seek(last.phy_offset % 8192)
+        head = file.read(100)
+        file.seek(end % 8192)
+        file.write(head)
+    assert back_up(tmp_path / "s", tmp_path / "closed", CONFIG).damaged_at == end
+    (tmp_path / "s" / "abort").touch()
+    assert back_up(tmp_path / "s", tmp_path / "crashed", CONFIG).damaged_at is None
+
+
 # ---- refusals
 
 
