@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import pytest
 
-from cqstore.cli.commands.tail import messages_of_tail
+from cqstore.cli.commands.tail import _begin_later, messages_of_tail
 from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.output import RowFormat, output
 from cqstore.cli.selection import SelectedReads, Selection
 from cqstore.store.errors import StoreIOError
 from cqstore.store.record.message import HALF_TOPIC, SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.topic_reader import read_topic
 from tests.kit.command_tree import Command, subcommands, verbs
 from tests.kit.commands import run
 from tests.kit.operating import SMALL, write_config, write_offsets
@@ -187,6 +188,10 @@ def test_a_tail_counts_messages_that_the_queues_do_not_show_yet(tmp_path: Path) 
     with MessageStore.open(root, SMALL, backend="file") as store:
         for _ in range(3):
             assert store.put_message(Message("t", b"x")).ok
+    with MessageStore.open(root, SMALL, read_only=True) as store:
+        found = list(read_topic(store, "t"))  # as if they had been dispatched just now
+        assert not _begin_later(store, "t", {0: 3}, found)
+        assert _begin_later(store, "t", {0: 3}, found[1:])
     shutil.rmtree(root / "consumequeue")
     with MessageStore.open(root, SMALL, read_only=True) as store:
         for count, has_more in ((3, False), (2, True), (0, True)):
