@@ -11,7 +11,8 @@ Listen = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Address to listen on; port 0 picks a free port. Default: haListenPort on 127.0.0.1.",
+        help="Address to listen on; port 0 picks a free port. Default: haListenPort on 127.0.0.1,"
+        " or listenPort + 1 if it is not set.",
     ),
 ]
 Allow = Annotated[

@@ -14,11 +14,22 @@ class FeedSettings(HaSettings):
     """Milliseconds without a frame after which a heartbeat is sent."""
     ha_housekeeping_interval: int = Field(20_000, ge=1, le=INT_MAX)
     """Milliseconds without a report, or without taking a byte, until a follower is disconnected."""
-    ha_listen_port: int = Field(10_912, le=65_535)
-    """Where slaves of RocketMQ's come."""
+    listen_port: int = Field(10_911, le=65_535)
+    """Port for clients of the broker."""
+    ha_listen_port: int = Field(0, le=65_535)
+    """Port for slaves; 0 or less: the one after ``listen_port``."""
     ha_transfer_batch_size: int = Field(32_768, ge=1, le=MAX_BODY_BYTES - FRAME_HEAD.size)
     """Bytes of the log in one frame; a larger frame fits no slave's buffer."""
     ha_flow_control_enable: bool = False
     """Whether ``max_ha_transfer_byte_in_second`` limits what a connection gets."""
     max_ha_transfer_byte_in_second: int = Field(104_857_600, ge=1, le=LONG_MAX)
     """Bytes that each connection gets in a second, heads of frames among them."""
+
+    @property
+    def port(self) -> int:
+        """Return the port for slaves.
+
+        Source: RocketMQ ``BrokerStartup.buildBrokerController`` (before 5.1.1 it was always the
+        one after ``listenPort``).
+        """
+        return self.ha_listen_port if self.ha_listen_port > 0 else self.listen_port + 1

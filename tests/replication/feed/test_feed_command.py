@@ -99,8 +99,8 @@ def test_what_cannot_be_fed_is_refused(root: Path, tmp_path: Path) -> None:
     assert "no store here" in run(tmp_path / "empty", "--listen", "127.0.0.1:0", code=2)
     assert [*(tmp_path / "empty").iterdir()] == []
     conf = tmp_path / "broker.conf"
-    conf.write_text("haListenPort=0\n")
-    assert "haListenPort=0 names no port" in run(root, "--config", conf, code=2)
+    conf.write_text("listenPort=65535\n")
+    assert "cannot listen on port 65536" in run(root, "--config", conf, code=2)
     conf.write_text("haTransferBatchSize=8388608\n")
     assert "haTransferBatchSize" in run(root, "--config", conf, code=2)
     conf.write_text("brokerRole=SLAVE\n")
