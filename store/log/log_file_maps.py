@@ -3,11 +3,12 @@
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cqstore.store.errors import os_errors
+from cqstore.store.errors import StoreIOError, os_errors
 from cqstore.store.files import check_regular
 from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.log.mapped_file import MappedFile
@@ -38,9 +39,12 @@ class LogFileMaps:
     def file(self, number: int) -> MappedFile:
         """Return a file by its number.
 
+        A file that was opened stays readable after another process has deleted it, until as many
+        other files were opened as are kept.
+
         Raises:
             CorruptionError: it is no regular file.
-            StoreIOError: it cannot be opened.
+            StoreIOError: it cannot be opened, or was deleted since the files were listed.
         """
         file = self._files.get(number)
         if file is not None:
@@ -48,9 +52,19 @@ class LogFileMaps:
             return file
         path = self._paths[number]
         with os_errors("read the commit log", path):
-            check_regular(path)
-            file = MappedFile(path, path.stat().st_size, read_only=True)
+            try:
+                check_regular(path)
+                file = MappedFile(path, path.stat().st_size, read_only=True, on_missing=self._gone)
+            except FileNotFoundError:
+                self._gone(int(path.name))
         while len(self._files) >= _MAPS:
             self._files.popitem(last=False)
         self._files[number] = file
         return file
+
+    def _gone(self, file_from_offset: int) -> NoReturn:
+        raise StoreIOError(
+            "cannot read the commit log: this file was deleted after the log was listed. If another"
+            " process expires files, call again",
+            path=self._paths[int(np.searchsorted(self._starts, file_from_offset))],
+        )

@@ -1,5 +1,6 @@
 """What the log says of its records, against what RocketMQ printed of them."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 
 from cqstore.store.comparing.log_heads import Heads, LogHeads
 from cqstore.store.errors import StoreIOError
+from tests.kit.commands import run
 from tests.kit.golden import load_dump
-from tests.migration.made_log import Made, make_log
+from tests.migration.made_log import Made, make_log, make_store
 
 NAMES = ["basic-default", "special-default", "propcrc-default", "separate-defaultRocksDB"]
 """Several files; addresses of both kinds and properties with sums; logs in several folders."""
@@ -97,3 +99,33 @@ def test_a_file_or_a_folder_that_has_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreIOError, match="list the commit log") as caught:
         LogHeads([folder, tmp_path / "none"])
     assert caught.value.path == tmp_path / "none"
+
+
+def test_beside_a_process_that_expires_files_each_answer_is_right_or_an_error(
+    tmp_path: Path,
+) -> None:
+    root, conf = tmp_path / "store", tmp_path / "broker.conf"
+    offsets = make_store(root, [Made("t", 0, 1000 + at) for at in range(40)], 1024, "file")
+    folder, size = root / "commitlog", offsets[1] - offsets[0]
+    files = sorted(folder.iterdir())
+    held, listed = LogHeads([folder]), LogHeads([folder])
+    asked = [(at, size) for at in offsets]
+    told = [(1000 + at, 0, at) for at in range(40)]
+    assert looked(held, asked) == told
+    for path in files[:-1]:
+        os.utime(path, (1, 1))
+    conf.write_text("fileReservedTime=1\n")
+    done = run(["clean", root, "--config", conf, "--yes"])
+    assert done.returncode == 0, done.stderr
+    left = sorted(folder.iterdir())
+    assert len(left) < len(files) - 1
+    assert looked(held, asked) == told  # what is mapped stays: no bus error, no zeros
+    kept = [at for at, place in enumerate(offsets) if place >= int(left[0].name)]
+    assert kept
+    assert looked(listed, [asked[at] for at in kept]) == [told[at] for at in kept]
+    with pytest.raises(StoreIOError, match="deleted after the log was listed") as caught:
+        looked(listed, asked)
+    assert caught.value.path == files[0]
+    assert looked(LogHeads([folder]), asked) == [
+        told[at] if at in kept else None for at in range(40)
+    ]
