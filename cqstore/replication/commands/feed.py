@@ -68,14 +68,7 @@ def feed(
     given = read_config(config, root)
     resolve_layout(root, given, read_only=True)  # a new store is not to be made
     settings = FeedSettings.read(config)
-    host, port = _HERE, settings.port
-    if listen is not None:
-        host, port = address(listen, "--listen", any_port=True)
-    elif not 0 < port <= _MAX_PORT:
-        raise StoreConfigError(
-            f"cannot listen on port {port}: haListenPort={settings.ha_listen_port} stands for"
-            f" listenPort={settings.listen_port} plus 1. Give --listen", path=config,
-        )  # fmt: skip
+    host, port = _place(listen, settings, config)
     networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     check_listen(host, port)
@@ -91,6 +84,22 @@ def feed(
             "sentBytes": feeder.sent_bytes,
         }  # fmt: skip
     output(kind).record(facts)
+
+
+def _place(listen: str | None, settings: FeedSettings, config: Path | None) -> tuple[str, int]:
+    """Return the host and port to listen on.
+
+    Raises:
+        StoreConfigError: the settings name no port.
+    """
+    if listen is not None:
+        return address(listen, "--listen", any_port=True)
+    if not 0 < settings.port <= _MAX_PORT:
+        raise StoreConfigError(
+            f"cannot listen on port {settings.port}: haListenPort={settings.ha_listen_port} stands"
+            f" for listenPort={settings.listen_port} plus 1. Give --listen", path=config,
+        )  # fmt: skip
+    return _HERE, settings.port
 
 
 def _open(root: Path, config: StoreConfig, backend: str | None) -> MessageStore:
