@@ -394,14 +394,14 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             facts["queues with extension files"] = len(self._table.ext)
         return facts
 
-    def close(self) -> None:
-        """Flush if read-write and nothing failed, then close every file.
+    def close(self, *, flush: bool = True) -> None:
+        """Flush if asked to, read-write and nothing failed, then close every file.
 
         If interrupted, the next call closes the rest, and flushes nothing.
         """
         try:
             # Else bytes may lie behind an end.
-            sound = not (self._table.closed or self._failed or self._is_cut_short)
+            sound = flush and not (self._table.closed or self._failed or self._is_cut_short)
             if self._loaded and not self.context.read_only and sound:
                 self._unsynced.sync(self._cache)
                 # An open that failed before ``recover`` was done knows no ends to write down.

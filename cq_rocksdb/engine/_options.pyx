@@ -8,7 +8,7 @@ cimport cython
 from libc.stdint cimport INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from cqstore.cq_rocksdb.engine._capi cimport Handle, function_of, is_loaded, rocksdb
+from cqstore.cq_rocksdb.engine._capi cimport Handle, check, function_of, is_loaded, rocksdb
 from cqstore.cq_rocksdb.engine._keys cimport UNIT_BYTES, load_be64
 
 cdef extern from *:
@@ -48,6 +48,7 @@ ctypedef void (*SetByte)(Handle, unsigned char) noexcept nogil
 ctypedef void (*SetDouble)(Handle, double) noexcept nogil
 ctypedef void (*SetText)(Handle, const char *) noexcept nogil
 ctypedef void (*SetHandle)(Handle, Handle) noexcept nogil
+ctypedef void (*SetParsed)(Handle, const char *, Handle, char **) noexcept nogil
 
 
 @cython.no_gc_clear  # freed before what it refers to
@@ -88,6 +89,7 @@ cdef class Options:
     def set(self, str name, str kind, value):
         """Call ``rocksdb_<name>``; a library that lacks it is noted in ``lacking``."""
         cdef void *function = function_of(name)
+        cdef char *error = NULL
         if function == NULL:
             self.lacking.append("rocksdb_" + name)
         elif kind == "on":
@@ -105,6 +107,9 @@ cdef class Options:
         elif kind == "handle":
             (<SetHandle>function)(self.handle, (<Options>value).handle)
             self.used.append(value)
+        elif kind == "parsed":  # for an option that has no setter: "name=value"
+            (<SetParsed>function)(self.handle, value, self.handle, &error)
+            check(error)
         else:
             raise ValueError(kind)
 

@@ -16,6 +16,8 @@ _COMPRESSIONS = {Compression.NONE: 0, Compression.LZ4: 4, Compression.ZSTD: 7}
 _UNIVERSAL, _LEVELLED = 1, 0
 _POINT_IN_TIME = 2
 _BINARY_AND_HASH = 1
+_NO_FLUSH_AT_CLOSE = b"avoid_flush_during_shutdown=true"
+"""A close flushes by itself; a store that is dropped must write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
         ("options_set_keep_log_file_num", "size", options.info_logs_kept),
         ("options_enable_statistics", "on", None),
         ("options_set_stats_dump_period_sec", "int", options.stats_dump_seconds),
+        ("get_options_from_string", "parsed", _NO_FLUSH_AT_CLOSE),
     ])  # fmt: skip
     lacking = [name for _, of_tables in made.values() for name in of_tables]
     return DatabaseObjects(families, (*lacking, *default.lacking))

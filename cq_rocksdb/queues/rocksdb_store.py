@@ -459,8 +459,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Return what flushes, compactions and the write-ahead log have written."""
         return written_bytes(self._open_engine())
 
-    def close(self) -> None:
-        """Wait for running calls, flush if read-write, release the database."""
+    def close(self, *, flush: bool = True) -> None:
+        """Wait for running calls, flush if asked to and read-write, release the database."""
         self._closed = True
         if self.compaction is not None:
             self.compaction.cancel()
@@ -468,7 +468,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         if self._engine is not None:
             if "_offsets" in self.__dict__:  # the opening came as far
                 self._offsets.close()
-            self._engine.close(flush=not self._failed)
+            self._engine.close(flush=flush and not self._failed)
 
     # ---- inside
 

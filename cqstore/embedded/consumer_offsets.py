@@ -9,6 +9,7 @@ Source: RocketMQ ``ConsumerOffsetManager``, ``BrokerConfig.flushConsumerOffsetIn
 """
 
 import os
+import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -57,10 +58,10 @@ class ConsumerOffsets:
         Raises:
             CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
         """
-        self._store = store
+        self._components, self._owner = components_of(store), weakref.ref(store)
         self._interval = interval
         self._on_deleted = on_deleted
-        self._table = OwnedTable(components_of(store).paths, Table.OFFSETS)
+        self._table = OwnedTable(self._components.paths, Table.OFFSETS)
         self._offsets = {key: dict(row) for key, row in self._table.found.offsets.items()}
         self._lock = CheckedLock("a commit of a consumer offset")  # guards _offsets, _changes
         self._writing = CheckedLock("a write of consumer offsets")  # one write at a time
@@ -76,7 +77,8 @@ class ConsumerOffsets:
         self._set_back()
 
     def start(self) -> None:
-        """Start the thread that writes."""
+        """Start the thread that writes. It ends with the store, also with one that is dropped."""
+        self._components.services.append(self)
         self.worker.start()
 
     # ---- asking
@@ -246,7 +248,7 @@ class ConsumerOffsets:
             self._incarnations.update(topics)
         try:
             self._forget(topics)
-            self._write(components_of(self._store).commit.flush)  # inside of a deletion
+            self._write(self._components.commit.flush)  # inside of a deletion
             yield
         finally:
             with self._lock.entry():
@@ -267,13 +269,13 @@ class ConsumerOffsets:
 
         Source: RocketMQ ``DefaultMessageStore.getMessage`` (``OFFSET_OVERFLOW_BADLY``).
         """
-        if self._incarnations[topic] or components_of(self._store).deleted.has_record(topic, 0):
+        if self._incarnations[topic] or self._components.deleted.has_record(topic, 0):
             return self._store.min_offset(topic, queue_id)
         return self._store.max_offset(topic, queue_id)
 
     def _forget(self, topics: Collection[str]) -> bool:
         """Remove what groups have in ``topics``, in memory; return whether there was anything."""
-        keys = TopicKeys(components_of(self._store).paths, topics)
+        keys = TopicKeys(self._components.paths, topics)
         with self._lock.entry():
             kept = {key: row for key, row in self._offsets.items() if key not in keys}
             is_other = self._table.forget(keys) or len(kept) < len(self._offsets)
@@ -286,7 +288,7 @@ class ConsumerOffsets:
         found = list(changes)
         if not found:
             raise RefusedStoreError(
-                f"the group {group!r} has no offsets there", path=self._store.root
+                f"the group {group!r} has no offsets there", path=self._components.paths.root
             )
         return found
 
@@ -303,7 +305,7 @@ class ConsumerOffsets:
             self._check_open()
             incarnations = self._incarnations.copy()
             offsets = {key: dict(row) for key, row in self._offsets.items()}
-        config = components_of(self._store).paths.config
+        config = self._components.paths.config
         changes = [*plan(BrokerMetadata(Form.JSON, config, offsets=offsets))]
         with self._lock.entry():
             for each in changes:
@@ -356,6 +358,28 @@ class ConsumerOffsets:
         finally:
             self._closed = True
 
+    def stop(self) -> None:
+        """End the thread, and write nothing: the store is being closed."""
+        self._stop.set()
+        self._wake.set()
+        self.worker.end()
+
+    def halt(self) -> None:
+        """End the thread, and take no more commits: the store was dropped."""
+        self.stop()
+        self._closed = True
+
+    @property
+    def _store(self) -> MessageStore:
+        """Return the store, which the thread does not keep.
+
+        Raises:
+            StoreClosedError: it was dropped.
+        """
+        if (store := self._owner()) is None:
+            raise StoreClosedError("the log is closed", path=self._components.paths.root)
+        return store
+
     def _run(self) -> None:
         """Write what was committed, once an interval, until the end."""
         while not self._stop.is_set():
@@ -401,7 +425,7 @@ class ConsumerOffsets:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreClosedError("the log is closed", path=self._store.root)
+            raise StoreClosedError("the log is closed", path=self._components.paths.root)
 
     @staticmethod
     def _check(group: str, offset: int) -> None:

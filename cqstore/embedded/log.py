@@ -43,7 +43,11 @@ Begin = Literal["earliest", "latest"] | Time
 
 
 class EmbeddedLog:
-    """One open log: topics to put to and to read, and groups that keep their place."""
+    """One open log: topics to put to and to read, and groups that keep their place.
+
+    A log that is dropped without ``close`` is released as a killed process leaves it, with a
+    ``ResourceWarning``. Tails and readers keep it open.
+    """
 
     def __init__(
         self,

@@ -23,6 +23,10 @@ def open_log(
 ) -> EmbeddedLog:
     """Open the log in ``root``. If there is none, create one, unless ``read_only``.
 
+    Close the log, or use it in a ``with`` block. One that is dropped instead is released with a
+    ``ResourceWarning`` and not flushed, see ``MessageStore.open``; commits of the last
+    ``commit_seconds`` are lost.
+
     Args:
         root: root folder of the log.
         config: settings, as for ``MessageStore.open``; default: files of a gigabyte, and 72 hours

@@ -14,6 +14,13 @@ from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import NestedCallError
 
 _START_SECONDS = 1.0
+_running: set[int] = set()
+"""The threads that are inside of ``StoreThread.run``."""
+
+
+def is_store_thread() -> bool:
+    """Return whether the calling thread is one of a store. Takes no lock."""
+    return threading.get_ident() in _running
 
 
 class StoreThread(threading.Thread):
@@ -27,9 +34,12 @@ class StoreThread(threading.Thread):
 
     def run(self) -> None:
         """Run ``work``; then those go on that wait for the thread's end."""
+        ident = threading.get_ident()
         try:
+            _running.add(ident)
             super().run()
         finally:
+            _running.discard(ident)
             self._over.set()
 
     def is_alive(self) -> bool:

@@ -15,6 +15,7 @@ import struct
 import threading
 from pathlib import Path
 
+from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import StoreLockedError, os_errors
 from cqstore.store.files import (
     file_identity,
@@ -32,7 +33,9 @@ _CONTENT = b"lock"
 _MAX_ABORT = 4096
 """Bytes of ``abort``, which holds a process id; RocketMQ's may hold none."""
 _FLOCK = struct.Struct("hhqqi")  # struct flock of Linux on 64 bits, native alignment
-_held: dict[tuple[int, int], object] = {}
+LEAVING_SECONDS = 10.0
+"""At most so long an opener waits for a store of its own process that was dropped."""
+_held: dict[tuple[int, int], "_Holder"] = {}
 """The roots that this process has open: device and inode, and whose each is."""
 _held_lock = threading.RLock()  # guards _held; the collector may release a lock at any line
 
@@ -45,6 +48,17 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Holder:
+    """One opening of a store."""
+
+    __slots__ = ("is_leaving", "left")
+
+    def __init__(self) -> None:
+        self.is_leaving = False
+        """It was dropped: its release is near."""
+        self.left = Latch()
 
 
 class StoreLock:
@@ -61,12 +75,19 @@ class StoreLock:
             status = paths.root.stat()
         self._key = (status.st_dev, status.st_ino)
         self._file: io.FileIO | None = None  # closed once, however often it is asked for
-        self._own = object()
+        self._own = _Holder()
         try:
+            self._wait_for_dropped()
             self._take(paths)
         except BaseException:
             self.release()  # here: later, with the exception, it would drop the next one's lock
             raise
+
+    def _wait_for_dropped(self) -> None:
+        """Wait until a store of this process that was dropped is released, if there is one."""
+        holder = _held.get(self._key)
+        if holder is not None and holder.is_leaving:
+            holder.left.wait(LEAVING_SECONDS)
 
     def _take(self, paths: StorePaths) -> None:
         """Lock the store for this object.
@@ -89,6 +110,16 @@ class StoreLock:
                 self._file.close()
             if _held.get(self._key) is self._own:
                 del _held[self._key]
+        self._own.left.set()
+
+    @property
+    def is_released(self) -> bool:
+        """Return whether ``release`` has been called."""
+        return self._own.left.is_set()
+
+    def leave(self) -> None:
+        """Note that ``release`` comes soon: an opener of this process waits. Takes no lock."""
+        self._own.is_leaving = True
 
     def __del__(self) -> None:
         if hasattr(self, "_own"):

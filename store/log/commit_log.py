@@ -492,8 +492,8 @@ class CommitLog(_tail.LogTail):
         if self.mark is not None:
             self.mark.note(self._flushed)
 
-    def close(self) -> None:
+    def close(self, *, keep_ahead: bool = False) -> None:
         """Let the files go; the caller has flushed. Views that are held stay valid."""
         if self.mark is not None:
             self.mark.close()
-        self.files.close()
+        self.files.close(keep_ahead=keep_ahead)

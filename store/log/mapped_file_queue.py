@@ -294,11 +294,11 @@ class MappedFileQueue(_tail.FilesByStart):
             self.sync()  # after each, so that no power cut leaves a gap in the row
         return fault
 
-    def close(self) -> None:
-        """Close every file; the one made ahead and not used is deleted."""
+    def close(self, *, keep_ahead: bool = False) -> None:
+        """Close every file; the one made ahead and not used is deleted, unless ``keep_ahead``."""
         try:
             if self._ahead is not None:
-                self._ahead.close()
+                self._ahead.close(keep=keep_ahead)
         finally:
             for file in self.by_start.values():
                 file.close()
@@ -342,9 +342,11 @@ class _AheadOfTime:
             return None
         return made
 
-    def close(self) -> None:
+    def close(self, *, keep: bool) -> None:
         self._join()
-        if self._made is not None:
+        if self._made is not None and keep:
+            self._made.close()
+        elif self._made is not None:
             self._made.destroy(missing_ok=True)  # by a close that was cut short
             self._made = None
 

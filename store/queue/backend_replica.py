@@ -144,6 +144,8 @@ class BackendReplica:
 def close_all(
     replicas: Sequence[BackendReplica],
     failed: Callable[[BackendReplica, Exception], Exception | None],
+    *,
+    flush: bool,
 ) -> None:
     """Close the stores of all replicas, also if one fails or is cut short.
 
@@ -156,10 +158,10 @@ def close_all(
     with ExitStack() as closing:
         for replica in replicas:
             # A second close does nothing; an interrupt comes this way.
-            closing.callback(replica.store.close)
+            closing.callback(replica.store.close, flush=flush)
         for replica in replicas:
             try:
-                replica.store.close()
+                replica.store.close(flush=flush)
             except Exception as exc:  # noqa: BLE001 - the others must be closed first
                 failure = failure or failed(replica, exc)
         closing.pop_all()

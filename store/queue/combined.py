@@ -483,9 +483,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             found.update(replica.store.written_bytes())
         return found
 
-    def close(self) -> None:
+    def close(self, *, flush: bool = True) -> None:
         """Close all, also if one fails or is cut short; of one that is needed that is raised."""
-        close_all(self._replicas, self._close_failed)
+        close_all(self._replicas, self._close_failed if flush else lambda _, exc: exc, flush=flush)
 
     def _close_failed(self, replica: BackendReplica, exc: Exception) -> Exception | None:
         """Detach a backend that could not be closed; return what of that is to be raised."""

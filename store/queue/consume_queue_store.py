@@ -218,8 +218,9 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         return {}
 
     @abstractmethod
-    def close(self) -> None:
+    def close(self, *, flush: bool = True) -> None:
         """Flush if read-write, then release everything. A second call does nothing.
 
+        Without ``flush`` nothing is written: what a killed process leaves stays as it is.
         Afterwards every other method raises ``StoreClosedError``.
         """

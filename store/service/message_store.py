@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from cqstore.store.concurrency.future import StoreFuture
 from cqstore.store.paths import named_path
@@ -31,6 +31,7 @@ from cqstore.store.service.maintenance.clean_service import ExpiryReport
 from cqstore.store.service.maintenance.disk_levels import DiskDemand
 from cqstore.store.service.maintenance.file_expiry import FileOutlook
 from cqstore.store.service.opening.components import StoreComponents
+from cqstore.store.service.opening.dropped import when_dropped
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions, StoreHooks
 from cqstore.store.service.opening.shutdown import StoreShutdown
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 
 _NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum's name costs a look-up
 _UPPER = BoundaryType.UPPER
+_T = TypeVar("_T")
 
 
 class MessageStore:
@@ -122,6 +124,7 @@ class MessageStore:
         self._route(components.puts, components.interceptor)
         self._shutdown = StoreShutdown(components)
         components.state.locks.add_outer(self._shutdown.lock)
+        self._note_closed = when_dropped(self, components)
 
     def __repr__(self) -> str:
         backends = "+".join(each.name for each in self._queues.backends())
@@ -141,6 +144,7 @@ class MessageStore:
         """Open the store in ``root``. If there is none, create one, unless ``read_only``.
 
         The files on disk decide on backends, and on file sizes that ``config`` does not give.
+        A store that is dropped without ``close`` is left as a kill leaves it, see ``close``.
 
         Args:
             root: root folder (``storePathRootDir``). A commit log elsewhere is named by
@@ -325,6 +329,10 @@ class MessageStore:
     def close(self) -> None:
         """Flush everything, then release the store. A second call does nothing.
 
+        A store that is dropped without it is released with a ``ResourceWarning`` and not flushed:
+        ``abort`` stays, and the next open recovers. (The engine ``rocksdict`` writes RocksDB's
+        memtables even then.)
+
         After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
         before is not raised again. A close that was interrupted is continued by the next call. In a
         child of the process that opened the store it does nothing.
@@ -337,7 +345,11 @@ class MessageStore:
             return
         self._state.locks.check()
         self._components.refuse_own_threads()
-        self._shutdown.run()
+        try:
+            self._shutdown.run()
+        finally:
+            if self._shutdown.is_done:
+                self._note_closed()
 
     def __enter__(self) -> Self:
         return self
@@ -494,7 +506,8 @@ class MessageStore:
         self._ready()
         check_queue(topic, queue_id, first=first, end=end)
         check_kind(TimeRange, "a TimeRange", times=times)
-        return time_runs(self._components, QueueKey(topic, queue_id), times, first, end)
+        key = QueueKey(topic, queue_id)
+        return _keeping(self, time_runs(self._components, key, times, first, end))
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""
@@ -570,7 +583,7 @@ class MessageStore:
         """Yield the queues (of ``topic``), in no promised order."""
         self._ready()
         _check_walk(topic, after)
-        return self._queues.queues(topic, after)
+        return _keeping(self, self._queues.queues(topic, after))
 
     def queue_spans(
         self, topic: str | None = None, after: QueueKey | None = None
@@ -578,7 +591,7 @@ class MessageStore:
         """Yield what ``queue_keys`` does with minimum and maximum; far cheaper than asking each."""
         self._ready()
         _check_walk(topic, after)
-        return self._queues.spans(topic, after)
+        return _keeping(self, self._queues.spans(topic, after))
 
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
@@ -586,7 +599,7 @@ class MessageStore:
         check_texts(prefix=prefix)
         if (interceptor := self._interceptor) is not None:
             interceptor.on_list_topics(prefix)
-        return self._queues.topics(prefix)
+        return _keeping(self, self._queues.topics(prefix))
 
     # ---- waiting for messages that are still to come
 
@@ -834,6 +847,12 @@ def _check_walk(topic: object, after: object) -> None:
     check_optional_texts(topic=topic)
     if after is not None:
         check_kind(QueueKey, "a QueueKey", after=after)
+
+
+def _keeping(store: MessageStore, found: Iterator[_T]) -> Iterator[_T]:
+    """Yield what is ``found``; ``store`` is not dropped meanwhile."""
+    _ = store
+    yield from found
 
 
 def route_calls(store: MessageStore, putter: Puts, interceptor: ReadInterceptor | None) -> None:

@@ -92,6 +92,7 @@ class Mirror:
         self._mismatches = MismatchJournal(paths.ab_differences)
         self._random = random.Random()
         self._stop = Latch()
+        self._saves = True
         self._failure = ""
         self._goes_on = False  # the figures of before have been read
         self.worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
@@ -230,6 +231,11 @@ class Mirror:
         self._stop.set()
         self.worker.end()
 
+    def halt(self) -> None:
+        """End the thread as ``stop`` does, but save no figures: the store was dropped."""
+        self._saves = False
+        self.stop()
+
     def _run(self) -> None:
         """Ask the other backend what waits, and save the figures now and then."""
         self._figures.load()
@@ -242,7 +248,8 @@ class Mirror:
             if time.monotonic() - saved >= SAVE_SECONDS:
                 self._figures.save(self._waiting.dropped)
                 saved = time.monotonic()
-        self._figures.save(self._waiting.dropped)
+        if self._saves:
+            self._figures.save(self._waiting.dropped)
 
     def _give_up(self, exc: BaseException) -> None:
         self._failure = str(exc) or repr(exc)

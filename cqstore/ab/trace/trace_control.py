@@ -1,5 +1,6 @@
 """TraceControl: begins and ends the traces of one store, and puts their recorder in its way."""
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,9 @@ def record_trace(store: MessageStore, path: Path | str, max_bytes: int = MAX_TRA
     begun: list[Trace] = []
     try:
         control = trace_control_of(components)
-        trace = control.record(named_path(path), max_bytes, partial(route_calls, store), begun)
+        trace = control.record(
+            named_path(path), max_bytes, partial(_route, weakref.ref(store)), begun
+        )
     except BaseException:
         for each in begun:
             each.stop()
@@ -53,6 +56,14 @@ def trace_control_of(components: StoreComponents) -> "TraceControl":
         control = components.attached.setdefault(TraceControl, made)
         assert isinstance(control, TraceControl)
     return control
+
+
+def _route(
+    store: "weakref.ref[MessageStore]", putter: Puts, interceptor: ReadInterceptor | None
+) -> None:
+    """Set what a store calls, unless it was dropped: the thread of a trace does not keep it."""
+    if (found := store()) is not None:
+        route_calls(found, putter, interceptor)
 
 
 class TraceControl:

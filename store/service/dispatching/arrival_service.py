@@ -74,7 +74,7 @@ class ArrivalService:
         self._arrived: deque[Mapping[tuple[str, int], int]] = deque()
         self._is_late = False
         self._wake = Wakeup()
-        self._stopped = False
+        self._stopped = self._halted = False
         self._ident = 0
         self._pid = os.getpid()
         self.worker: Worker | None = None
@@ -233,6 +233,11 @@ class ArrivalService:
         for listener in self._listeners:
             listener.stop()
 
+    def halt(self) -> None:
+        """End the threads as ``stop`` does, but dispatch nothing: the store was dropped."""
+        self._halted = True
+        self.stop()
+
     def _leave(self) -> None:
         """End the thread before the interpreter does: cut off there it would keep its locks."""
         if self._pid == os.getpid() and self.worker is not None:
@@ -247,7 +252,7 @@ class ArrivalService:
         while not stopped:
             self._wake.wait()
             stopped = self._stopped
-            while self._state.failure is None and self.is_active and self._arm():
+            while not self._ends_here and self.is_active and self._arm():
                 if not self._dispatch() or self._stopped:
                     break
                 self._serve()
@@ -255,6 +260,11 @@ class ArrivalService:
             if self._state.failure is not None:
                 self._end_waits()
         self._end_waits()
+
+    @property
+    def _ends_here(self) -> bool:
+        """Return whether nothing may be dispatched any more."""
+        return self._halted or self._state.failure is not None
 
     def _dispatch(self) -> bool:
         """Dispatch what waits; return whether that was possible."""

@@ -44,6 +44,13 @@ if TYPE_CHECKING:
 _LOG = StoreLogger(__name__)
 
 
+class ThreadService(Protocol):
+    """A service that has threads."""
+
+    def stop(self) -> None:
+        """End the threads."""
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class StoreComponents:
     """All of an open store. Opening sets each component once, in one of its three steps."""
@@ -88,8 +95,8 @@ class StoreComponents:
     schedule: "ScheduleMessageService | None" = field(init=False)
     loops: "tuple[LoopPuts, LoopWaits] | None" = field(init=False)
     """What tasks of event loops put and wait by; ``None``: read-only."""
-    stops: tuple[Callable[[], None], ...] = field(init=False)
-    """What ends the threads, in the order in which they were started."""
+    services: list[ThreadService] = field(default_factory=list)
+    """The services that have threads, in the order in which these were started."""
     attached: dict[type, InterceptorService] = field(default_factory=dict)
     """What intercepts the calls of the open store for a while, by ``route_calls``; at most one of a
     kind. A close ends it first."""
@@ -136,8 +143,19 @@ class StoreComponents:
         """End the threads, those that were started last first."""
         for service in tuple(self.attached.values()):
             service.stop()
-        for stop in reversed(self.stops):
-            stop()
+        for each in reversed(self.services):
+            each.stop()
+
+    def closes(self, *, flush_index: bool, dropped: bool = False) -> list[Callable[[], None]]:
+        """Return what closes each component, in order; unflushed if the store was ``dropped``."""
+        closes: list[Callable[[], None]] = [
+            self.others.close,
+            partial(self.queues.close, flush=not dropped),
+            partial(self.log.close, keep_ahead=dropped),
+        ]
+        if self.index is not None:
+            closes.insert(0, partial(self.index.close, flush=flush_index))
+        return closes
 
     def release(self, *, flushed: bool) -> None:
         """Release every component, also if one before it fails: the store has failed then.
@@ -145,11 +163,7 @@ class StoreComponents:
         It passes for cleanly closed only if everything was ``flushed`` before.
         """
         state = self.state
-        closes: list[Callable[[], None]] = [self.others.close, self.queues.close, self.log.close]
-        if self.index is not None:
-            whole = flushed and state.failure is None
-            closes.insert(0, partial(self.index.close, flush=whole))
-        for close in closes:
+        for close in self.closes(flush_index=flushed and state.failure is None):
             try:
                 close()
             except StoreError as exc:

@@ -60,7 +60,7 @@ from cqstore.store.service.maintenance.disk_levels import DiskLevels
 from cqstore.store.service.maintenance.file_expiry import FileExpiry
 from cqstore.store.service.metrics.metrics import StoreMetrics
 from cqstore.store.service.opening.abort_marker import AbortMarker
-from cqstore.store.service.opening.components import StoreComponents, make_loops
+from cqstore.store.service.opening.components import StoreComponents, ThreadService, make_loops
 from cqstore.store.service.opening.installed_hooks import installed_interceptor, with_installed
 from cqstore.store.service.opening.left_out import (
     open_index,
@@ -421,24 +421,25 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         paths, log, queues, dispatcher, commit, components.putter, components.puller, state,
         None if intercepting is None else intercepting.snapshot, components.schedule,
     )  # fmt: skip
-    components.stops = () if components.read_only else tuple(_stops(components, options))
+    if not components.read_only:
+        components.services += _services(components, options)
 
 
-def _stops(components: StoreComponents, options: OpenOptions) -> Iterator[Callable[[], None]]:
-    """Yield what ends the threads, in the order in which they start."""
+def _services(components: StoreComponents, options: OpenOptions) -> Iterator[ThreadService]:
+    """Yield the services that have threads, in the order in which these start."""
     if components.replicas is not None:
-        yield components.replicas.stop
+        yield components.replicas
     if components.ahead is not None:
-        yield components.ahead.stop
-    yield components.dispatcher.reput.stop
-    yield components.flush.stop  # the flush thread may start the other one
+        yield components.ahead
+    yield components.dispatcher.reput
+    yield components.flush  # the flush thread may start the other one
     if options.housekeeping:
-        yield components.expiry.stop
+        yield components.expiry
     if components.interceptor is not None:
-        yield components.interceptor.stop
-    yield components.dispatcher.arrivals.stop
+        yield components.interceptor
+    yield components.dispatcher.arrivals
     if components.schedule is not None:
-        yield components.schedule.stop
+        yield components.schedule
 
 
 def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMessageService | None":

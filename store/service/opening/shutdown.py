@@ -14,10 +14,15 @@ class StoreShutdown:
         """The threads have ended, and nothing is put any more."""
         self._all_flushed = self._released = False
 
+    @property
+    def is_done(self) -> bool:
+        """Return whether the store has been closed to the end."""
+        return self.ended and self._released
+
     def run(self) -> None:
         """Flush everything and release every component, see ``MessageStore.close``."""
         with self.lock.entry():
-            if not (self.ended and self._released):
+            if not self.is_done:
                 self._close()
 
     def _close(self) -> None:

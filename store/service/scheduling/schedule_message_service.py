@@ -164,12 +164,16 @@ class ScheduleMessageService:
         """End the thread, and write the offsets. In a child of the process: nothing."""
         if self._pid != os.getpid():
             return
-        self._end(None)
-        atexit.unregister(self._leave)
+        self.halt()
         try:
             self.persist()
         except StoreError as exc:
             _LOG.warning("delayed messages may be delivered again: %s", exc)
+
+    def halt(self) -> None:
+        """End the thread and write nothing: the store was dropped."""
+        self._end(None)
+        atexit.unregister(self._leave)
 
     # ---- deliveries
 
