@@ -313,7 +313,7 @@ class ConsumerOffsets:
                     raise RefusedStoreError(
                         f"topic {each.topic!r} was deleted meanwhile: no offset of group"
                         f" {group!r} was changed. Call again",
-                        path=self._store.root,
+                        path=self._components.paths.root,
                     )
             self._changes += 1
             self._offsets = changed(self._offsets, group, changes)
