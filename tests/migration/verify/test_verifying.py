@@ -72,8 +72,8 @@ def test_the_log_is_closed_before_the_tasks_run(
             logs.add(self)
             super().load()
 
-        def close(self) -> None:
-            super().close()
+        def close(self, *, keep_ahead: bool = False) -> None:
+            super().close(keep_ahead=keep_ahead)
             logs.remove(self)
 
     def run(task: Callable[[str], str], items: list[str], *more: Any) -> list[str]:
