@@ -1,21 +1,17 @@
 """Every answer with a limit reports that there is more: in a note, and in the last row of JSON."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from cqstore.cli.commands.tail import _begin_later, messages_of_tail
 from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.output import RowFormat, output
-from cqstore.cli.selection import SelectedReads, Selection
 from cqstore.store.errors import StoreIOError
 from cqstore.store.record.message import HALF_TOPIC, SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.reading.topic_reader import read_topic
 from tests.kit.command_tree import Command, subcommands, verbs
 from tests.kit.commands import run
 from tests.kit.operating import SMALL, write_config, write_offsets
@@ -36,7 +32,6 @@ BOUNDED = [
     Bounded(["get", "DIR", "--topic", "t", "--key", "k"], "--count", 3),
     Bounded(["get", "DIR", "--topic", "t", "--begin", "0"], "--count", 3),
     Bounded(["query", "DIR", "--topic", "t", "--key", "k"], "--max", 3),
-    Bounded(["tail", "DIR", "t"], "--count", 3),
     Bounded(["dump", "DIR", "--topic", "t"], "--count", 3),
     Bounded(["topics", "DIR", "--prefix", "real"], "--limit", 3),
     Bounded(["topics", "DIR", "--idle", "0", "--prefix", "real"], "--limit", 3),
@@ -54,6 +49,7 @@ BOUNDED = [
 COMPLETE = {
     ("migrate plan", "--segment-units"),
     ("sql", "--limit"),
+    ("tail", "--count"),  # the newest are what is asked for
     ("top", "--limit"),  # all others share a row
 }  # fmt: skip
 """Of no limit of rows that are left out, or held elsewhere."""
@@ -180,21 +176,3 @@ def test_a_column_of_a_query_of_that_name_keeps_its_value(
     rows = bounded.limited([{"has_more": 7}, {"has_more": 8}], 1, "rows", "--limit")
     output(RowFormat.JSON).rows(rows, bounded.has_more)
     assert json.loads(capsys.readouterr().out) == [{"has_more": 7}]
-
-
-def test_a_tail_counts_messages_that_the_queues_do_not_show_yet(tmp_path: Path) -> None:
-    """The queues end before the log: the newest messages are read from the log."""
-    root = tmp_path / "store"
-    with MessageStore.open(root, SMALL, backend="file") as store:
-        for _ in range(3):
-            assert store.put_message(Message("t", b"x")).ok
-    with MessageStore.open(root, SMALL, read_only=True) as store:
-        found = list(read_topic(store, "t"))  # as if they had been dispatched just now
-        assert not _begin_later(store, "t", {0: 3}, found)
-        assert _begin_later(store, "t", {0: 3}, found[1:])
-    shutil.rmtree(root / "consumequeue")
-    with MessageStore.open(root, SMALL, read_only=True) as store:
-        for count, has_more in ((3, False), (2, True), (0, True)):
-            bounded, reads = BoundedAnswer(), SelectedReads(store, Selection())
-            shown = list(messages_of_tail(store, reads, "t", count, None, bounded))
-            assert (len(shown), bounded.has_more()) == (count, has_more)

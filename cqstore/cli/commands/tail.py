@@ -3,7 +3,7 @@
 import select
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
@@ -13,7 +13,6 @@ import typer
 
 from cqstore.cli.interrupts import INTERRUPTED, interrupts
 from cqstore.cli.known_queues import require_queue, require_topic
-from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.message_fields import ReadMessage
 from cqstore.cli.message_files.message_output import MessageOutput
 from cqstore.cli.options import (
@@ -28,11 +27,10 @@ from cqstore.cli.options import (
 from cqstore.cli.output import RowFormat
 from cqstore.cli.selection import AnyQueue, Grep, Key, Pattern, SelectedReads, Selection, Tags
 from cqstore.cli.streams import ReaderGoneError
-from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_follower import TopicFollower
-from cqstore.store.service.reading.topic_reader import TopicMessage, last_offsets
+from cqstore.store.service.reading.topic_reader import last_offsets
 
 _POLL_MS = 200
 
@@ -82,10 +80,8 @@ def tail(
         reads = SelectedReads(store, selection)
         with interrupts() as is_interrupted:
             wait = partial(wait_for_more, is_interrupted) if follow else None
-            bounded = BoundedAnswer()
-            messages = messages_of_tail(store, reads, topic, count, wait, bounded)
-            shown = takewhile(lambda _: not is_interrupted(), messages)
-            printed.messages(shown, None if follow else bounded.has_more)
+            messages = messages_of_tail(store, reads, topic, count, wait)
+            printed.messages(takewhile(lambda _: not is_interrupted(), messages))
             sys.stdout.flush()
             if is_interrupted():
                 raise typer.Exit(INTERRUPTED)
@@ -99,11 +95,8 @@ def messages_of_tail(
     topic: str,
     count: int,
     wait: Callable[[], bool] | None = None,
-    bounded: BoundedAnswer | None = None,
 ) -> Iterator[ReadMessage]:
     """Yield the last ``count`` messages; with ``wait`` those that come too, until it says False.
-
-    Without ``wait``, ``bounded`` reports if there are older ones.
 
     Raises:
         NoSuchQueueError: there is no such topic, or no such queue of it.
@@ -112,18 +105,12 @@ def messages_of_tail(
     unseen = (
         each for each in follower.poll(topic) if queue_ids is None or each.queue_id in queue_ids
     )
-    newest = deque(unseen, count + 1)  # which the queues do not show yet
+    newest = deque(unseen, count)  # which the queues do not show yet
     if not newest:
         require_topic(store, topic)
         if queue_ids is not None:
             require_queue(store, topic, *queue_ids)
-    has_older = len(newest) > count
-    if has_older:
-        newest.popleft()
     begins = last_offsets(store, topic, count - len(newest), queue_ids=queue_ids)
-    has_older = has_older or _begin_later(store, topic, begins, newest)
-    if has_older and wait is None and bounded is not None:
-        bounded.note_older(count, "--count")
     yield from reads.queues(topic, begins)
     for found in newest:
         yield from reads.opened(topic, found)
@@ -131,16 +118,6 @@ def messages_of_tail(
         yield from reads.undispatched_messages(topic, follower)
         if not wait():
             return
-
-
-def _begin_later(
-    store: MessageStore, topic: str, begins: Mapping[int, int], newest: Iterable[TopicMessage]
-) -> bool:
-    """Return whether a queue has messages before the first one of it that is shown."""
-    firsts = dict(begins)
-    for each in newest:  # dispatched since, if the queue shows it now
-        firsts[each.queue_id] = min(each.queue_offset, firsts.get(each.queue_id, LONG_MAX))
-    return any(store.min_offset(topic, queue_id) < firsts[queue_id] for queue_id in begins)
 
 
 def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
