@@ -259,7 +259,7 @@ class StoreConfig(ReplicaConfig):
         try:
             return cls.model_validate(values)
         except ValidationError as exc:
-            raise StoreConfigError(f"bad setting: {'; '.join(faults(exc))}") from exc
+            raise StoreConfigError(f"invalid setting: {'; '.join(faults(exc))}") from exc
 
     def without_schedule(self) -> Self:
         """Return the settings of a follower: the master delivers what is delayed."""
@@ -285,8 +285,8 @@ class StoreConfig(ReplicaConfig):
         loaded = self.loaded_backends
         if not loaded:
             raise ValueError(
-                f"combineCQLoadingCQTypes {self.combine_cq_loading_cq_types!r} names neither"
-                f" {known_types()}"
+                f"combineCQLoadingCQTypes {self.combine_cq_loading_cq_types!r} names no known"
+                f" type: expected {known_types()}"
             )
         roles = {
             "combineCQPreferCQType": self.combine_cq_prefer_cq_type,
@@ -295,7 +295,7 @@ class StoreConfig(ReplicaConfig):
         for key, text in roles.items():
             named = loaded[:1] if text is None else backends_of(text)
             if len(named) != 1 or named[0] not in loaded:
-                raise ValueError(f"{key} {text!r} is none of combineCQLoadingCQTypes")
+                raise ValueError(f"{key} {text!r} is not in combineCQLoadingCQTypes")
         if self.combine_cq_use_rocksdb_for_lmq and taking_a_share(loaded) is None:
             raise ValueError("combineCQUseRocksdbForLmq needs defaultRocksDB to be loaded")
         self._check_selection()
@@ -310,8 +310,7 @@ class StoreConfig(ReplicaConfig):
         """
         if self.enable_schedule_message_service and self.allow_delay_without_service:
             raise ValueError(
-                "enableScheduleMessageService delivers what allowDelayWithoutService shows at once:"
-                " one of them"
+                "enableScheduleMessageService and allowDelayWithoutService exclude each other"
             )
         if self.enable_schedule_message_service and not self.message_delay_level.split():
             raise ValueError(
@@ -331,7 +330,8 @@ class StoreConfig(ReplicaConfig):
         if any(text is not None and taking_a_share(backends_of(text)) for text in roles):
             raise ValueError(
                 "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB: it can neither"
-                " be read (combineCQPreferCQType) nor assign offsets (combineAssignOffsetCQType)"
+                " serve reads (combineCQPreferCQType) nor assign offsets"
+                " (combineAssignOffsetCQType)"
             )
         if self.combine_cq_use_rocksdb_for_lmq:
             raise ValueError(
@@ -340,8 +340,8 @@ class StoreConfig(ReplicaConfig):
             )
         if not self.double_write_selection:
             raise ValueError(
-                "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics that"
-                " RocksDB gets"
+                "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics to"
+                " write to RocksDB"
             )
 
     @field_validator("*")
@@ -349,7 +349,7 @@ class StoreConfig(ReplicaConfig):
     def _check_java_int(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse what RocketMQ could not read; sizes beyond are in no layout, times in no clock."""
         if type(value) is int and value > INT_MAX and info.field_name not in _OWN_SIZES:
-            raise ValueError(f"{value:.6g} is more than Java's int, {INT_MAX}")
+            raise ValueError(f"{value:.6g} exceeds the maximum of a Java int, {INT_MAX}")
         return value
 
     @field_validator("ab_shares")
@@ -357,7 +357,10 @@ class StoreConfig(ReplicaConfig):
     def _check_shares(cls, value: str | None) -> str | None:
         for topics, share in classes_of(value):
             if not (topics and is_share(share)):
-                raise ValueError(f"{topics}={share} is no topics=share with a share from 0 to 1")
+                raise ValueError(
+                    f"invalid entry {topics}={share}: expected topics=share, with a share from 0 to"
+                    " 1"
+                )
         return value
 
     @field_validator("read_topics")
@@ -366,7 +369,10 @@ class StoreConfig(ReplicaConfig):
         known = installed()
         for topics, name in classes_of(value):
             if not topics or name not in known:
-                raise ValueError(f"{topics}={name} is no topics=backend of {', '.join(known)}")
+                raise ValueError(
+                    f"invalid entry {topics}={name}: expected topics=backend, with a backend of"
+                    f" {', '.join(known)}"
+                )
         return value
 
     @field_validator("delete_when")
@@ -374,7 +380,7 @@ class StoreConfig(ReplicaConfig):
     def _check_hours(cls, value: str) -> str:
         hours = [hour.strip() for hour in value.split(";") if hour.strip()]
         if not all(hour.isdecimal() and int(hour) < _HOURS for hour in hours):
-            raise ValueError(f"{value!r} is no list of hours such as 04;16")
+            raise ValueError(f"invalid list of hours {value!r}: expected hours such as 04;16")
         return value
 
     @property
