@@ -83,7 +83,9 @@ class ListenerThread:
         """Calls that raised something."""
         self._wake = Wakeup()
         self._stopped = self._ended = False
-        self.worker = Worker("cqstore-listener", self._run, noop, "it is called no more")
+        self.worker = Worker(
+            "cqstore-listener", self._run, noop, "the listener is no longer called"
+        )
 
     def start(self) -> None:
         """Start the thread that calls the listener.
@@ -113,7 +115,7 @@ class ListenerThread:
         self.worker.end(EXIT_SECONDS)
         if not self._ended:
             self._batches.clear()
-            _LOG.warning("a listener of arrivals does not return: its thread is left")
+            _LOG.warning("an arrival listener does not return: its thread is abandoned")
 
     def _run(self) -> None:
         """Call the listener with each batch that waits, until the end."""
@@ -136,7 +138,7 @@ class ListenerThread:
         except BaseException:  # noqa: BLE001 - whatever a program's listener raises
             self.failures += 1
             if not self.failures & (self.failures - 1):  # each time it has doubled
-                _LOG.exception("a listener of arrivals has failed %d times", self.failures)
+                _LOG.exception("an arrival listener has failed %d times", self.failures)
         self._reported += dropped
         self._taken += len(units)
 

@@ -105,7 +105,7 @@ def require_dispatcher(given: object) -> None:
         StoreConfigError: it cannot be called.
     """
     if not callable(getattr(given, "dispatch", None)):
-        raise StoreConfigError(f"{given!r:.60} is no dispatcher: it has no dispatch()")
+        raise StoreConfigError(f"invalid dispatcher {given!r:.60}: it has no dispatch()")
 
 
 class _Entry:
@@ -189,21 +189,25 @@ class DispatcherList:
         except Exception as exc:
             raise self._failed(entry, exc) from exc
         if type(wanted) is not int or wanted < 0:
-            raise RefusedStoreError(f"the dispatcher {entry.name!r} goes on at {wanted!r:.60}")
+            raise RefusedStoreError(
+                f"the dispatcher {entry.name!r} cannot start: dispatch_from_phy_offset() returned"
+                f" {wanted!r:.60}, expected a phy offset"
+            )
         low = max(self._log.min_phy_offset(), 0)
         if wanted < low:
             _LOG.warning(
-                "the dispatcher %r goes on at %d: the log from %d on has expired",
+                "the dispatcher %r starts at phy offset %d, not at %d: the log before has expired",
                 entry.name, low, wanted,
             )  # fmt: skip
         elif wanted > end:
             _LOG.warning(
-                "the dispatcher %r goes on at %d, the end of the log, not at %d",
+                "the dispatcher %r starts at phy offset %d, the end of the log, not at %d",
                 entry.name, end, wanted,
             )  # fmt: skip
         elif wanted < end and not self._begins(wanted, end):
             raise RefusedStoreError(
-                f"the dispatcher {entry.name!r} goes on where no record begins", phy_offset=wanted
+                f"the dispatcher {entry.name!r} cannot start where no record begins",
+                phy_offset=wanted,
             )
         return min(max(wanted, low), end)
 

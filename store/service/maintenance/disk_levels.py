@@ -64,8 +64,8 @@ class DiskLevels:
         for what, percent in (("commit log", log), ("queues", queues)):
             if percent > levels.warning_level:
                 full = (
-                    f"the disk of the {what} is {percent} % full; beyond {levels.warning_level} %"
-                    " (diskSpaceWarningLevelRatio) nothing is written"
+                    f"the disk of the {what} is {percent} % full: puts are refused above"
+                    f" {levels.warning_level} % (diskSpaceWarningLevelRatio)"
                 )
         at_once = max(log, queues) > levels.clean_forcibly
         unknown = min(log, queues) < 0

@@ -225,7 +225,7 @@ def disk_used_ratio(folder: Path) -> float:
     """
     while not exists(folder) and folder != folder.parent:
         folder = folder.parent
-    with os_errors("ask how full the disk is", folder):
+    with os_errors("read the disk usage", folder):
         used, whole = used_blocks(folder)
     return used / max(whole, 1)
 

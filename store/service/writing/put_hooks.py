@@ -60,7 +60,7 @@ def require_put_hook(given: object) -> None:
     called = callable(getattr(given, "execute_before_put_message", None))
     if not (called and isinstance(getattr(given, "hook_name", None), str)):
         raise StoreConfigError(
-            f"{given!r:.60} is no put hook: it lacks hook_name or execute_before_put_message()"
+            f"invalid put hook {given!r:.60}: it lacks hook_name or execute_before_put_message()"
         )
 
 
@@ -161,8 +161,8 @@ class HookedPuts:
             for field in _OF_BATCH if in_batch else ():
                 if getattr(message, field) != getattr(before, field):
                     raise self._failed(
-                        f"the put hook {name!r} changed {field} of a message of a client batch,"
-                        " which has that of the batch"
+                        f"the put hook {name!r} changed {field} of a message of a client batch:"
+                        " it must be that of the batch"
                     )
         return None
 
@@ -179,7 +179,7 @@ class HookedPuts:
             )
         self._meter.count_hook_refusal()
         self._meter.not_ok(result.status)
-        return result._replace(reason=result.reason or f"the put hook {name!r} refused it")
+        return result._replace(reason=result.reason or f"the put hook {name!r} refused the message")
 
     def _failed(self, reason: str) -> PutHookError:
         self._meter.count_hook_failure()
