@@ -38,7 +38,7 @@ def rocketmq_key(name: str) -> str:
 
 
 class BrokerRole(StrEnum):
-    """What the broker is to its replicas; a slave takes no puts."""
+    """Role of the broker; a slave accepts no puts."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"

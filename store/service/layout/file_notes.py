@@ -20,12 +20,12 @@ _MAX_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class FileNote:
-    """A file of a store's folders of which a reader should know. No record is missing by it."""
+    """A note on an unusual file in a store. No record is missing because of it."""
 
     problem: str
     path: Path
     fault: CorruptionError | None = None
-    """What was expected and found in it."""
+    """The fault in the file, with expected and found values."""
 
     def __str__(self) -> str:
         return f"{self.problem} ({self.path})"

@@ -38,9 +38,9 @@ _IGNORED_TICKS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """Something that the check found.
+    """A finding of a check.
 
-    ``damage`` is wrong; without it the finding is worth knowing and may be right.
+    ``damage``: the store is damaged; otherwise the finding is a note.
     """
 
     problem: str
@@ -51,11 +51,11 @@ class CheckFinding:
     queue: QueueKey | None = None
     queue_offset: int | None = None
     key: bytes = b""
-    """What was found under, where queues are kept by keys instead of positions."""
+    """The database key of the finding, for queues in RocksDB."""
     expected: object = None
     found: object = None
     all_queues: bool = False
-    """Only a rebuild of all queues mends it."""
+    """Only a rebuild of all queues repairs it."""
 
 
 class StoreCheck:

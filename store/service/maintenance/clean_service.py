@@ -41,16 +41,16 @@ ExpiredOffsets = dict[QueueKey, int]
 
 
 class ExpiryReport(NamedTuple):
-    """What an expiry took away."""
+    """Files that an expiry deleted."""
 
     log_files: int
     log_bytes: int
     queues: int
-    """Queues or queue files that gave something back at once."""
+    """Queues or queue files that freed space immediately."""
     index_files: int
     min_phy_offset: int
     fault: StoreIOError | None = None
-    """Why a file could not be deleted; it is still there, and so are those behind it."""
+    """Why a file could not be deleted; this file and all later ones still exist."""
 
 
 class CleanService:

@@ -31,21 +31,21 @@ _HOUR = 3600
 
 
 class FileOutlook(NamedTuple):
-    """What is to become of a log file."""
+    """Whether a log file will be deleted, and why."""
 
     file_from_offset: int
     file_size: int
     written: float
-    """When it was last written, seconds since the epoch."""
+    """Time of the last write, seconds since the epoch."""
     goes: bool
     early: bool
-    """It goes though it is not old."""
+    """The file is deleted before ``fileReservedTime``."""
     reason: str
-    """Why it goes, or stays."""
+    """Why the file is deleted or kept."""
 
     @property
     def end(self) -> int:
-        """Return the phy offset behind it."""
+        """Return the phy offset after the file."""
         return self.file_from_offset + self.file_size
 
 

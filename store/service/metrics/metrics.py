@@ -97,7 +97,7 @@ class MetricsSnapshot:
     put_hook_refusals: int = 0
     """Of them, those that a hook refused; also in ``put_not_ok``, by the hook's status."""
     put_hook_failures: int = 0
-    """Calls of put hooks that raised something, or answered what no hook may."""
+    """Calls of put hooks that raised an exception or returned an invalid result."""
     dispatcher_records: int = 0
     """Records that all dispatchers have taken."""
     dispatcher_failures: int = 0

@@ -299,7 +299,7 @@ def _is_record(file: MappedFile, start: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SavedTail:
-    """Bytes that were cut off the log, and where they were put."""
+    """Bytes that were cut from the log, and the file that has them."""
 
     phy_offset: int
     size: int

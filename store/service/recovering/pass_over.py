@@ -37,14 +37,14 @@ from cqstore.store.service.recovering.find_log_end import (
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A record that was given up."""
+    """A damaged record that was replaced by a filler."""
 
     phy_offset: int
     size: int
     place: RecordPlace | None
     """Its place in its queue; ``None`` if it was in none, or that could not be found out."""
     saved: Path
-    """Where its bytes are."""
+    """The file with its damaged bytes."""
 
 
 class PassOver:

@@ -36,10 +36,10 @@ _NONE: set[int | None] = set()
 
 
 class RebuildReport(NamedTuple):
-    """What a rebuild of single queues did."""
+    """Result of a rebuild of single queues."""
 
     queues: int
-    """Queues that were there before; they may be fewer, or more, now."""
+    """Number of queues before the rebuild; the number may differ now."""
     units: int
 
 

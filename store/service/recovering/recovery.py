@@ -63,7 +63,7 @@ _LOG = StoreLogger(__name__)
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a store found and did."""
+    """Findings and actions of the open of a store."""
 
     last_exit_ok: bool
     read_only: bool
@@ -75,9 +75,9 @@ class RecoveryReport:
     scanned_bytes: int = 0
     dispatched_units: int = 0
     dropped_bytes: int = 0
-    """Bytes behind the end, up to the last one that was not zero."""
+    """Bytes after the end, up to the last byte that was not zero."""
     first_bad: CorruptionError | None = None
-    """Why the log ends where it does, if anything lies behind its end."""
+    """Why the log ends at this offset, if there is data after its end."""
     damage: CorruptionError | None = None
     """Read-only: the first damage inside the log, because of which it is not opened otherwise."""
     saved: list[SavedTail] = field(default_factory=list)
@@ -92,7 +92,7 @@ class RecoveryReport:
     index_dropped: str = ""
     """Why the index was moved away and rebuilt."""
     notes: Sequence[FileNote] = ()
-    """Files that are not used as they are, and are no damage."""
+    """Notes on unusual files, which are not damage."""
     index_left_out: StoreError | None = None
     """Read-only: why the index cannot be read; an opening to write would rebuild it."""
     written_since: Mapping[str, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class RecoveryReport:
     queues_damaged: Sequence[QueueDamage] = ()
     """Damaged queues that were not; what they lack shows as a hole."""
     cut_at: int | None = None
-    """Where the log was to end by a cut that had been asked for."""
+    """Phy offset at which a requested cut ended the log."""
     restarts: list[QueueRestart] = field(default_factory=list)
     """Queues of which the log holds an older incarnation; the last one won."""
 

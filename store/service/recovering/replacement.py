@@ -33,11 +33,11 @@ _LOG = StoreLogger(__name__)
 
 
 class Rebuild(Flag):
-    """What an open builds anew."""
+    """Parts of a store that an open rebuilds."""
 
     NOTHING = 0
     QUEUES = auto()
-    """All queues of the backend that is asked for."""
+    """All queues of the requested backend."""
     INDEX = auto()
 
 

@@ -36,7 +36,7 @@ class ListPut(Protocol):
 
 
 class DelayLevelFigures(NamedTuple):
-    """How far one delay level is delivered at one moment."""
+    """Progress of one delay level."""
 
     level: int
     """Counted from 1."""
@@ -45,7 +45,7 @@ class DelayLevelFigures(NamedTuple):
     failures: int
     """Messages that could not be delivered, and never will be."""
     offset: int
-    """Queue offset of the first message that is to be delivered."""
+    """Queue offset of the next message to deliver."""
     max_offset: int
     """End of the level's queue.
 

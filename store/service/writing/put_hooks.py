@@ -32,7 +32,7 @@ _OF_BATCH = (
 
 
 class PutMessageHook(Protocol):
-    """Is asked before a message is put, in the thread that puts; no lock of the store is held.
+    """Hook that is called before each put, in the putting thread; no store lock is held.
 
     Source: RocketMQ ``PutMessageHook``.
     """
@@ -42,12 +42,12 @@ class PutMessageHook(Protocol):
         """Return the name of the hook in errors."""
 
     def execute_before_put_message(self, message: Message) -> PutMessageResult | None:
-        """Return ``None`` to let the message pass, or with which status and reason it is refused.
+        """Return ``None`` to accept the message, or a result with the status and reason to refuse.
 
-        ``message`` is the store's own copy. What the hook changes of it is what the next hook gets
-        and what is put, if it can be. What the hook raises is raised by the put as
-        ``PutHookError``, and nothing is put. The messages of a client batch come one by one; of
-        them body, flag and properties alone may change, and one that is refused refuses the batch.
+        ``message`` is a copy. The next hook and the put get it with the changes of this hook. If
+        the hook raises an exception the put raises ``PutHookError``, and nothing is put. The
+        messages of a client batch are passed one by one: only their body, flag and properties may
+        change, and the batch is refused if one message is refused.
         """
 
 

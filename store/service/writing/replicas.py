@@ -19,18 +19,18 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class Replicas(Protocol):
-    """The followers of one store, the store itself not among them. Any thread may ask."""
+    """The followers of a store, without the store itself. Any thread may call."""
 
     def in_sync(self, phy_offset: int, gap: int) -> int:
-        """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
+        """Return the number of followers that lag less than ``gap`` bytes behind ``phy_offset``."""
 
     def reached(self, followers: int) -> int:
-        """Return up to where so many distinct followers have the log; -1: there are too few."""
+        """Return the phy offset that at least ``followers`` followers have reached; -1: too few."""
 
     def wait(self, phy_offset: int, followers: int, deadline: float) -> bool:
-        """Return once so many distinct followers have the log up to ``phy_offset``.
+        """Wait until ``followers`` distinct followers have the log up to ``phy_offset``.
 
-        False when it is ``deadline``, by ``time.monotonic``.
+        Return False at ``deadline``, a time of ``time.monotonic``.
         """
 
 
