@@ -309,8 +309,8 @@ def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
         return Roles(read, assign, sharing, config.combine_cq_use_rocksdb_for_lmq)
     if sharing in {read, assign}:
         raise StoreConfigError(
-            "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB: it cannot serve"
-            " reads"
+            "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so RocksDB"
+            " cannot serve reads"
         )
     return Roles(read, assign, selections={sharing: selection})
 

@@ -122,6 +122,7 @@ def refuse_queues_without_log(context: QueueStoreContext, present: Collection[st
         if found is not None:
             raise RefusedStoreError(
                 f"found queues but no commit log in {context.paths.commit_log}: opening the store"
-                " would treat the queues as empty. If the log is in another folder, name it",
+                " would treat the queues as empty. If the log is in another folder, name that"
+                " folder",
                 path=context.paths.root,
             )

@@ -434,7 +434,7 @@ class Recovery:
         timestamp = before.store_timestamp if before is not None else time.time_ns() // 1_000_000
         passed = self._passing.run(phy_offset, timestamp)
         self._report.passed_over.append(passed)
-        _LOG.warning("passing over the damaged record at %d: %s", phy_offset, passed)
+        _LOG.warning("passed over the damaged record at %d: %s", phy_offset, passed)
 
     def _refuse_sound(self, places: set[int]) -> None:
         """Refuse to pass over what is not damaged, unless that was done before."""
