@@ -39,10 +39,10 @@ from pathlib import Path
 
 
 class StoreError(Exception):
-    """Base of every error this project raises.
+    """Base class of every error that this project raises.
 
-    ``reason`` is a whole sentence without its place; ``path`` and ``phy_offset`` (bytes from the
-    start of the commit log) or ``position`` (bytes inside ``path``) say where.
+    ``reason`` is the message without the location. The location is ``path`` with ``phy_offset``
+    (bytes from the start of the commit log) or ``position`` (bytes from the start of ``path``).
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class StoreError(Exception):
 
 
 class StoreConfigError(StoreError):
-    """A setting makes no sense; the sentence names it."""
+    """Invalid setting; the message names the setting."""
 
 
 class StoreStateError(StoreError):
-    """The store is not in a state for this call."""
+    """The state of the store does not allow this call."""
 
 
 class StoreClosedError(StoreStateError):
@@ -82,43 +82,43 @@ class StoreClosedError(StoreStateError):
 
 
 class StoreLockedError(StoreStateError):
-    """Another opener, in this process or another one, holds the store."""
+    """The store is already open, in this process or in another one."""
 
 
 class StoreFailedError(StoreStateError):
-    """An earlier write or flush failed: close the store and open it again."""
+    """An earlier write or flush failed; the store must be closed and opened again."""
 
 
 class NestedCallError(StoreStateError):
-    """The call came from inside another call of the same thread, and would wait for that one.
+    """A call inside another call of the same thread, which would deadlock.
 
-    A signal's handler, a finalizer or a callback of the garbage collector made it. Nothing was
-    done; the outer call goes on if the error is caught there.
+    It came from a signal handler, a finalizer or a callback of the garbage collector. Nothing was
+    done; the outer call continues if the error is caught there.
     """
 
 
 class ReadOnlyStoreError(StoreStateError):
-    """A write was asked of a store that was opened read-only."""
+    """A write to a store that was opened read-only."""
 
 
 class RefusedStoreError(StoreError):
-    """The directory holds something that must not be opened this way; nothing was changed."""
+    """The store or folder cannot be used this way; nothing was changed."""
 
 
 class IllegalMessageError(StoreError):
-    """A message or a name cannot be stored as it is."""
+    """Invalid message or name: it cannot be stored."""
 
 
 class PropertiesTooLongError(IllegalMessageError):
-    """The properties do not fit their two-byte length."""
+    """The encoded properties are longer than their two-byte length field allows."""
 
 
 class NoSuchQueueError(StoreError):
-    """A command names a topic or a queue that the store does not have."""
+    """The topic or queue does not exist in the store."""
 
 
 class NoSuchMessageError(StoreError):
-    """A command names a message that the store does not have."""
+    """The message does not exist in the store."""
 
 
 class StoreIOError(StoreError):
@@ -126,30 +126,30 @@ class StoreIOError(StoreError):
 
 
 class DiskFullError(StoreIOError):
-    """No space is left for a file that has to grow."""
+    """The disk or a quota is full."""
 
 
 class RetryableDiskFullError(DiskFullError):
-    """The same, and the call can be repeated when there is room: nothing is lost, nothing failed.
+    """The disk is full, but nothing is lost: the call can be repeated once there is free space.
 
-    Bytes behind the end of a file may have been written, which the repetition writes again.
+    Bytes after the end of a file may have been written; the repeated call writes them again.
     """
 
 
 class PutHookError(StoreError):
-    """A put hook failed, or answered what no hook may: nothing was put."""
+    """A put hook failed, or returned an invalid result; nothing was put."""
 
 
 class DispatcherError(StoreError):
-    """A dispatcher failed at a record: the dispatch waits, and calls it with that record again."""
+    """A dispatcher failed; the dispatch is stalled and calls it again with the same record."""
 
 
 STALLING = (RetryableDiskFullError, DispatcherError)
-"""What stalls a dispatch: a later one begins where it ended, nothing is lost, nothing failed."""
+"""Errors that stall the dispatch: a later dispatch continues at the same record."""
 
 
 class CorruptionError(StoreError):
-    """Stored bytes break the format."""
+    """Stored bytes are invalid."""
 
     def __init__(
         self,
@@ -167,8 +167,8 @@ class CorruptionError(StoreError):
 
     def __str__(self) -> str:
         text = super().__str__()
-        told = {"expected": self.expected, "found": self.got}
-        facts = ", ".join(f"{name} {fact}" for name, fact in told.items() if fact is not None)
+        named = {"expected": self.expected, "found": self.got}
+        facts = ", ".join(f"{name} {fact}" for name, fact in named.items() if fact is not None)
         return f"{text}: {facts}" if facts else text
 
 
@@ -177,19 +177,19 @@ class MagicCodeError(CorruptionError):
 
 
 class ChecksumError(CorruptionError):
-    """A checksum does not match the bytes that it guards."""
+    """A checksum does not match its bytes."""
 
 
 class TruncatedRecordError(CorruptionError):
-    """A record or file ends before its own length says."""
+    """A record or file is shorter than its stored length."""
 
 
 class QueueGapError(CorruptionError):
-    """Units of a queue are missing between what is stored and what follows."""
+    """Units of a queue are missing before the next unit."""
 
 
 class UnsupportedFormatError(StoreError):
-    """Well-formed, but of a kind or version that this project does not handle."""
+    """A valid format whose kind or version is not supported."""
 
 
 class ConsumeQueueError(StoreError):
@@ -200,7 +200,7 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def is_full(exc: OSError) -> bool:
-    """Return whether the system says that no space is left."""
+    """Return whether ``exc`` means that the disk or a quota is full."""
     return exc.errno in _DISK_FULL
 
 

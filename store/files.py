@@ -74,8 +74,8 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) 
 
 def _no_regular_file(path: Path | str, mode: int) -> CorruptionError:
     return CorruptionError(
-        "this is no regular file", path=Path(path),
-        expected="a regular file", got=_KINDS.get(stat.S_IFMT(mode), "something else"),
+        "not a regular file", path=Path(path),
+        expected="a regular file", got=_KINDS.get(stat.S_IFMT(mode), "another type of file"),
     )  # fmt: skip
 
 

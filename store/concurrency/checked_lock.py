@@ -57,9 +57,9 @@ class CheckedLock(RLock):
         """
         if self.is_mine():
             raise NestedCallError(
-                f"this thread is inside {self._holder}, and the call came from there (a signal's"
-                " handler, a finalizer or a callback of the garbage collector): it would wait for"
-                " itself"
+                f"this call would deadlock: its thread is already inside {self._holder}, and the"
+                " call came from there (a signal's handler, a finalizer or a callback of the"
+                " garbage collector)"
             )
         return self
 

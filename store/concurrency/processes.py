@@ -52,7 +52,10 @@ class _Workers:
             StoreConfigError: ``task`` is in no module that a process could import.
         """
         if task.__module__ == "__main__":
-            raise StoreConfigError(f"the task {task.__qualname__} is in no module to be imported")
+            raise StoreConfigError(
+                f"cannot run task {task.__qualname__} in other processes: it is defined in"
+                " __main__, expected a module that can be imported"
+            )
         self._command = [
             sys.executable, "-m", "cqstore.store.concurrency.task_worker",
             f"{task.__module__}:{task.__qualname__}",
@@ -80,7 +83,10 @@ class _Workers:
                 return kind, text
             process.kill()
             process.wait()
-        raise StoreError(f"a task failed {TASK_ATTEMPTS} times, see its messages")
+        raise StoreError(
+            f"a task failed: its process ended early in each of {TASK_ATTEMPTS} attempts. See its"
+            " error output"
+        )
 
     def _take(self) -> subprocess.Popen[str]:
         """Return a process that is idle, else a new one.

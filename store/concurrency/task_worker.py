@@ -34,7 +34,7 @@ def _full_disks() -> Iterator[None]:
         if not is_full(exc):
             raise
         place = Path(os.fsdecode(exc.filename or tempfile.gettempdir()))
-        raise DiskFullError(f"cannot go on with a task: {exc.strerror}", path=place) from exc
+        raise DiskFullError(f"cannot run a task: {exc.strerror}", path=place) from exc
 
 
 def guarded(task: Task, item: str) -> tuple[str, str]:

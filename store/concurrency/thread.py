@@ -67,6 +67,6 @@ class StoreThread(threading.Thread):
         """
         if threading.current_thread() is self:
             raise NestedCallError(
-                f"the call came from the thread {self.name} of the store (from a future's callback,"
-                " a finalizer or a callback of the garbage collector): it would wait for itself"
+                f"this call would deadlock: it came from the store's own thread {self.name} (from a"
+                " future's callback, a finalizer or a callback of the garbage collector)"
             )

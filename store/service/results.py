@@ -18,7 +18,7 @@ class PutMessageStatus(Enum):
     PUT_OK = auto()
     FLUSH_DISK_TIMEOUT = auto()
     FLUSH_SLAVE_TIMEOUT = auto()
-    """Followers had not said in time that they have it; they may have, or get it yet."""
+    """Not acknowledged by enough followers in time; it may still be replicated later."""
     IN_SYNC_REPLICAS_NOT_ENOUGH = auto()
     SERVICE_NOT_AVAILABLE = auto()
     CREATE_MAPPED_FILE_FAILED = auto()
@@ -29,7 +29,7 @@ class PutMessageStatus(Enum):
 
 
 class PutMessageResult(NamedTuple):
-    """The outcome of putting one message; without ``appended`` nothing was stored."""
+    """Result of putting one message; ``appended`` is ``None`` if nothing was stored."""
 
     status: PutMessageStatus
     appended: Appended | None = None
@@ -45,7 +45,7 @@ class PutMessageResult(NamedTuple):
 
     @property
     def phy_offset(self) -> int:
-        """Return where the record lies in the log; -1 if it was not stored."""
+        """Return the phy offset of the record; -1 if it was not stored."""
         return self.appended.phy_offset if self.appended else -1
 
     @property
@@ -57,7 +57,7 @@ class PutMessageResult(NamedTuple):
 
 
 class GetMessageStatus(Enum):
-    """What a pull found."""
+    """Outcome of a pull."""
 
     FOUND = auto()
     NO_MATCHED_MESSAGE = auto()
@@ -70,12 +70,12 @@ class GetMessageStatus(Enum):
 
 
 class DamagedRecord(NamedTuple):
-    """A unit of a queue that a pull passed over, since its record is damaged."""
+    """A unit that a pull skipped because its record is damaged."""
 
     queue_offset: int
     phy_offset: int
     size: int
-    """Bytes that the queue says the record has."""
+    """Size of the record according to its unit, in bytes."""
     reason: str
     """What is wrong with it, one sentence."""
 
@@ -102,7 +102,7 @@ class PyGetMessageResult:
     """With ``OFFSET_FOUND_NULL``: the units of the queue that are missing."""
 
     damaged: list[DamagedRecord] = field(default_factory=list)
-    """What lies before ``next_begin_offset`` and is passed over."""
+    """Damaged records before ``next_begin_offset``, which the pull skipped."""
 
     def __repr__(self) -> str:
         fields = {name: repr(getattr(self, name)) for name in self.__dataclass_fields__}

@@ -22,7 +22,7 @@ from cqstore.store.settings.properties_file import ConfLine, last_values, read_l
 
 _logger = StoreLogger(__name__)
 _NOT_OURS = {
-    "readOnlyCommitLogStorePaths": "log files there are not read; name them in storePathCommitLog",
+    "readOnlyCommitLogStorePaths": "log files in it are not read; name them in storePathCommitLog",
 }
 
 
@@ -114,7 +114,7 @@ class BrokerConf:
         ``root`` as for ``settings``; ``is_new``: a store is made there, so no log is looked for.
         """
         for key, why in unused_keys(self.unknown()).items():
-            sentence = f"{key} is no setting of cqstore's: {why}"
+            sentence = f"{key} is not a setting of cqstore: {why}"
             yield ConfNote(sentence, keeps_out_puts=True)
         known, keys = StoreConfig.known_keys(), broker_keys()
         last = {line.key: line.number for line in self.lines}
@@ -161,7 +161,7 @@ def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
         if key in _NOT_OURS:
             unused[key] = _NOT_OURS[key]
         elif key not in keys and (meant := near_key(key, known)):
-            unused[key] = f"is {meant} meant?"
+            unused[key] = f"did you mean {meant}?"
     return unused
 
 
@@ -170,4 +170,4 @@ def _gone(key: str, known: BrokerKey) -> str | None:
     meant = near_key(key, StoreConfig.known_keys())
     if known.until is None or known.since is None or meant is None:
         return None
-    return f"RocketMQ has had no {key} since {release(known.until)}; it is ignored"
+    return f"RocketMQ removed {key} in {release(known.until)}; it is ignored"

@@ -44,7 +44,9 @@ def parse_version(text: str) -> Version:
     """
     match = _VERSION.fullmatch(text.strip())
     if match is None:
-        raise StoreConfigError(f"{text!r} is no release of RocketMQ such as 5.5.1")
+        raise StoreConfigError(
+            f"invalid release of RocketMQ {text!r}: expected a version such as 5.5.1"
+        )
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
@@ -85,7 +87,7 @@ INSTEAD = {
 NO_NEED = {
     "transferMetadataJsonToRocksdb": "JSON metadata is merged in at every start",
     "transferOffsetJsonToRocksdb": "JSON consumer offsets are merged in at every start",
-    "filterServerNums": "there are no filter servers any more",
+    "filterServerNums": "filter servers no longer exist",
     "batchWriteKvCqSize": "RocksDB queues are written in groups of their own",
 }
 """Removed key → why nothing is to be written instead."""

@@ -47,7 +47,7 @@ def line_notes(lines: Iterable[ConfLine]) -> Iterator[LineNote]:
             sentence = f"line {number} has no '=': it is read as the key {key!r}"
             bare.append(LineNote("no-separator", key, sentence))
         elif seen.get(key, value) != value:
-            yield LineNote("key-twice", key, f"{key} is given twice: line {number} counts")
+            yield LineNote("key-twice", key, f"{key} is given twice: line {number} is used")
         seen[key] = value
     yield from islice(bare, _SHOWN)
     if len(bare) > _SHOWN:
@@ -122,13 +122,13 @@ def other_store(values: Mapping[str, str], root: Path, *, is_new: bool) -> Itera
     text = java_trim(values.get("storePathRootDir", ""))
     if text and os.path.realpath(text) != os.path.realpath(root):
         yield (
-            f"storePathRootDir={text} is another folder than {root}: these settings are of another"
-            " store, or of the one that this is a copy of"
+            f"storePathRootDir={text} is not {root}: these settings belong to another store, or to"
+            " the original of this copy"
         )
     if not is_new and (here := log_below(values, root)) is not None:
         yield (
-            f"storePathCommitLog={java_trim(values['storePathCommitLog'])} lies below that"
-            f" storePathRootDir: {here} is used"
+            f"storePathCommitLog={java_trim(values['storePathCommitLog'])} is below that"
+            f" storePathRootDir: using {here}"
         )
 
 

@@ -69,7 +69,7 @@ def judge(name: str, text: str, key: BrokerKey, *, trims: bool = True) -> Judged
         return judged
     return Judged(
         None, Outcome.NOT_OURS,
-        f"{name}={text!r} is a value that RocketMQ takes and cqstore does not support ({reason}):"
+        f"{name}={text!r} is a value that RocketMQ accepts but cqstore does not ({reason}):"
         f" cqstore uses {_default(name)}",
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def _not_taken(name: str, text: str, key: BrokerKey, found: Converted) -> Judged
     if found.value is None:
         used = f"RocketMQ keeps its default{_known_default(name)}"
     else:
-        used = f"RocketMQ takes it for {str(found.value).lower()}"
+        used = f"RocketMQ reads it as {str(found.value).lower()}"
     hint = near_choice(text, key.names)
     sentence = f"{name}={_shown(text)} {found.fault}: {used}{hint}"
     return Judged(found.value, Outcome.NOT_TAKEN, sentence)
@@ -94,7 +94,7 @@ def _of_text(name: str, text: str, value: str, key: BrokerKey) -> Judged:
     odd = None if key.names else _odd_text(value)
     if choices and value and value.lower() not in {each.lower() for each in choices}:
         hint = near_choice(value, choices)
-        return Judged(value, Outcome.ODD, f"{shown} is none of {', '.join(choices)}{hint}")
+        return Judged(value, Outcome.ODD, f"{shown} is not one of {', '.join(choices)}{hint}")
     return Judged(value, Outcome.ODD, f"{shown}: {odd}") if odd else Judged(value)
 
 
@@ -102,18 +102,18 @@ def _store_type(shown: str, value: str) -> Judged:
     """Return where the queues are: in files, unless the text is RocksDB's."""
     if value.lower() in {each.lower() for each in STORE_TYPES}:
         return Judged(value)
-    sentence = f"{shown} is none of {', '.join(STORE_TYPES)}: RocketMQ takes it for default"
+    sentence = f"{shown} is not one of {', '.join(STORE_TYPES)}: RocketMQ reads it as default"
     return Judged("default", Outcome.NOT_TAKEN, sentence + near_choice(value, STORE_TYPES))
 
 
 def _odd_text(value: str) -> str | None:
     """Return what of a text was hardly meant as a part of it; ``None``: nothing."""
     if re.search(r"\s(#|//)", value) or value.startswith("#"):
-        return "the comment is part of the value (a properties file has none after a value)"
+        return "the comment is part of the value (properties files have no comments after a value)"
     if is_quoted(value):
         return "the quotes are part of the value"
     if not value.isascii() and any("\x7f" < char < "\u0100" for char in value):
-        return "letters beyond ASCII are read as ISO-8859-1: write them as \\uXXXX"
+        return "non-ASCII letters are read as ISO-8859-1: write them as \\uXXXX"
     return None
 
 
@@ -130,7 +130,7 @@ def _loaded(shown: str, value: str) -> Judged:
     if odd:
         hint = near_choice(odd[0], STORE_TYPES)
         types = ", ".join(STORE_TYPES)
-        return Judged(value, Outcome.ODD, f"{shown}: {odd[0]!r} is none of {types}{hint}")
+        return Judged(value, Outcome.ODD, f"{shown}: {odd[0]!r} is not one of {types}{hint}")
     return Judged(value)
 
 

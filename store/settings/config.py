@@ -40,7 +40,7 @@ class FlushDiskType(StrEnum):
 
 
 class RocksDBEngine(StrEnum):
-    """What talks to RocksDB."""
+    """Implementation that opens RocksDB databases."""
 
     AUTO = "auto"
     """``NATIVE`` where it works, else ``ROCKSDICT``."""
@@ -133,9 +133,9 @@ class StoreConfig(ReplicaConfig):
     flush_interval_commit_log: int = Field(default=500, ge=1)
     """Milliseconds between two flushes of the log under ``ASYNC_FLUSH``."""
     flush_commit_log_least_pages: int = Field(default=4, ge=0)
-    """Pages of 4 KiB that must wait for such a flush to take place."""
+    """Minimum number of 4 KiB pages that such a flush writes."""
     flush_commit_log_thorough_interval: int = Field(default=10_000, ge=1)
-    """Milliseconds after which it takes place for a single byte."""
+    """Milliseconds after which a flush writes even a single byte."""
     flush_interval_consume_queue: int = Field(default=1_000, ge=1)
     """Milliseconds between two flushes of the file queues that have changed much."""
     flush_consume_queue_least_pages: int = Field(default=2, ge=1)
@@ -148,9 +148,9 @@ class StoreConfig(ReplicaConfig):
     transient_store_pool_enable: bool = False
     """Under ``ASYNC_FLUSH`` buffer records in memory before they are written to the log's file."""
     commit_interval_commit_log: int = Field(default=200, ge=1)
-    """Milliseconds between two looks at what waits there."""
+    """Milliseconds between two checks of this buffer."""
     commit_commit_log_least_pages: int = Field(default=4, ge=0)
-    """Pages of 4 KiB that must wait for such a look to write them."""
+    """Minimum number of 4 KiB pages that such a check writes."""
     commit_commit_log_thorough_interval: int = Field(default=200, ge=1)
     """Milliseconds after which it writes a single byte."""
     warm_mapped_file_enable: bool = False
@@ -161,23 +161,23 @@ class StoreConfig(ReplicaConfig):
     file_reserved_time: int = Field(default=72, ge=0)
     """Hours after its last write that a commit log file is kept."""
     delete_when: str = "04"
-    """Hours of the day, with semicolons, at which older ones are deleted."""
+    """Hours of the day at which expired files are deleted, separated by semicolons."""
     clean_resource_interval: int = Field(default=10_000, ge=1)
-    """Milliseconds between two looks at the disk."""
+    """Milliseconds between two runs of the file deletion."""
     delete_commit_log_files_interval: int = Field(default=100, ge=0)
     """Milliseconds between two deletions."""
     delete_file_batch_max: int = Field(default=10, ge=1)
-    """Most files that one look deletes."""
+    """Maximum number of files that one run deletes."""
     redelete_hanged_file_interval: int = Field(default=120_000, ge=1)
-    """Milliseconds until a file that could not be deleted is tried again."""
+    """Milliseconds until the deletion of a file is retried."""
     clean_file_forcibly_enable: bool = True
-    """Delete files that are not old where the disk is nearly full."""
+    """Delete files that have not expired if the disk is nearly full."""
     disk_max_used_space_ratio: int = 75
-    """Percent of the disk beyond which old files go at any hour; 10 to 95."""
+    """Disk usage in percent above which expired files are deleted at any hour; 10 to 95."""
     disk_space_clean_forcibly_ratio: int = 85
-    """Percent beyond which the oldest files go before they are old; 30 to 85."""
+    """Disk usage in percent above which the oldest files are deleted early; 30 to 85."""
     disk_space_warning_level_ratio: int = 90
-    """Percent beyond which nothing is written any more; 35 to 90."""
+    """Disk usage in percent above which puts are refused; 35 to 90."""
 
     enable_lmq: bool = False
     """Put messages into light queues named by ``INNER_MULTI_DISPATCH``."""
@@ -189,7 +189,7 @@ class StoreConfig(ReplicaConfig):
     single_metadata: bool | None = None
     """With ``storeType=defaultRocksDB`` the broker keeps its metadata in ``config/metadata``."""
     max_lmq_consume_queue_num: int | None = Field(default=None, ge=0)
-    """Most light queues; not limited unless given (RocketMQ's 20,000 is enforced nowhere)."""
+    """Maximum number of light queues; default: unlimited (RocketMQ does not enforce its 20,000)."""
     enable_consume_queue_ext: bool = False
     """File queues have extension files; they are read, never written."""
     allow_delay_without_service: bool = False
@@ -199,7 +199,7 @@ class StoreConfig(ReplicaConfig):
     """Deliver messages with a delay level when they are due, as a broker does: a put with ``DELAY``
     goes to ``SCHEDULE_TOPIC_XXXX`` first. ``TIMER_*`` are refused all the same; ours."""
     flush_delay_offset_interval: int = Field(default=10_000, ge=1)
-    """Milliseconds from a delivery until ``config/delayOffset.json`` says so."""
+    """Milliseconds from a delivery until it is written to ``config/delayOffset.json``."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """Delay levels, counted from 1."""
 
@@ -210,7 +210,7 @@ class StoreConfig(ReplicaConfig):
     max_filter_message_size: int = Field(default=16_000, ge=CQ_UNIT_SIZE)
     """Bytes of queue units that one pull may scan, counted as 20 a unit."""
     max_msgs_num_batch: int = Field(default=64, ge=1)
-    """Most messages that one query by key returns."""
+    """Maximum number of messages that one query by key returns."""
     max_transfer_bytes_on_message_in_memory: int = Field(default=262_144, ge=1)
     """Bytes that one pull returns of records near the log's end, its first message apart."""
     max_transfer_count_on_message_in_memory: int = Field(default=32, ge=1)
@@ -259,7 +259,7 @@ class StoreConfig(ReplicaConfig):
         try:
             return cls.model_validate(values)
         except ValidationError as exc:
-            raise StoreConfigError(f"bad setting: {'; '.join(faults(exc))}") from exc
+            raise StoreConfigError(f"invalid setting: {'; '.join(faults(exc))}") from exc
 
     def without_schedule(self) -> Self:
         """Return the settings of a follower: the master delivers what is delayed."""
@@ -285,8 +285,8 @@ class StoreConfig(ReplicaConfig):
         loaded = self.loaded_backends
         if not loaded:
             raise ValueError(
-                f"combineCQLoadingCQTypes {self.combine_cq_loading_cq_types!r} names neither"
-                f" {known_types()}"
+                f"combineCQLoadingCQTypes {self.combine_cq_loading_cq_types!r} names no known"
+                f" type: expected {known_types()}"
             )
         roles = {
             "combineCQPreferCQType": self.combine_cq_prefer_cq_type,
@@ -295,7 +295,7 @@ class StoreConfig(ReplicaConfig):
         for key, text in roles.items():
             named = loaded[:1] if text is None else backends_of(text)
             if len(named) != 1 or named[0] not in loaded:
-                raise ValueError(f"{key} {text!r} is none of combineCQLoadingCQTypes")
+                raise ValueError(f"{key} {text!r} is not in combineCQLoadingCQTypes")
         if self.combine_cq_use_rocksdb_for_lmq and taking_a_share(loaded) is None:
             raise ValueError("combineCQUseRocksdbForLmq needs defaultRocksDB to be loaded")
         self._check_selection()
@@ -310,8 +310,7 @@ class StoreConfig(ReplicaConfig):
         """
         if self.enable_schedule_message_service and self.allow_delay_without_service:
             raise ValueError(
-                "enableScheduleMessageService delivers what allowDelayWithoutService shows at once:"
-                " one of them"
+                "enableScheduleMessageService and allowDelayWithoutService exclude each other"
             )
         if self.enable_schedule_message_service and not self.message_delay_level.split():
             raise ValueError(
@@ -331,7 +330,8 @@ class StoreConfig(ReplicaConfig):
         if any(text is not None and taking_a_share(backends_of(text)) for text in roles):
             raise ValueError(
                 "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB: it can neither"
-                " be read (combineCQPreferCQType) nor assign offsets (combineAssignOffsetCQType)"
+                " serve reads (combineCQPreferCQType) nor assign offsets"
+                " (combineAssignOffsetCQType)"
             )
         if self.combine_cq_use_rocksdb_for_lmq:
             raise ValueError(
@@ -340,8 +340,8 @@ class StoreConfig(ReplicaConfig):
             )
         if not self.double_write_selection:
             raise ValueError(
-                "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics that"
-                " RocksDB gets"
+                "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics to"
+                " write to RocksDB"
             )
 
     @field_validator("*")
@@ -349,7 +349,7 @@ class StoreConfig(ReplicaConfig):
     def _check_java_int(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse what RocketMQ could not read; sizes beyond are in no layout, times in no clock."""
         if type(value) is int and value > INT_MAX and info.field_name not in _OWN_SIZES:
-            raise ValueError(f"{value:.6g} is more than Java's int, {INT_MAX}")
+            raise ValueError(f"{value:.6g} exceeds the maximum of a Java int, {INT_MAX}")
         return value
 
     @field_validator("ab_shares")
@@ -357,7 +357,10 @@ class StoreConfig(ReplicaConfig):
     def _check_shares(cls, value: str | None) -> str | None:
         for topics, share in classes_of(value):
             if not (topics and is_share(share)):
-                raise ValueError(f"{topics}={share} is no topics=share with a share from 0 to 1")
+                raise ValueError(
+                    f"invalid entry {topics}={share}: expected topics=share, with a share from 0 to"
+                    " 1"
+                )
         return value
 
     @field_validator("read_topics")
@@ -366,7 +369,10 @@ class StoreConfig(ReplicaConfig):
         known = installed()
         for topics, name in classes_of(value):
             if not topics or name not in known:
-                raise ValueError(f"{topics}={name} is no topics=backend of {', '.join(known)}")
+                raise ValueError(
+                    f"invalid entry {topics}={name}: expected topics=backend, with a backend of"
+                    f" {', '.join(known)}"
+                )
         return value
 
     @field_validator("delete_when")
@@ -374,7 +380,7 @@ class StoreConfig(ReplicaConfig):
     def _check_hours(cls, value: str) -> str:
         hours = [hour.strip() for hour in value.split(";") if hour.strip()]
         if not all(hour.isdecimal() and int(hour) < _HOURS for hour in hours):
-            raise ValueError(f"{value!r} is no list of hours such as 04;16")
+            raise ValueError(f"invalid list of hours {value!r}: expected hours such as 04;16")
         return value
 
     @property

@@ -68,15 +68,15 @@ def _installed(_path: tuple[str, ...]) -> Mapping[str, type[Backend]]:
     for entry in entries(_GROUP):
         loaded = load_whole(entry)
         if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
-            raise StoreConfigError(f"backend {entry.name!r} ({entry.value}) is no backend")
+            raise StoreConfigError(f"backend {entry.name!r} ({entry.value}) is not a Backend class")
         if loaded.name != entry.name:
             raise StoreConfigError(
-                f"backend {entry.name!r} ({entry.value}) calls itself {loaded.name!r}"
+                f"backend {entry.name!r} ({entry.value}) has another name, {loaded.name!r}"
             )
         for word in map(str.lower, loaded.words()):
             if word in named:
                 both = f"{named[word]!r} and {entry.name!r}"
-                raise StoreConfigError(f"backends {both} both call themselves {word!r}")
+                raise StoreConfigError(f"backends {both} both use the name {word!r}")
             named[word] = entry.name
         found[entry.name] = loaded
     return found
@@ -97,8 +97,8 @@ def backend_of_type(store_type: str) -> type[Backend] | None:
 
 
 def known_types() -> str:
-    """Return the words that are written for the backends, for a sentence with *neither*."""
-    return " nor ".join(kind.store_type() for kind in installed().values())
+    """Return the values of ``storeType`` for the installed backends, for an error."""
+    return " or ".join(kind.store_type() for kind in installed().values())
 
 
 def taking_a_share(names: Iterable[str]) -> str | None:

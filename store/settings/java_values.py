@@ -66,7 +66,7 @@ def _of_kind(text: str, kind: str, names: tuple[str, ...], *, trims: bool) -> Co
         return _double(text)
     value = java_trim(text) if trims else text
     if names and value not in names:
-        return Converted(None, f"is none of {', '.join(names)}{_why(text)}")
+        return Converted(None, f"is not one of {', '.join(names)}{_why(text)}")
     return Converted(value)
 
 
@@ -77,7 +77,7 @@ def _integer(text: str, kind: str) -> Converted:
     sign, digits = match.groups()
     bits = _BITS[kind]
     if len(digits) > _MAX_DIGITS or not -(1 << bits) <= int(sign + digits) < 1 << bits:
-        return Converted(None, f"does not fit a {_TYPES[kind]}")
+        return Converted(None, f"does not fit in a {_TYPES[kind]}")
     return Converted(int(sign + digits))
 
 
@@ -94,7 +94,7 @@ def _double(text: str) -> Converted:
 def _why(text: str) -> str:
     """Return in brackets what the eye does not see, or takes for something else."""
     if text != text.strip():
-        return " (a blank follows it)" if text == text.lstrip() else " (blanks are around it)"
+        return " (a space follows it)" if text == text.lstrip() else " (spaces surround it)"
     if re.search(r"\s(#|//)", text):
         return " (a comment is part of the value)"
     if is_quoted(text):

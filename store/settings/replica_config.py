@@ -38,7 +38,7 @@ def rocketmq_key(name: str) -> str:
 
 
 class BrokerRole(StrEnum):
-    """What the broker is to its replicas; a slave takes no puts."""
+    """Role of the broker; a slave accepts no puts."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -102,18 +102,18 @@ class ReplicaConfig(BaseModel):
         sentences = []
         if self.all_ack_in_sync_state_set:
             sentences.append(
-                "allAckInSyncStateSet=true: there is no controller here, and so no set of replicas"
-                " that must all have a message; inSyncReplicas says how many must"
+                "allAckInSyncStateSet=true is not supported: without a controller there is no set"
+                " of in-sync replicas. Use inSyncReplicas to set how many must have a message"
             )
         if self.enable_auto_in_sync_replicas and is_sync:
             sentences.append(
-                "enableAutoInSyncReplicas=true: a put would wait for fewer replicas than"
-                " inSyncReplicas says whenever fewer are there, and that is not done here"
+                "enableAutoInSyncReplicas=true is not supported: whenever fewer replicas are"
+                " connected, a put would wait for fewer than inSyncReplicas"
             )
         counts = [word for word in self.replica_promises if "nSyncReplicas" in word]
         if counts and not is_sync:
             sentences.append(
-                f"{', '.join(counts)}: no put waits for replicas but under brokerRole=SYNC_MASTER"
+                f"{', '.join(counts)}: puts wait for replicas only under brokerRole=SYNC_MASTER"
             )
         return sentences
 

@@ -115,7 +115,7 @@ BAD: dict[str, Callable[[Path], list[str]]] = {
     "--speed replays": lambda _: ["--speed", "2"],
     "is no kind=parts": lambda _: ["--mix", "put=20,sleep=80"],
     "holds something else": _taken,
-    "would lie in the store itself": lambda root: ["--work", str(root / "inside")],
+    "would be inside the store itself": lambda root: ["--work", str(root / "inside")],
     "the result cannot go there": lambda root: ["--result", str(root.with_name("no") / "r.json")],
 }
 

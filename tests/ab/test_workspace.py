@@ -52,8 +52,8 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "why"),
     [
-        ("s/inside", "lie in the store itself"),
-        ("s", "lie in the store itself"),
+        ("s/inside", "be inside the store itself"),
+        ("s", "be inside the store itself"),
         (".", "lie around"),
     ],
 )

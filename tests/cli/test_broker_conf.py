@@ -49,7 +49,7 @@ def test_a_misspelt_key_is_said_to_readers_and_keeps_out_puts(
     conf = tmp_path / "broker.conf"
     conf.write_text(f"{SIZE}{line}\n")
     key, _, _ = line.partition("=")
-    sentence = f"{key} is no setting of cqstore's: is {meant} meant?"
+    sentence = f"{key} is not a setting of cqstore: did you mean {meant}?"
     read = run(["get", root, "--topic", "t", "--config", conf])
     assert (read.returncode, read.stdout.count("\n")) == (0, 1)
     assert read.stderr.startswith(f"cqstore: {conf}: {sentence}\n")
@@ -69,10 +69,10 @@ def test_no_key_of_rocketmq_s_is_taken_for_another(root: Path, tmp_path: Path) -
 LINES = [
     ("brokerName\n", "line 2 has no '=': it is read as the key 'brokerName'"),
     ("# a\n\nthis is prose\n", "line 4 has no '=': it is read as the key 'this'"),
-    ("brokerName=a\nbrokerName=b\n", "brokerName is given twice: line 3 counts"),
+    ("brokerName=a\nbrokerName=b\n", "brokerName is given twice: line 3 is used"),
     ("a\nb\nc\nd\ne\n", "2 more lines have no '='"),
     ("a\\\n b=1\n\nlast\n", "line 5 has no '=': it is read as the key 'last'"),
-    ("storePathRootDir=/elsewhere\n", "storePathRootDir=/elsewhere is another folder than"),
+    ("storePathRootDir=/elsewhere\n", "storePathRootDir=/elsewhere is not "),
 ]
 SILENT = [
     "brokerName = b", "brokerName: b", "brokerName=b\nbrokerName=b", "! a note", "#", "",
@@ -238,19 +238,19 @@ def test_settings_of_a_container_lead_to_the_log_in_the_folder(root: Path, tmp_p
     conf = tmp_path / "broker.conf"
     base = "/home/rocketmq/store"
     conf.write_text(f"{SIZE}storePathRootDir={base}\nstorePathCommitLog={base}/commitlog\n")
-    used = f"storePathCommitLog={base}/commitlog lies below that storePathRootDir: "
+    used = f"storePathCommitLog={base}/commitlog is below that storePathRootDir: using "
     for words in (["info"], ["check"], ["topics"], ["migrate", "preflight"], ["mode"]):
         done = run([*words, root, "--config", conf])
         assert done.returncode == 0, (words, done.stderr)
-        assert f"{conf}: {used}{root}/commitlog is used" in done.stderr, words
+        assert f"{conf}: {used}{root}/commitlog" in done.stderr, words
     assert run(["put", root, "--topic", "t", "--config", conf, "--body", "y"]).returncode == 0
     done = run(["migrate", "preflight", root, "--broker-conf", conf, "--output", "json"])
     assert done.returncode == 0, done.stdout
-    assert f"{root}/commitlog is used" in done.stdout
+    assert f"using {root}/commitlog" in done.stdout
     conf.write_text(f"{SIZE}storePathCommitLog={base}/commitlog\n")
     done = run(["info", root, "--config", conf])
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{root}/commitlog holds a log: is that meant?" in done.stderr
+    assert f"{root}/commitlog holds a log. Did you mean that one?" in done.stderr
     done = run(["migrate", "preflight", root, "--broker-conf", conf])
     assert done.returncode == 1
     assert "leave the key out" in done.stdout.replace("\n", " ")
@@ -272,7 +272,7 @@ def test_a_size_that_the_files_contradict_is_no_damage(root: Path, tmp_path: Pat
     conf.write_text("mapedFileSizeConsumeQueue=300000\n")
     done = run(["put", root, "--topic", "t", "--config", conf, "--body", "y"])
     assert done.returncode == 0
-    assert "has had no mapedFileSizeConsumeQueue since 4.5.2; it is ignored" in done.stderr
+    assert "RocketMQ removed mapedFileSizeConsumeQueue in 4.5.2; it is ignored" in done.stderr
 
 
 @pytest.mark.parametrize("by", ["--config", "--commitlog"])

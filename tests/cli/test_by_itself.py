@@ -134,10 +134,13 @@ def test_queues_that_were_written_to_after_they_were_left_are_told(tmp_path: Pat
         left = f"the file queues are left behind, whole up to phy offset {line}"
         assert left in facts["warnings"]
         said = (
-            f"the file queues, left behind at phy offset {line}, were written to since, up to {end}"
+            f"the file queues, left behind at phy offset {line}, were written afterwards, up to at"
+            f" least {end}"
         )
         assert any(each.startswith(said) for each in facts["warnings"]) is (end > line)
-        assert ("from where the rocksdb queues get them" in str(facts["warnings"])) is (end > line)
+        assert (
+            "from which they are dispatched to the rocksdb queues" in str(facts["warnings"])
+        ) is (end > line)
 
 
 def test_queues_that_were_left_need_not_be_readable(tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_queues_that_were_left_need_not_be_readable(tmp_path: Path) -> None:
     (current,) = root.glob("consumequeue*/CURRENT")
     current.write_bytes(b"MANIFEST-999999\n")
     (facts,) = rows("info", root)
-    assert "written to since" not in str(facts["warnings"])
+    assert "written afterwards" not in str(facts["warnings"])
     with MessageStore.open(root, housekeeping=False) as store:
         assert store.report.written_since == {}
         assert store.put_message(Message("t", b"x")).ok

@@ -228,9 +228,8 @@ def test_keys_that_are_not_ours_are_named_where_they_matter(golden: Golden, tmp_
     assert told == f"cqstore: {conf}: no setting of cqstore's: brokerName, haListenPort\n"
     conf.write_text("flushDiskTyp=SYNC_FLUSH\nhaListenPort=10912\n")
     told = run("info", root, "--config", conf).stderr
-    assert (
-        told
-        == f"cqstore: {conf}: flushDiskTyp is no setting of cqstore's: is flushDiskType meant?\n"
+    assert told == (
+        f"cqstore: {conf}: flushDiskTyp is not a setting of cqstore: did you mean flushDiskType?\n"
     )
 
 

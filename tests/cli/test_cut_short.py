@@ -148,7 +148,7 @@ def test_a_cut_log_file_is_given_up_only_as_far_as_is_said(
     assert tree_digest(root.parent) == before
     code, _, notes = checked(root, "--repair", *place, "--cut-at", bad)
     assert code == 0, notes
-    assert f"{path}: fill it up with zeros" in notes
+    assert f"{path}: extend the file with zeros" in notes
     kept = bodies(root if in_place else root.with_name("store.repaired"))
     assert kept == ALL[: len(kept)]
     with (

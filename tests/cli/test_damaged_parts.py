@@ -153,7 +153,7 @@ def test_a_damaged_first_record_is_damage_where_no_queue_can_be_read(database: P
     assert f"{COUNT - 1} records, 0 units checked" in done.stderr
     shutil.rmtree(database / "consumequeue")
     done = run(["recover", database])
-    assert (done.returncode, "a valid record lies behind" in done.stderr) == (2, True)
+    assert (done.returncode, "a valid record follows at " in done.stderr) == (2, True)
     assert not (database / "cqstore" / "cut").exists()
 
 
@@ -312,10 +312,10 @@ def test_a_store_that_is_named_from_inside_is_mended_beside_it(
 def test_a_copy_that_cannot_be_made_is_refused_before_the_check(files: Path) -> None:
     os.truncate(files / "checkpoint", 7)
     for place, why in {
-        files / "copy": "would lie in the store itself",
-        files / "index" / "copy": "would lie in the store itself",
-        files.with_name("none") / "copy": "a folder that is not there",
-        files: "is taken",
+        files / "copy": "would be inside the store itself",
+        files / "index" / "copy": "would be inside the store itself",
+        files.with_name("none") / "copy": "the parent folder of the copy does not exist",
+        files: "already exists",
     }.items():
         done = run(["check", files, "--repair", "--copy-to", place])
         assert (done.returncode, done.stdout) == (2, "")

@@ -72,7 +72,7 @@ def test_a_writer_names_the_command_that_moves_them_away(root: Path) -> None:
         done = run([words[0], root, *words[1:]])
         assert done.returncode == 2, (words, done.stderr)
         assert all(name in done.stderr for name in NAMES), words
-        said.add(re.search(r"move them away: (.*) \([^()]*\)$", done.stderr.strip())[1])  # type: ignore[index]
+        said.add(re.search(r"Move them away: (.*) \([^()]*\)$", done.stderr.strip())[1])  # type: ignore[index]
     with pytest.raises(RefusedStoreError):
         MessageStore.open(root, CONFIG)
     assert tree_digest(root) == before
@@ -90,7 +90,7 @@ def test_a_command_moves_twenty_files_and_the_next_one_the_rest(root: Path) -> N
     for left in (5, 0):
         done = run(["recover", root])
         assert (done.returncode, "and 5 more" in done.stderr) == (2, bool(left))
-        command = re.search(r"move them away: (.*) \([^()]*\)$", done.stderr.strip())
+        command = re.search(r"Move them away: (.*) \([^()]*\)$", done.stderr.strip())
         assert command is not None
         subprocess.run(["sh", "-c", command[1]], check=True)
         assert len(list((root / "commitlog").glob("*.txt"))) == left
@@ -101,7 +101,7 @@ def test_a_repair_is_refused_before_a_copy_is_made(root: Path) -> None:
     foreign(root)
     (root / "abort").touch()
     done = run(["check", root, "--repair"])
-    assert (done.returncode, "move them away" in done.stderr) == (2, True)
+    assert (done.returncode, "Move them away" in done.stderr) == (2, True)
     assert [path.name for path in root.parent.iterdir()] == [root.name]
 
 

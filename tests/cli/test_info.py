@@ -84,7 +84,7 @@ def test_a_part_of_a_store_is_told_with_the_store(root: Path, part: str) -> None
     place = root / part.replace("/0", f"/{0:020d}")
     for verb in ("info", "check", "recover", "put", "top", "mode"):
         done = call(verb, place)
-        assert f"this is a part of a store: is {root} meant? ({place})" in str(done.exception)
+        assert f"this is a part of a store. Did you mean {root}? ({place})" in str(done.exception)
     assert not place.is_dir() or not (place / "commitlog").exists()
 
 

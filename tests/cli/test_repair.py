@@ -72,12 +72,12 @@ def test_a_queue_is_mended_in_a_copy_and_the_store_stays_as_it_was(root: Path) -
     spoil_queue(root)
     before = tree_digest(root)
     done = run("check", root, "--repair")
-    assert "rebuild queue 1 of 't'" in done.stderr
+    assert "rebuild queue 1 of topic 't'" in done.stderr
     assert tree_digest(root) == before
     copy = root.with_name("s.repaired")
     assert ends(copy) == [100] * 3
     assert run("check", copy).stderr.endswith("0 damaged\n")
-    assert "the place of the copy is taken" in run("check", root, "--repair", code=2).stderr
+    assert "the path of the copy already exists" in run("check", root, "--repair", code=2).stderr
     run("check", root, code=1)
 
 
@@ -111,7 +111,7 @@ def test_an_index_whose_numbers_are_not_known_is_told(
         (found,) = store.check()
     assert not found.damage
     assert found.path == str(min((root / "index").iterdir()))
-    assert "nothing can be found by key" in found.problem
+    assert "queries by key find nothing" in found.problem
     assert "give maxHashSlotNum and maxIndexNum" in found.problem
     assert tree_digest(root) == before
 

@@ -159,7 +159,7 @@ def test_get_reads_all_queues_between_two_times(root: Path) -> None:
         row for row in rows if row["queueId"] == 2
     ]
     for words, sentence in (
-        (["--begin", "soon"], "'soon' is neither ms nor ISO 8601"),
+        (["--begin", "soon"], "invalid time 'soon': expected ms since the epoch, or ISO 8601"),
         (["--begin", "2", "--end", "1"], "--begin 2 is later than --end 1"),
         (["--begin", "2", "--offset", "1"], "--offset says nothing beside --begin or --end"),
     ):

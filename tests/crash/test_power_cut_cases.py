@@ -88,13 +88,13 @@ def test_a_page_that_the_checkpoint_vouches_for_is_damage(root: Path) -> None:
     checkpoint = StoreCheckpoint(root / "checkpoint")
     checkpoint.update(confirm_phy_offset=second_record(root))
     checkpoint.flush()
-    with pytest.raises(RefusedStoreError, match="a valid record lies behind"):
+    with pytest.raises(RefusedStoreError, match="a valid record follows at "):
         MessageStore.open(root, CONFIG)
 
 
 def test_bytes_that_no_power_cut_leaves_are_damage(root: Path) -> None:
     change(root / FIRST_LOG, SECTOR, b"?" * 100)
-    with pytest.raises(RefusedStoreError, match="a valid record lies behind"):
+    with pytest.raises(RefusedStoreError, match="a valid record follows at "):
         MessageStore.open(root, CONFIG)
 
 

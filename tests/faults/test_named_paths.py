@@ -225,6 +225,6 @@ def test_the_store_that_cannot_be_brought_to_the_disk_is_named(
 ) -> None:
     (root / "abort").touch()
     monkeypatch.setattr("cqstore.store.files.find_syncfs", lambda: lambda _: -1)
-    with pytest.raises(StoreIOError, match="what the last writer left") as caught:
+    with pytest.raises(StoreIOError, match="sync the files of the last writer") as caught:
         open_and_close(root)
     assert caught.value.path == root

@@ -107,7 +107,7 @@ def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
     assert read_file(tmp_path / "link", 100) == path.read_bytes()
     put_in_place(path, kind)
     for place in (path, tmp_path / "link"):
-        with pytest.raises(CorruptionError, match=r"no regular file.*expected a regular file"):
+        with pytest.raises(CorruptionError, match=r"not a regular file.*expected a regular file"):
             open_regular(place)
     with pytest.raises(StoreConfigError, match="not a properties file"):
         read_broker_conf(path)

@@ -113,7 +113,7 @@ def test_an_output_inside_a_store_is_refused(
     before = tree_digest(root)
     found = failure(*given(words, name, root, output))
     assert isinstance(found, RefusedStoreError), found
-    assert "would lie in the store" in str(found)
+    assert "would be inside the store" in str(found)
     assert tree_digest(root) == before
 
 
@@ -122,7 +122,7 @@ def test_an_output_in_another_store_is_refused(root: Path, tmp_path: Path) -> No
     with MessageStore.open(other, StoreConfig(mapped_file_size_commit_log=1 << 16)):
         pass
     found = failure("export", root, "--to", other / "x.csv")
-    assert str(found) == f"the output would lie in the store {other} ({other}/x.csv)"
+    assert str(found) == f"the output would be inside the store {other} ({other}/x.csv)"
     log = tmp_path / "log"  # of a store whose commit log is elsewhere
     log.mkdir()
     (log / f"{0:020d}").touch()

@@ -19,7 +19,7 @@ from tests.replication.feed.conftest import CONFIG, leading
 
 BROKER = CONFIG.model_copy(update={"message_delay_level": "1s 30s"})
 OTHER = (
-    "by messageDelayLevel a message of level 2 waits 5000 ms, the newest one in queue 1 .* 30000"
+    "messageDelayLevel sets delay level 2 to 5000 ms, but the newest message in queue 1 .* 30000 ms"
 )
 
 
@@ -102,7 +102,7 @@ def test_messages_that_have_expired_say_nothing(tmp_path: Path) -> None:
         for _ in range(40):
             assert store.put_message(Message("t", b"x" * 150, 0)).ok
     (reason,) = possible_steps(tmp_path, CONFIG)[0].reasons
-    assert "by messageDelayLevel" in reason
+    assert "messageDelayLevel sets delay level" in reason
     (tmp_path / "commitlog" / f"{0:020d}").unlink()
     assert possible_steps(tmp_path, CONFIG)[0].is_possible
 

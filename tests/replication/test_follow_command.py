@@ -242,7 +242,7 @@ def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf:
     conf.write_text(SIZES + "haHousekeepingInterval=5000\nhaSendHeartbeatInterval=4999\n")
     assert HaSettings.read(conf).ha_housekeeping_interval == 5000
     conf.write_text(SIZES + "enableControllerMode=true\n")
-    assert "a controller decides" in refused(tmp_path, conf, "127.0.0.1:1")
+    assert "a controller elects its master" in refused(tmp_path, conf, "127.0.0.1:1")
 
 
 def test_no_base_is_copied_for_what_could_not_be_opened(
@@ -253,11 +253,13 @@ def test_no_base_is_copied_for_what_could_not_be_opened(
     conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/elsewhere\n")
     told = refused(tmp_path, conf, "127.0.0.1:1", *base)
     assert f"storePathCommitLog={tmp_path}/elsewhere" in told
-    assert "lies elsewhere" in told
+    assert "in another folder" in told
     assert f"expected {tmp_path}/none/commitlog or no such key" in told
-    assert f"without it, and start a broker on the new folder with that copy ({conf})" in told
+    assert (
+        f"without the key, and start the broker on the new folder with that copy ({conf})" in told
+    )
     conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/none/commitlog,/b\n")
-    assert "none/commitlog,/b: by this key" in refused(tmp_path, conf, "127.0.0.1:1", *base)
+    assert "none/commitlog,/b: this key" in refused(tmp_path, conf, "127.0.0.1:1", *base)
     conf.write_text(f"{SIZES}queueFilesMax=1\n")
     assert "queueFilesMax" in refused(tmp_path, conf, "127.0.0.1:1", *base)
 

@@ -192,7 +192,9 @@ class ArrivalService:
             raise self._state.end_error()
         if self.worker is not None:
             return
-        worker = Worker("cqstore-arrivals", self._run, self._give_up, "nothing waits any more")
+        worker = Worker(
+            "cqstore-arrivals", self._run, self._give_up, "waits for arrivals fail from now on"
+        )
         try:
             worker.start()
         except (RuntimeError, MemoryError) as exc:
@@ -273,7 +275,7 @@ class ArrivalService:
         except STALLING:  # the dispatch that goes on wakes this thread
             return False
         except StoreError as exc:
-            _LOG.warning("arrivals cannot be dispatched: %s", exc)
+            _LOG.warning("cannot dispatch arrivals: %s", exc)
             return False
         return True
 
@@ -326,5 +328,5 @@ class ArrivalService:
     def _give_up(self, exc: BaseException) -> None:
         """Wake all waits after the thread of arrivals has failed; the store itself continues."""
         self._stopped = True
-        _LOG.error("waits for arrivals are not woken any more: %s", exc)
+        _LOG.error("waits for arrivals have ended: %s", exc)
         self._end_waits()

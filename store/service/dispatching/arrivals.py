@@ -20,7 +20,7 @@ MAX_WAITING_UNITS = 1 << 18
 
 
 class Arrival(NamedTuple):
-    """One unit that has become visible: of a message's own queue, or of a light queue."""
+    """A unit that has become visible, in the queue of the message or in a light queue."""
 
     topic: str
     queue_id: int
@@ -31,9 +31,9 @@ class Arrival(NamedTuple):
 
 
 class ArrivalBatch:
-    """Units that have become visible together, in the order of the log. Any thread.
+    """Units that became visible together, in log order. Any thread may use it.
 
-    Iterating makes an ``Arrival`` of each; ``queues`` and the length cost nothing.
+    Iteration yields an ``Arrival`` per unit; ``queues`` and the length cost nothing.
     """
 
     __slots__ = ("_units", "dropped")
@@ -83,7 +83,9 @@ class ListenerThread:
         """Calls that raised something."""
         self._wake = Wakeup()
         self._stopped = self._ended = False
-        self.worker = Worker("cqstore-listener", self._run, noop, "it is called no more")
+        self.worker = Worker(
+            "cqstore-listener", self._run, noop, "the listener is no longer called"
+        )
 
     def start(self) -> None:
         """Start the thread that calls the listener.
@@ -113,7 +115,7 @@ class ListenerThread:
         self.worker.end(EXIT_SECONDS)
         if not self._ended:
             self._batches.clear()
-            _LOG.warning("a listener of arrivals does not return: its thread is left")
+            _LOG.warning("an arrival listener does not return: its thread is abandoned")
 
     def _run(self) -> None:
         """Call the listener with each batch that waits, until the end."""
@@ -136,13 +138,13 @@ class ListenerThread:
         except BaseException:  # noqa: BLE001 - whatever a program's listener raises
             self.failures += 1
             if not self.failures & (self.failures - 1):  # each time it has doubled
-                _LOG.exception("a listener of arrivals has failed %d times", self.failures)
+                _LOG.exception("an arrival listener has failed %d times", self.failures)
         self._reported += dropped
         self._taken += len(units)
 
 
 class ArrivalSubscription:
-    """A listener that is called, until ``close`` or the store's close. Any thread."""
+    """Subscription of a listener, until ``close`` or the close of the store. Any thread."""
 
     def __init__(self, thread: ListenerThread, end: Callable[[ListenerThread], object]) -> None:
         self._thread = thread
@@ -150,19 +152,19 @@ class ArrivalSubscription:
 
     @property
     def failures(self) -> int:
-        """Return how many calls of the listener raised something."""
+        """Return the number of listener calls that raised an exception."""
         return self._thread.failures
 
     @property
     def dropped(self) -> int:
-        """Return how many units it was not given, for too many waited."""
+        """Return the number of units that were dropped because the listener was too slow."""
         return self._thread.dropped
 
     def close(self) -> None:
-        """Call the listener no more, once it has had what waits. A second call does nothing.
+        """Deliver the waiting units, then stop calling the listener. A second call does nothing.
 
         Raises:
-            NestedCallError: the listener itself calls; nothing was done.
+            NestedCallError: called by the listener itself; nothing was done.
         """
         self._end(self._thread)
 

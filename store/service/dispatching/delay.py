@@ -27,7 +27,10 @@ class DelayLevels:
         for level in text.split():
             number, unit = level[:-1], _UNIT_MS.get(level[-1])
             if unit is None or not number.isdecimal() or len(number) > _MAX_DIGITS:
-                raise StoreConfigError(f"messageDelayLevel: {level!r} is no time such as 30m")
+                raise StoreConfigError(
+                    f"messageDelayLevel: invalid delay {level!r}: expected a number followed by s,"
+                    " m, h or d, such as 30m"
+                )
             self._delays_ms.append(int(number) * unit)
 
     @property

@@ -269,8 +269,8 @@ class Dispatcher(_waiting.InFlight):
                 self.arrivals.add(units)  # within the section: no waiter is passed over
         except STALLING as exc:
             is_room = isinstance(exc, DiskFullError)
-            until = "when there is room" if is_room else "when the dispatcher takes the record"
-            self._state.set_stalled(f"{exc}; it goes on by itself {until}")
+            until = "there is free space" if is_room else "the dispatcher accepts the record"
+            self._state.set_stalled(f"{exc}; it continues automatically once {until}")
             self._dispatching.end()  # as if it had not begun: ``_resume`` begins it anew
             raise
         except BaseException as exc:

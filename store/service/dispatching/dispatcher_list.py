@@ -34,7 +34,7 @@ _NOT_YET = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class DispatchRequest:
-    """One record of the log, as a dispatcher gets it.
+    """A record of the log, as passed to a dispatcher.
 
     Source: RocketMQ ``DispatchRequest``.
     """
@@ -50,51 +50,51 @@ class DispatchRequest:
     store_timestamp: int
     """ms since the epoch."""
     sys_flag: int
-    """Half and rolled back messages come too: see its transaction bits."""
+    """See its transaction bits: half and rolled back messages are dispatched too."""
     keys: str | None
     uniq_key: str | None
     properties: dict[str, str]
     _log: CommitLog = field(repr=False, compare=False)
 
     def message(self) -> StoredMessage:
-        """Return the whole record, body and all.
+        """Return the whole record, with its body.
 
         Raises:
-            CorruptionError: the log has it no more.
+            CorruptionError: the record is no longer in the log.
         """
         return self._log.message(self.phy_offset)
 
 
 class CommitLogDispatcher(Protocol):
-    """Is called with each record of the log, in its order, before queues and index have it.
+    """Receiver of each record, in log order, before it is added to queues and index.
 
-    By one thread at a time, whichever dispatches: a writer, a reader or one of the store's own. No
-    append waits for it. It may put where puts do not wait for the disk, and must not read queues:
-    what would wait for the dispatch itself is refused with ``NestedCallError``.
+    One thread at a time calls it: a writer, a reader or a thread of the store. Appends do not wait
+    for it. It may put if puts do not wait for the disk. It must not read queues: calls that would
+    wait for the dispatch itself raise ``NestedCallError``.
 
-    At least once. A recovery calls it again from where the queues may lack something, a rebuild of
-    all queues with all records. What it raises stalls the dispatch: readers do not see the record,
-    puts are refused, and it is called with that record again, by the next put or within a second.
-    Errors call it by its ``name``, or its class.
+    Delivery is at least once: a recovery repeats the records that queues may lack, and a rebuild of
+    all queues repeats all records. An exception stalls the dispatch: readers do not see the record,
+    puts are refused, and the next put, or a retry within a second, passes the record again. Errors
+    contain the ``name`` of the dispatcher, or its class.
 
     Source: RocketMQ ``CommitLogDispatcher``.
     """
 
     def dispatch(self, request: DispatchRequest) -> object:
-        """Take the record that ``request`` is about; an exception stalls the dispatch at it."""
+        """Process the record of ``request``; an exception stalls the dispatch at this record."""
 
 
 @runtime_checkable
 class CommitLogDispatchStore(CommitLogDispatcher, Protocol):
-    """A dispatcher that knows by itself how far it is, and misses nothing that others dispatched.
+    """A dispatcher that stores its own position, and so gets every record of the log.
 
     Source: RocketMQ ``CommitLogDispatchStore``.
     """
 
     def dispatch_from_phy_offset(self) -> int:
-        """Return behind which record it goes on: the first phy offset that it has not taken.
+        """Return the phy offset to continue at: the end of the last record that was processed.
 
-        Asked once, by the opening behind the recovery; it is called with all from there on then.
+        Called once, at the end of an open; all records from this offset on are dispatched then.
         """
 
 
@@ -105,7 +105,7 @@ def require_dispatcher(given: object) -> None:
         StoreConfigError: it cannot be called.
     """
     if not callable(getattr(given, "dispatch", None)):
-        raise StoreConfigError(f"{given!r:.60} is no dispatcher: it has no dispatch()")
+        raise StoreConfigError(f"invalid dispatcher {given!r:.60}: it has no dispatch()")
 
 
 class _Entry:
@@ -189,21 +189,25 @@ class DispatcherList:
         except Exception as exc:
             raise self._failed(entry, exc) from exc
         if type(wanted) is not int or wanted < 0:
-            raise RefusedStoreError(f"the dispatcher {entry.name!r} goes on at {wanted!r:.60}")
+            raise RefusedStoreError(
+                f"the dispatcher {entry.name!r} cannot start: dispatch_from_phy_offset() returned"
+                f" {wanted!r:.60}, expected a phy offset"
+            )
         low = max(self._log.min_phy_offset(), 0)
         if wanted < low:
             _LOG.warning(
-                "the dispatcher %r goes on at %d: the log from %d on has expired",
+                "the dispatcher %r starts at phy offset %d, not at %d: the log before has expired",
                 entry.name, low, wanted,
             )  # fmt: skip
         elif wanted > end:
             _LOG.warning(
-                "the dispatcher %r goes on at %d, the end of the log, not at %d",
+                "the dispatcher %r starts at phy offset %d, the end of the log, not at %d",
                 entry.name, end, wanted,
             )  # fmt: skip
         elif wanted < end and not self._begins(wanted, end):
             raise RefusedStoreError(
-                f"the dispatcher {entry.name!r} goes on where no record begins", phy_offset=wanted
+                f"the dispatcher {entry.name!r} cannot start where no record begins",
+                phy_offset=wanted,
             )
         return min(max(wanted, low), end)
 

@@ -65,8 +65,7 @@ class QueueOffsets:
             number = units.queue_index[gap]
             topic, queue_id = units.queues[number]
             raise QueueGapError(
-                f"units of queue {queue_id} of topic {topic} are missing before the one that"
-                " comes",
+                f"queue {queue_id} of topic {topic!r}: units are missing before the next record",
                 phy_offset=units.phy_offset_of(gap),
                 expected=f"queue offset {behind[number]}",
                 got=f"queue offset {units.queue_offset[gap]}",
@@ -128,7 +127,7 @@ class QueueOffsets:
         except IllegalMessageError as exc:  # a damaged name: the CRC is the body's alone
             first = units.first_of(number)
             raise CorruptionError(
-                f"a record has no queue: {exc.reason}", phy_offset=units.phy_offset_of(first)
+                f"cannot dispatch a record: {exc.reason}", phy_offset=units.phy_offset_of(first)
             ) from exc
         self._refuse_held(queue)
         return self._queues.next_offset(*queue)

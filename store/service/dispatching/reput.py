@@ -23,7 +23,9 @@ _LOG = StoreLogger(__name__)
 SWITCH = "CQSTORE_REPUT_THREAD"
 """``always``: from the opening on, for each full batch; ``never``. Not set: ``BatchCost`` says."""
 if os.environ.get(SWITCH, "") not in {"", "always", "never"}:
-    raise ImportError(f"{SWITCH} is {os.environ[SWITCH]!r}: it can be always, never, or not set")
+    raise ImportError(
+        f"{SWITCH}: invalid value {os.environ[SWITCH]!r}: expected 'always', 'never', or unset"
+    )
 MODE: Final = os.environ.get(SWITCH, "")
 HIGH_SECONDS = 0.0025
 """Two full batches in a row that take so long make the thread worth it: a tenth or more of the time
@@ -103,7 +105,7 @@ class ReputService:
             self.worker.start()
         except (RuntimeError, MemoryError) as exc:  # no more threads: writers go on by themselves
             self.worker, self._mode = None, "never"
-            _LOG.warning("no thread for the dispatch, writers do it themselves: %s", exc)
+            _LOG.warning("cannot start the dispatch thread, so puts dispatch themselves: %s", exc)
             return
         atexit.register(self._leave)
 

@@ -20,12 +20,12 @@ _MAX_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class FileNote:
-    """A file of a store's folders of which a reader should know. No record is missing by it."""
+    """A note on an unusual file in a store. No record is missing because of it."""
 
     problem: str
     path: Path
     fault: CorruptionError | None = None
-    """What was expected and found in it."""
+    """The fault in the file, with expected and found values."""
 
     def __str__(self) -> str:
         return f"{self.problem} ({self.path})"
@@ -35,8 +35,8 @@ def of_foreign_files(root: Path, foreign: Sequence[Path]) -> list[FileNote]:
     """Return a note for each foreign file among the files of the commit log of ``root``."""
     return [
         FileNote(
-            "this is not a file of the commit log: it is passed over, and no broker starts with it"
-            f"; to move it away: {_command(root, [path])}",
+            "not a file of the commit log: cqstore skips it, but a broker does not start with it."
+            f" Move it away: {_command(root, [path])}",
             path,
         )
         for path in foreign
@@ -47,7 +47,7 @@ def of_checkpoint(path: Path, fault: CorruptionError | None) -> list[FileNote]:
     """Return a note where the checkpoint is not what a writer leaves."""
     if fault is None:
         return []
-    problem = f"{fault.reason}; the store opens all the same, and the next writer replaces it"
+    problem = f"{fault.reason}; the store opens anyway, and the next writer replaces the file"
     return [FileNote(problem, path, fault)]
 
 
@@ -61,10 +61,11 @@ def refuse_foreign_files(root: Path, foreign: Sequence[Path]) -> None:
         return
     names = ", ".join(path.name for path in foreign[:_MAX_NAMED])
     more = len(foreign) - _MAX_NAMED
-    rest = f" and {more} more, which the next opening names" if more > 0 else ""
+    rest = f" and {more} more, which the next open reports" if more > 0 else ""
     raise RefusedStoreError(
-        f"{len(foreign)} of the files here are not files of the commit log ({names}{rest}), and no"
-        f" broker starts with them; move them away: {_command(root, foreign[:_MAX_NAMED])}",
+        f"{len(foreign)} of the files here are not files of the commit log ({names}{rest}), and a"
+        " broker does not start with them. Move them away:"
+        f" {_command(root, foreign[:_MAX_NAMED])}",
         path=foreign[0].parent,
     )
 

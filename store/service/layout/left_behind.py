@@ -29,7 +29,7 @@ def written_since(
         try:
             end = backend(name).written_to(context)
         except StoreError as exc:
-            _LOG.warning("the %s queues that were left behind cannot be read: %s", name, exc)
+            _LOG.warning("cannot read the %s queues that were left behind: %s", name, exc)
             continue
         if end > line:
             found[name] = end
@@ -40,9 +40,9 @@ def written_since(
 def sentence(name: str, line: int, end: int, read: str) -> str:
     """Return what happened and what to do, for people."""
     return (
-        f"the {name} queues, left behind at phy offset {line}, were written to since, up to {end}"
-        f" at least: a broker was started with storeType={backend(name).store_type()}. Its"
-        f" messages are in the log, from where the {read} queues get them (cqstore recover lists"
-        " as restartedQueues where it gave queue offsets again); start it with"
+        f"the {name} queues, left behind at phy offset {line}, were written afterwards, up to at"
+        f" least {end}: a broker was started with storeType={backend(name).store_type()}. Its"
+        f" messages are in the log, from which they are dispatched to the {read} queues (cqstore"
+        " recover lists queues with reassigned offsets as restartedQueues). Start the broker with"
         f" storeType={backend(read).store_type()}, or go back with cqstore migrate rollback"
     )

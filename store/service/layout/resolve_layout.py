@@ -45,7 +45,7 @@ def refuse_read_only(layout: StoreLayout) -> None:
     """
     if layout.refusals:
         raise RefusedStoreError(
-            f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
+            f"this store can only be opened read-only: {'; '.join(layout.refusals)}",
             path=layout.paths.root,
         )
 
@@ -60,8 +60,8 @@ def _refuse_promises(root: Path, config: StoreConfig, *, fed: bool) -> None:
         raise StoreConfigError("; ".join(config.unkept_promises), path=root)
     if not fed and config.replica_promises:
         raise StoreConfigError(
-            f"{', '.join(config.replica_promises)} promises replicas of each message, and no"
-            " process feeds followers here: nothing may be put under it (open the store read-only,"
-            " or without, or with replicas)",
+            f"{', '.join(config.replica_promises)} promises replicas of each message, but this"
+            " store has no followers. Open the store read-only, remove the setting, or open it with"
+            " replicas",
             path=root,
         )

@@ -39,16 +39,16 @@ def refuse_no_log_folder(commit_log: Path, own: Path | None = None) -> None:
         RefusedStoreError: it is no folder, a store's own, or has no log file.
     """
     if not is_dir(commit_log):
-        what = "a file" if exists(commit_log) else "no such folder"
+        what = "this is a file" if exists(commit_log) else "no such folder"
     elif _may_be_store(commit_log):
-        what = f"the folder of a store; is {commit_log / 'commitlog'} meant?"
+        what = f"this is the folder of a store. Did you mean {commit_log / 'commitlog'}?"
     elif any(commit_log.iterdir()) and not any(matching(commit_log, _LOG_FILE)):
-        what = "no file there has the name of a log's"
+        what = "no file in it has the name of a log file"
     else:
         return
     if own is not None and any(matching(own, _LOG_FILE)):
-        what += f"; storePathCommitLog leads here, and {own} holds a log: is that meant?"
-    raise RefusedStoreError(f"no commit log lies here: {what}", path=commit_log)
+        what += f"; storePathCommitLog names it, but {own} holds a log. Did you mean that one?"
+    raise RefusedStoreError(f"no commit log found: {what}", path=commit_log)
 
 
 def refuse_part(root: Path) -> None:
@@ -60,7 +60,7 @@ def refuse_part(root: Path) -> None:
     whole = root.absolute()
     for below, above in pairwise([whole, *whole.parents]):
         if _is_part(below.name) and _may_be_store(above) and not _may_be_store(whole):
-            raise RefusedStoreError(f"this is a part of a store: is {above} meant?", path=root)
+            raise RefusedStoreError(f"this is a part of a store. Did you mean {above}?", path=root)
 
 
 def refuse_in_store(
@@ -77,7 +77,7 @@ def refuse_in_store(
         RefusedStoreError: ``target`` is inside a store, which the error names.
         StoreIOError: it cannot be looked at.
     """
-    with os_errors(f"look at the place of the {what}", target):
+    with os_errors(f"check the path of the {what}", target):
         given = {root.resolve() for root in roots}
         for place in dict.fromkeys((target.resolve(), _by_its_own_place(target))):
             for above in (place, *place.parents):
@@ -87,10 +87,10 @@ def refuse_in_store(
                 if in_own_folder and _is_in_own_folder(place, above):
                     continue
                 where = "the store itself" if above in given else f"the store {above}"
-                raise RefusedStoreError(f"the {what} would lie in {where}", path=target)
+                raise RefusedStoreError(f"the {what} would be inside {where}", path=target)
             if is_dir(place.parent) and any(matching(place.parent, _LOG_FILE)):
                 raise RefusedStoreError(
-                    f"the {what} would lie among the files of a commit log", path=target
+                    f"the {what} would be among the files of a commit log", path=target
                 )
 
 

@@ -80,7 +80,7 @@ def _detect(root: Path, config: StoreConfig) -> StoreLayout:
     if len(elsewhere) > 1:
         refusals.append("its commit log is spread over several paths")
     elif elsewhere:
-        refusals.append(f"its commit log lies elsewhere, in {elsewhere[0]}")
+        refusals.append(f"its commit log is in another folder, {elsewhere[0]}")
     refusals += _foreign(paths, config)
     has_log = bool(log_file_paths(folders, missing_ok=True))
     found = present_backends(paths)
@@ -131,9 +131,9 @@ def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = No
     if not _configured_logs(config, root):
         return
     raise RefusedStoreError(
-        f"storePathCommitLog={text}: by this key the commit log of {root} lies elsewhere; expected"
-        f" {root / 'commitlog'} or no such key. Pass a copy of the configuration without it, and"
-        " start a broker on the new folder with that copy",
+        f"storePathCommitLog={text}: this key places the commit log of {root} in another folder;"
+        f" expected {root / 'commitlog'} or no such key. Pass a copy of the configuration without"
+        " the key, and start the broker on the new folder with that copy",
         path=conf,
     )
 
@@ -150,21 +150,21 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
         where = dledger[0] if dledger else paths.root
         if not _has_files(paths.commit_log):
             raise RefusedStoreError(
-                "the commit log is DLedger's, framed in its own way", path=where
+                "the commit log has the format of DLedger, which is not supported", path=where
             )
-        reasons.append("a DLedger log belongs to it")
+        reasons.append("it has a DLedger log")
     is_controlled = exists(paths.epoch_file) or config.enable_controller_mode
     if is_controlled and not config.follows_controlled:
         reasons.append(
-            "a controller decides who writes it (epochFileCheckpoint, enableControllerMode); here"
-            " it can follow such a master (cqstore follow --controller) and never be one"
+            "a controller elects its master (epochFileCheckpoint, enableControllerMode); cqstore"
+            " can only follow such a master (cqstore follow --controller)"
         )
     if config.broker_role is BrokerRole.SLAVE:
-        reasons.append("it is a slave's: only its master's bytes may be added")
+        reasons.append("it is the store of a slave: only bytes of its master may be appended")
     if config.duplication_enable:
-        reasons.append("log duplication decides its offsets (duplicationEnable)")
+        reasons.append("log duplication assigns its offsets (duplicationEnable)")
     if is_dir(paths.compaction_log) and any(paths.compaction_log.iterdir()):
-        reasons.append("compacted topics live in it (compaction/)")
+        reasons.append("it has compacted topics (compaction/)")
     return reasons
 
 
@@ -191,7 +191,9 @@ def choose_backends(
     names = _kept(layout, config, asked, read_only=read_only)
     batches = unlike_others(layout.paths)
     if len(names) > 1 and not read_only and batches is not None:
-        raise RefusedStoreError("BatchCQ queues live in files alone: no double write", path=batches)
+        raise RefusedStoreError(
+            "BatchCQ queues exist only as files: double write is not supported", path=batches
+        )
     if asked is not None and asked not in names:
         _refuse_asked(layout, asked)
     first = asked or names[0]
@@ -200,8 +202,8 @@ def choose_backends(
             first = next((name for name in names if _is_servable(layout, name, names)), first)
         if not _is_servable(layout, first, names):
             raise RefusedStoreError(
-                f"the {first} queues lag or hold some topics only, and are not served so;"
-                " open the store to write (cqstore recover) and they catch up",
+                f"cannot read from the {first} queues: they lag or hold only some topics. Open the"
+                " store for writing (cqstore recover) to let them catch up",
                 path=layout.paths.root,
             )
     return [first, *(name for name in names if name != first)]
@@ -219,8 +221,8 @@ def check_backend(config: StoreConfig, name: str | None) -> None:
     kept = _configured(config)
     if name not in kept:
         raise StoreConfigError(
-            f"backend={name!r} contradicts storeType={config.store_type!r}, by which the"
-            f" queues are in {' and '.join(map(repr, kept))}: give one of the two"
+            f"backend={name!r} contradicts storeType={config.store_type!r}, which keeps"
+            f" the queues in {' and '.join(map(repr, kept))}. Give only one of the two"
         )
 
 
@@ -238,12 +240,12 @@ def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
     """
     if (state := layout.backend_state.mode) is not None:
         raise RefusedStoreError(
-            f"the store's state is {state}: backend {asked!r} is not kept in it (cqstore mode)",
+            f"backend {asked!r} is not in use: the store's state is {state} (see cqstore mode)",
             path=layout.paths.root,
         )
     raise RefusedStoreError(
-        f"the queues are in backend {layout.backends[0]!r}, not {asked!r}; "
-        "opening it so would hide them",
+        f"the queues are in backend {layout.backends[0]!r}, not {asked!r}: opening {asked!r} would"
+        " hide them",
         path=layout.paths.root,
     )
 
@@ -264,8 +266,8 @@ def _kept(
             names = config.loaded_backends
             if left := [name for name in there if name not in names]:
                 raise RefusedStoreError(
-                    f"{left[0]} queues lie here that combineCQLoadingCQTypes does not load: they"
-                    " would be left behind (cqstore mode does that well)",
+                    f"combineCQLoadingCQTypes does not load the {left[0]} queues of this store:"
+                    " they would be left behind. Use cqstore mode to leave a backend",
                     path=layout.paths.root,
                 )
         if config.preferred_backend in names:
@@ -284,7 +286,7 @@ def _configured(config: StoreConfig) -> list[str]:
     """
     kind = backend_of_type(config.store_type)
     if kind is None:
-        raise StoreConfigError(f"storeType {config.store_type!r} is neither {known_types()}")
+        raise StoreConfigError(f"invalid storeType {config.store_type!r}: expected {known_types()}")
     if not (config.rocksdb_cq_double_write_enable and kind.honours_double_write):
         return [kind.name]
     first = config.preferred_backend
@@ -307,7 +309,8 @@ def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
         return Roles(read, assign, sharing, config.combine_cq_use_rocksdb_for_lmq)
     if sharing in {read, assign}:
         raise StoreConfigError(
-            "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so it cannot be read"
+            "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so RocksDB"
+            " cannot serve reads"
         )
     return Roles(read, assign, selections={sharing: selection})
 
@@ -338,7 +341,7 @@ def _check_log_size(files: Sequence[Path], sizes: set[int], given: int) -> None:
     if len(files) > 1 or found > given:
         raise StoreConfigError(
             f"mappedFileSizeCommitLog={given} is a wrong setting: the commit log files here have"
-            f" {found} bytes, and a broker does not start with another size; leave"
-            f" mappedFileSizeCommitLog out of the settings, or set it to {found}",
+            f" {found} bytes, and a broker does not start with another size. Remove"
+            f" mappedFileSizeCommitLog from the settings, or set it to {found}",
             path=min(files),
         )

@@ -38,9 +38,9 @@ _IGNORED_TICKS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """Something that the check found.
+    """A finding of a check.
 
-    ``damage`` is wrong; without it the finding is worth knowing and may be right.
+    ``damage``: the store is damaged; otherwise the finding is a note.
     """
 
     problem: str
@@ -51,11 +51,11 @@ class CheckFinding:
     queue: QueueKey | None = None
     queue_offset: int | None = None
     key: bytes = b""
-    """What was found under, where queues are kept by keys instead of positions."""
+    """The database key of the finding, for queues in RocksDB."""
     expected: object = None
     found: object = None
     all_queues: bool = False
-    """Only a rebuild of all queues mends it."""
+    """Only a rebuild of all queues repairs it."""
 
 
 class StoreCheck:
@@ -141,16 +141,17 @@ class StoreCheck:
                 yield from self._check_queue(key, logged)
         for hashed, phy_offset in self._incarnations.not_asked():
             yield CheckFinding(
-                "the log has records of this queue, but there is no such queue: its topic was "
-                "deleted, or it was never dispatched",
+                "the log has records of this queue, but the queue does not exist: its topic was "
+                "deleted, or the records were never dispatched",
                 damage=False,
                 queue=self._queue_of(phy_offset, hashed),
                 phy_offset=phy_offset,
             )
         for level, delay_ms in self._found_levels.delays_ms.items():
             yield CheckFinding(
-                f"messages of delay level {level} wait {delay_ms} ms, not as messageDelayLevel says"
-                " by default: give the broker's settings (--config) to have them checked",
+                f"messages of delay level {level} wait {delay_ms} ms, which differs from the"
+                " default of messageDelayLevel: pass the broker's settings (--config) to check"
+                " them",
                 damage=False,
             )
         yield from self._compare_backends()
@@ -165,7 +166,7 @@ class StoreCheck:
                 )  # fmt: skip
         if (fault := self._index_left_out) is not None:
             yield CheckFinding(
-                f"the index cannot be read, and nothing can be found by key: {fault.reason};"
+                f"the index cannot be read, so queries by key find nothing: {fault.reason};"
                 f" {REBUILD_INDEX}",
                 damage=isinstance(fault, CorruptionError),
                 path=str(fault.path) if fault.path else "",
@@ -204,7 +205,7 @@ class StoreCheck:
             return
         for file, first, last in spans:
             yield CheckFinding(
-                f"{last - first} bytes lie behind the end of the log",
+                f"there are {last - first} bytes after the end of the log",
                 damage=False,
                 path=str(file.path),
                 position=first,
@@ -212,7 +213,7 @@ class StoreCheck:
             )
 
     def _passed_over(self, record: ScannedRecord) -> CheckFinding:
-        problem = "a damaged record was passed over here; its bytes are below cqstore/cut"
+        problem = "a damaged record was passed over here; its bytes are saved in cqstore/cut"
         return self._in_log(problem, record.phy_offset, damage=False)
 
     def _in_log(self, problem: str, phy_offset: int, *, damage: bool) -> CheckFinding:
@@ -262,7 +263,9 @@ class StoreCheck:
                 block = queue.read_units(at, min(_UNITS, high - at))
                 for phy_offset, size, tags_code in block.rows():
                     if phy_offset <= previous:
-                        yield self._unit("the unit's record lies before its predecessor's", key, at)
+                        yield self._unit(
+                            "the unit's record is before that of the previous unit", key, at
+                        )
                     previous = phy_offset
                     yield from self._check_unit(key, at, phy_offset, size, tags_code)
                     at += 1
@@ -271,7 +274,7 @@ class StoreCheck:
                     yield self._unit(missing, key, at)
                     at = block.hole.stop
                 elif not block.count:
-                    yield self._unit(f"the queue ends before its maximum {high}", key, at)
+                    yield self._unit(f"the queue ends before its max offset {high}", key, at)
                     break
         except CorruptionError as exc:
             yield replace(_of_error(exc), queue=key)
@@ -289,7 +292,7 @@ class StoreCheck:
             yield self._unit(problem, key, high)
         if logged.first < low:
             problem = (
-                f"records {logged.first} to {low - 1} of the log lie before the queue's minimum"
+                f"records {logged.first} to {low - 1} of the log are below the queue's min offset"
             )
             yield self._unit(problem, key, low)
 
@@ -301,7 +304,7 @@ class StoreCheck:
         for name, exc in queues.detached.items():
             yield CheckFinding(f"the {name} queues are detached: {exc}")
         for name, at in queues.lagging.items():
-            problem = f"the {name} queues lag, whole up to here; the next open catches up"
+            problem = f"the {name} queues lag: complete up to here; they catch up at the next open"
             yield CheckFinding(problem, damage=False, phy_offset=at)
         if queues.lagging or len(queues.backends()) == 1:
             return
@@ -310,7 +313,7 @@ class StoreCheck:
         try:
             compared = compare_open(queues, progress=self._progress)
         except StoreError as exc:
-            yield CheckFinding(f"the backends cannot be compared: {exc}")
+            yield CheckFinding(f"cannot compare the backends: {exc}")
             return
         for queue, found in compared.differences():
             key = QueueKey(queue.topic, queue.queue_id)
@@ -321,7 +324,9 @@ class StoreCheck:
         following = low
         for unit in self._queues.queue(*key).iterate(low):
             if unit.queue_offset != following:
-                yield self._unit(f"expected unit {following}", key, unit.queue_offset)
+                yield self._unit(
+                    f"expected a unit at queue offset {following}", key, unit.queue_offset
+                )
             following = unit.queue_offset + unit.batch_num
             yield from self._check_unit(
                 key, unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code or 0, batch=True
@@ -339,7 +344,9 @@ class StoreCheck:
         try:
             message = StoredMessage(self._log.view(phy_offset, size), phy_offset)
         except CorruptionError as exc:
-            yield self._unit(f"the unit points to no message: {exc}", key, offset, phy_offset)
+            yield self._unit(
+                f"the unit does not point to a message: {exc}", key, offset, phy_offset
+            )
             return
         code = self._queues.queue(*key).resolve_tags_code(tags_code)
         for problem in self._differences(key, offset, message, code, batch=batch):
@@ -354,9 +361,9 @@ class StoreCheck:
         if key.topic.startswith(LMQ_PREFIX) and key.topic != message.topic:
             places = [(name, 0, at) for name, at in light_queues(message.topic, properties)]
             if (*key, offset) not in places:
-                yield f"the unit points to a message of {place}, not of this light queue"
+                yield f"the unit points to a message of {place}, which is not in this light queue"
         elif place[:2] != tuple(key) or (not batch and place[2] != offset):
-            yield f"the unit points to the message of {place}"
+            yield f"the unit points to another message, {place}"
         expected = properties.tags_code
         if message.topic == SCHEDULE_TOPIC and properties.delay is not None:
             due = properties.delay, message.store_timestamp, expected
@@ -365,7 +372,7 @@ class StoreCheck:
             else:
                 expected = self._found_levels.tags_code(*due, code)
         if code is not None and code != expected and not message.is_passed_over:
-            yield f"tags code {code}, but the message's is {expected}"
+            yield f"the unit's tags code is {code}, but the message's is {expected}"
 
     def _unit(
         self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None

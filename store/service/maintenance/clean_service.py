@@ -41,16 +41,16 @@ ExpiredOffsets = dict[QueueKey, int]
 
 
 class ExpiryReport(NamedTuple):
-    """What an expiry took away."""
+    """Files that an expiry deleted."""
 
     log_files: int
     log_bytes: int
     queues: int
-    """Queues or queue files that gave something back at once."""
+    """Queues or queue files that freed space immediately."""
     index_files: int
     min_phy_offset: int
     fault: StoreIOError | None = None
-    """Why a file could not be deleted; it is still there, and so are those behind it."""
+    """Why a file could not be deleted; this file and all later ones still exist."""
 
 
 class CleanService:
@@ -101,8 +101,8 @@ class CleanService:
             self._queues.check_topic(name)
             if name in self.in_use:
                 raise RefusedStoreError(
-                    f"{name} is being delivered from: close the store, and open it without"
-                    " enableScheduleMessageService"
+                    f"cannot delete topic {name!r}: the store delivers delayed messages from it."
+                    " Close the store, and open it without enableScheduleMessageService"
                 )
         self._state.check_writable()
         self.positions.check(names)  # whatever would fail there fails before anything is changed
@@ -229,6 +229,6 @@ def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:
                 for name, offset in light_queues(record.topic, properties):
                     found[QueueKey(name, 0)] = offset + 1
     except CorruptionError as exc:
-        _LOG.warning("an expired log file is damaged, every queue is looked at: %s", exc)
+        _LOG.warning("an expired log file is damaged, so all queues are checked: %s", exc)
         return None
     return found

@@ -13,16 +13,16 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class DiskDemand(NamedTuple):
-    """What the disk asks for at one moment."""
+    """Deletions and refusals that the current disk usage requires."""
 
     delete: bool
-    """Expired files are to go at any hour."""
+    """Delete expired files at any hour."""
     at_once: bool
-    """The oldest files are to go though they have not expired."""
+    """Delete the oldest files although they have not expired."""
     full: str
-    """Why nothing more may be written, one sentence; empty if it may."""
+    """Why puts are refused, one sentence; empty if they are accepted."""
     log_percent: int
-    """How full the disk of the commit log is; -1: unknown."""
+    """Disk usage of the commit log in percent; -1: unknown."""
     queues_percent: int
 
 
@@ -64,8 +64,8 @@ class DiskLevels:
         for what, percent in (("commit log", log), ("queues", queues)):
             if percent > levels.warning_level:
                 full = (
-                    f"the disk of the {what} is {percent} % full; beyond {levels.warning_level} %"
-                    " (diskSpaceWarningLevelRatio) nothing is written"
+                    f"the disk of the {what} is {percent} % full: puts are refused above"
+                    f" {levels.warning_level} % (diskSpaceWarningLevelRatio)"
                 )
         at_once = max(log, queues) > levels.clean_forcibly
         unknown = min(log, queues) < 0

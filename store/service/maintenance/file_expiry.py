@@ -31,21 +31,21 @@ _HOUR = 3600
 
 
 class FileOutlook(NamedTuple):
-    """What is to become of a log file."""
+    """Whether a log file will be deleted, and why."""
 
     file_from_offset: int
     file_size: int
     written: float
-    """When it was last written, seconds since the epoch."""
+    """Time of the last write, seconds since the epoch."""
     goes: bool
     early: bool
-    """It goes though it is not old."""
+    """The file is deleted before ``fileReservedTime``."""
     reason: str
-    """Why it goes, or stays."""
+    """Why the file is deleted or kept."""
 
     @property
     def end(self) -> int:
-        """Return the phy offset behind it."""
+        """Return the phy offset after the file."""
         return self.file_from_offset + self.file_size
 
 
@@ -120,12 +120,14 @@ class FileExpiry:
             report = self._delete(file.end)
             if report.fault is not None:
                 self._retry_at = environment.now() + config.redelete_hanged_file_interval / 1000
-                _LOG.warning("an expired log file stays and is tried again: %s", report.fault)
+                _LOG.warning("cannot delete an expired log file, will retry: %s", report.fault)
                 break
             deleted += report.log_files
             early += file.early
         if deleted:
-            _LOG.info("%d commit log files deleted, %d of them not old yet", deleted, early)
+            _LOG.info(
+                "%d commit log files deleted, %d of them before fileReservedTime", deleted, early
+            )
         return deleted
 
     def outlook(self) -> tuple[DiskDemand, list[FileOutlook]]:
@@ -146,13 +148,13 @@ class FileExpiry:
         left = self._config.delete_file_batch_max if self._is_forced(demand) else 0
         files, goes = self._log.files.files(), True
         for number, file in enumerate(files, 1):
-            with os_errors("look at a commit log file", file.path):
+            with os_errors("inspect a commit log file", file.path):
                 written = file.path.stat().st_mtime
             old, early = now >= written + reserved * _HOUR, False
             if not goes:
-                reason = "it follows one that stays"
+                reason = "an earlier file is kept"
             elif number == len(files):
-                goes, reason = False, "the last file never goes"
+                goes, reason = False, "the last file is never deleted"
             elif old:
                 reason = f"not written for {reserved} hours (fileReservedTime)"
             elif early := left > 0:
@@ -173,7 +175,7 @@ class FileExpiry:
             try:
                 self.run()
             except StoreIOError as exc:
-                _LOG.warning("expired files could not be looked at: %s", exc)
+                _LOG.warning("cannot check for expired files: %s", exc)
             except StoreError as exc:  # nothing can be deleted any more
-                _LOG.warning("no files are deleted any more: %s", exc)
+                _LOG.warning("expired files are no longer deleted: %s", exc)
                 return

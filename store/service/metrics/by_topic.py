@@ -108,7 +108,7 @@ class FiguresByTopic:
         self._log, self._queues, self._puller, self._state = log, queues, puller, state
         self._limit, self._by_bytes = max(limit, 1), by_bytes
         self._groups = None if offsets is None else FiguresByGroup(queues, offsets, self._limit)
-        self._lock = CheckedLock("a look at the figures by topic")  # guards all below
+        self._lock = CheckedLock("the collection of figures by topic")  # guards all below
         self._tracked: dict[str, _Tracked] = {}
         self._before: _LogCounts | None = None
         self.clock = time.monotonic

@@ -97,7 +97,7 @@ class MetricsSnapshot:
     put_hook_refusals: int = 0
     """Of them, those that a hook refused; also in ``put_not_ok``, by the hook's status."""
     put_hook_failures: int = 0
-    """Calls of put hooks that raised something, or answered what no hook may."""
+    """Calls of put hooks that raised an exception or returned an invalid result."""
     dispatcher_records: int = 0
     """Records that all dispatchers have taken."""
     dispatcher_failures: int = 0
@@ -225,7 +225,7 @@ def disk_used_ratio(folder: Path) -> float:
     """
     while not exists(folder) and folder != folder.parent:
         folder = folder.parent
-    with os_errors("ask how full the disk is", folder):
+    with os_errors("read the disk usage", folder):
         used, whole = used_blocks(folder)
     return used / max(whole, 1)
 

@@ -84,7 +84,7 @@ def back_up(
             was_open=was_open, min_phy_offset=minimum, max_phy_offset=end, damaged_at=damaged_at,
             files=digest_files(partial, progress),
         )  # fmt: skip
-        with os_errors("bring the backup to the disk", target):
+        with os_errors("sync the backup", target):
             sync_below([partial])
         write_manifest(partial, manifest)
     return manifest
@@ -126,7 +126,7 @@ class _LockFacts(NamedTuple):
         ):  # fmt: skip
             if exists(journal):
                 raise StoreStateError(
-                    "a step that changes this store is not finished; let it finish, or open the"
+                    "an earlier operation on this store is not finished. Let it finish, or open the"
                     " store (cqstore recover)",
                     path=journal,
                 )
@@ -144,7 +144,9 @@ class _LockFacts(NamedTuple):
             StoreStateError: its backends are others now.
         """
         if after.mode != self.mode:
-            raise StoreStateError("the store took another mode during the backup; call again")
+            raise StoreStateError(
+                "the store's state changed during the backup. Run the backup again"
+            )
         return bool(self.pid or after.pid) or self.starts != after.starts
 
 
@@ -156,7 +158,7 @@ def _written(path: Path) -> int:
 def _building(root: Path, target: Path) -> Iterator[Path]:
     """Give the folder in which the backup is built; it gets its name when the block ends well."""
     check_target(root, target, "backup")
-    with os_errors("make the folder of the backup", target):
+    with os_errors("create the folder of the backup", target):
         partial = target.with_name(f"{target.name}.partial")
         _remove_unfinished(partial)
         make_folder(begun_path(partial).parent)
@@ -179,7 +181,9 @@ def _remove_unfinished(partial: Path) -> None:
     begun = begun_path(partial)
     is_ours = is_file(begun) or is_file(manifest_path(partial)) or not holds_files(partial)
     if not is_ours:
-        raise RefusedStoreError("this is there, and is no unfinished backup", path=partial)
+        raise RefusedStoreError(
+            "the path already exists and is not an unfinished backup", path=partial
+        )
     if is_file(begun):
         with begun.open("rb") as held:
             try:

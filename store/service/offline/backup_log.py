@@ -75,7 +75,8 @@ class LogBackup:
         free = shutil.disk_usage(self._target).free
         if wanted > free:
             raise DiskFullError(
-                f"the backup takes {wanted} bytes, {free} are free", path=self._target.parent
+                f"not enough disk space: the backup needs {wanted} bytes, {free} bytes are free",
+                path=self._target.parent,
             )
 
     def copy_rest(self) -> None:
@@ -99,7 +100,10 @@ class LogBackup:
                     path.unlink()
             if not there or self._copied():
                 return
-        raise StoreStateError("the log expires as fast as it is copied", path=self._folders[0])
+        raise StoreStateError(
+            "cannot copy the log: its files expire as fast as they are copied. Try again later",
+            path=self._folders[0],
+        )
 
     def has_grown(self) -> bool:
         """Return whether the log of the store has another end than when the backup began."""

@@ -29,7 +29,7 @@ class BackedUpFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    path: str = Field(min_length=1, description="Below the root of the backup.")
+    path: str = Field(min_length=1, description="Path relative to the root of the backup.")
     bytes: NonNegativeInt
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -40,11 +40,11 @@ class BackupManifest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Annotated[int, Field(ge=FORMAT, le=FORMAT)] = FORMAT
-    source: str = Field(description="Root of the store that it was made of.")
-    made: str = Field(description="When it was finished, ISO 8601, UTC.")
-    was_open: bool = Field(description="Whether a process had the store open meanwhile.")
-    min_phy_offset: int = Field(description="Begin of the log, -1 without one.")
-    max_phy_offset: int = Field(description="Behind its last whole record, -1 without a log.")
+    source: str = Field(description="Root of the store that was backed up.")
+    made: str = Field(description="Time at which the backup was finished (ISO 8601, UTC).")
+    was_open: bool = Field(description="Whether a process had the store open during the backup.")
+    min_phy_offset: int = Field(description="Min phy offset of the log; -1 without a log.")
+    max_phy_offset: int = Field(description="End of the last complete record; -1 without a log.")
     damaged_at: int | None = Field(
         default=None, description="Phy offset of a damaged record before the end of the log."
     )
@@ -144,8 +144,8 @@ def read_manifest(path: Path) -> BackupManifest:
         return BackupManifest.model_validate_json(data)
     except ValidationError as exc:
         raise CorruptionError(
-            "this is no manifest of a backup", path=path,
-            expected="JSON as `cqstore backup` writes", got=first_fault(exc),
+            "invalid backup manifest", path=path,
+            expected="JSON as written by `cqstore backup`", got=first_fault(exc),
         ) from exc  # fmt: skip
 
 

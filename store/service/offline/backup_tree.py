@@ -97,7 +97,10 @@ class TreeBackup:
                     _copy_if_there(path, target)
             if _content(self._from.own / "kept") == kept:
                 return
-        raise StoreStateError("the journals change as fast as they are copied", path=self._from.own)
+        raise StoreStateError(
+            "cannot copy the journals: they change as fast as they are copied. Try again later",
+            path=self._from.own,
+        )
 
     def _entries(self, folder: Path) -> list[Path]:
         """Return what lies in a folder, by name, without what is left out or comes last."""
@@ -118,7 +121,7 @@ class TreeBackup:
             return
         place = os.path.realpath(path)
         if place in above:
-            raise StoreIOError("this link leads to a folder that it lies in", path=path)
+            raise StoreIOError("this link points to a folder that contains it", path=path)
         make_folder(target)
         database = is_database(path)
         if database:
@@ -137,7 +140,7 @@ def _copy_if_there(path: Path, target: Path) -> None:
         copy_file(str(path), str(target))
     except FileNotFoundError:
         if is_symlink(path):
-            raise StoreIOError("this link leads nowhere", path=path) from None
+            raise StoreIOError("the target of this link does not exist", path=path) from None
         if exists(path):
             raise
 

@@ -55,8 +55,8 @@ def copy_database(source: Path, target: Path, place: Place) -> None:
         except FileNotFoundError:  # removed between the list and its turn
             continue
     raise StoreStateError(
-        f"this database changed under each of {_TRIES} tries to copy it; try again when the broker"
-        " has less to do",
+        f"cannot copy the database: it changed during each of {_TRIES} attempts. Try again when the"
+        " broker has less load",
         path=source,
     )
 
@@ -90,7 +90,7 @@ def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
     current = read_file(source / CURRENT, _CURRENT_BYTES)
     if not _MANIFEST.fullmatch(current):
         raise CorruptionError(
-            "CURRENT names no MANIFEST", path=source / CURRENT, expected="MANIFEST-<number>",
+            "CURRENT does not name a MANIFEST", path=source / CURRENT, expected="MANIFEST-<number>",
             got=repr(current),
         )  # fmt: skip
     manifest = source / current.decode().strip()
@@ -101,7 +101,7 @@ def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
         if read_file(source / CURRENT, _CURRENT_BYTES) != current:
             raise
         raise CorruptionError(
-            "CURRENT names a MANIFEST that is not there", path=source / CURRENT,
+            "CURRENT names a MANIFEST that does not exist", path=source / CURRENT,
             expected=manifest.name, got="no such file",
         ) from exc  # fmt: skip
     logs = [path.name for path in matching(source, "*.log")]

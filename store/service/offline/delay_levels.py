@@ -25,10 +25,9 @@ class UnlikeLevel(NamedTuple):
     def sentence(self) -> str:
         """Return in a sentence how settings and queue differ."""
         return (
-            f"by messageDelayLevel a message of level {self.level} waits {self.by_settings_ms} ms,"
-            f" the newest one in queue {self.queue.queue_id} of {self.queue.topic}"
-            f" {self.in_queue_ms}: the settings (--config) are not those by which the broker has"
-            " reckoned"
+            f"messageDelayLevel sets delay level {self.level} to {self.by_settings_ms} ms, but the"
+            f" newest message in queue {self.queue.queue_id} of {self.queue.topic} waits"
+            f" {self.in_queue_ms} ms: the settings (--config) are not those that the broker used"
         )
 
 

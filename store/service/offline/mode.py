@@ -84,7 +84,7 @@ def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
     names = choose_backends(layout, config, None)
     if len(names) > _MAX_BACKENDS:
         raise RefusedStoreError(
-            f"no state keeps the queues in {' and '.join(names)}: there are"
+            f"no state keeps the queues in {' and '.join(names)}: expected one of"
             f" {', '.join(store_modes())}",
             path=layout.paths.root,
         )
@@ -144,7 +144,8 @@ def change_mode(
         reasons = look.reasons(now, to, locked=True)
         if reasons:
             raise RefusedStoreError(
-                f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
+                f"cannot change the state from {now} to {to}: {'; '.join(reasons)}",
+                path=layout.paths.root,
             )
         ready(layout.paths)
         set_mode(layout.paths, to, _lagging(layout, now, to, look.log_end))
@@ -165,7 +166,8 @@ def _require_step(
     if to not in ways:
         named = " or ".join(str(mode) for mode in ways)
         raise RefusedStoreError(
-            f"one step from {now} leads to {named}, not to {to}", path=layout.paths.root
+            f"cannot change the state from {now} to {to} in one step: expected {named}",
+            path=layout.paths.root,
         )
 
 
@@ -219,22 +221,22 @@ class _StepObstacles:
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
         """Return all obstacles to the step; ``locked``: the caller has the store's lock."""
-        found = [f"the store can only be read: {reason}" for reason in self._layout.refusals]
+        found = [
+            f"the store can only be opened read-only: {reason}" for reason in self._layout.refusals
+        ]
         holder = 0 if locked else locked_by(self._paths)
         if holder:
             return [*found, f"process {holder} has the store open"]
         if exists(self._paths.replacing) or exists(self._paths.rebuilding):
-            found.append("a rebuild of queues is not finished (cqstore recover)")
+            found.append("a rebuild of queues is not finished: run cqstore recover")
         if not self._layout.has_log:
-            found.append(
-                "there is no commit log: nothing to compare with, nothing to catch up from"
-            )
+            found.append("the store has no commit log to compare with or to catch up from")
         try:
             with MessageStore.open(self._paths.root, self._config, read_only=True) as store:
                 self.log_end = max(store.max_phy_offset(), 0)
                 found += self._of_open_store(store, now, to, locked=locked)
         except StoreError as exc:
-            found.append(f"the store cannot be read: {exc}")
+            found.append(f"cannot read the store: {exc}")
         return found
 
     def _of_open_store(
@@ -242,7 +244,7 @@ class _StepObstacles:
     ) -> list[str]:
         """Return the obstacles that the store itself shows, opened read-only."""
         if store.report.needed:
-            return ["the store was not closed well and needs recovery (cqstore recover)"]
+            return ["the store was not closed cleanly and needs recovery: run cqstore recover"]
         found: list[str] = []
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
@@ -258,7 +260,7 @@ class _StepObstacles:
         found: list[str] = []
         batches = unlike_others(self._paths)
         if batches is not None:
-            found.append(f"BatchCQ queues live in files alone ({batches})")
+            found.append(f"BatchCQ queues exist only as files ({batches})")
         kind = backend(name)(components_of(store).queues.context)  # not loaded: it touches no file
         unfit: list[str] = []
         count = 0
@@ -270,9 +272,7 @@ class _StepObstacles:
                 if count <= _MAX_TOPICS:
                     unfit.append(str(exc))
         if count:
-            found.append(
-                f"{count} topics cannot be held by backend {name}: {some_of(unfit, count)}"
-            )
+            found.append(f"backend {name} cannot hold {count} topics: {some_of(unfit, count)}")
         return found
 
     def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
@@ -280,18 +280,18 @@ class _StepObstacles:
         backend_state, name = self._layout.backend_state, kept[0]
         if name in backend_state.lagging:
             return [
-                f"the {name} queues lag, whole only up to phy offset"
-                f" {backend_state.lagging[name]}: open the store to write (cqstore recover)"
+                f"the {name} queues lag: complete only up to phy offset"
+                f" {backend_state.lagging[name]}; open the store for writing (cqstore recover)"
             ]
         given = backend_state.covers.get(name)
         if given == NO_LIGHT and len(kept) == 1:
-            return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
+            return [f"the {name} queues have no light queues: only the other backend has them"]
         if given not in {None, NO_LIGHT}:
             return [f"the {name} queues hold only the topics {given!r}"]
         if len(components_of(store).queues.backends()) == 1:
             if components_of(store).queues.backends()[0].name == name:
                 return []
-            return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
+            return [f"there are no {name} queues yet: open the store for writing (cqstore recover)"]
         found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)
         self.passed_over = found.passed_over
         return _sentences(found, name)
@@ -302,9 +302,9 @@ def _sentences(compared: Compared, name: str) -> list[str]:
     found: list[str] = []
     if lacking := compared.missing_units(name):
         found.append(
-            f"the {name} queues lack {lacking} units, or have other values"
+            f"{lacking} units of the {name} queues are missing or different"
             " (cqstore mode --verify lists them)"
         )
     if compared.skipped:
-        found.append(f"{len(compared.skipped)} BatchCQ queues live in files alone")
+        found.append(f"{len(compared.skipped)} BatchCQ queues exist only as files")
     return found

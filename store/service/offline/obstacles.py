@@ -40,11 +40,11 @@ from cqstore.store.settings.config import StoreConfig
 class ObstacleKind(Enum):
     """What keeps the store from being opened; the value is what a repair does about it."""
 
-    LOG_FILE = "fill it up with zeros: the bytes that were cut off are lost"
+    LOG_FILE = "extend the file with zeros: the bytes that were cut off are lost"
     QUEUES = (
-        "rebuild all queues from the log; a queue without a record in the log begins at 0 again"
+        "rebuild all queues from the log; a queue without a record in the log restarts at offset 0"
     )
-    QUEUE_FILE = "leave it out, and rebuild all queues from the log"
+    QUEUE_FILE = "exclude the file, and rebuild all queues from the log"
 
 
 OF_QUEUES = {ObstacleKind.QUEUES, ObstacleKind.QUEUE_FILE}
@@ -123,7 +123,7 @@ def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
         return
     for path, start, length in zip(paths, starts, sizes, strict=True):
         if 0 <= length < size and not (length == 0 and path == paths[-1]):
-            problem = f"the log file was cut short: expected {size} bytes, found {length} bytes"
+            problem = f"the log file is truncated: expected {size} bytes, found {length} bytes"
             yield Obstacle(
                 ObstacleKind.LOG_FILE, problem, path, start + length, length, size, length
             )
@@ -150,10 +150,10 @@ def passed(
         elif obstacle.kind is ObstacleKind.QUEUES:
             left_out |= _queue_folders(layout)
     cut = {obstacle.path for obstacle in obstacles if obstacle.kind is ObstacleKind.LOG_FILE}
-    with os_errors("make a private folder for the check of", layout.paths.root):
+    with os_errors("create a private folder to check the store", layout.paths.root):
         folder = Path(tempfile.mkdtemp(prefix="cqstore-check-"))
     try:
-        with os_errors("make a private folder for the check of", layout.paths.root):
+        with os_errors("create a private folder to check the store", layout.paths.root):
             _link_all_but(left_out, layout.paths.root, folder / _PRIVATE)
             log = folder / _PRIVATE / "commitlog"
             log.mkdir()
@@ -191,11 +191,11 @@ def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
     """
     for obstacle in obstacles:
         if not obstacle.path.is_relative_to(root) and obstacle.kind not in OF_QUEUES:
-            raise RefusedStoreError("what is to be mended is not in the store", path=obstacle.path)
+            raise RefusedStoreError("cannot repair a file outside the store", path=obstacle.path)
     paths = StorePaths(root)
     lock = StoreLock(paths)
     try:
-        with os_errors("mend the store", root):
+        with os_errors("repair the store", root):
             if obstacles and not exists(paths.abort):
                 mark_open(paths)  # what was noted of a clean stop no longer holds
             for obstacle in obstacles:

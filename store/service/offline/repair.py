@@ -78,11 +78,11 @@ class RepairPlan:
             yield f"{obstacle.path}: {obstacle.kind.value}"
         if self.cut_at is not None:
             yield (
-                f"cut the log at {self.cut_at}: {self.lost_bytes} bytes behind it are lost, among"
-                f" them {self.lost_records} valid records (--cut-at {self.cut_at}){self.instead()}"
+                f"cut the log at {self.cut_at}: the {self.lost_bytes} bytes after it are lost, with"
+                f" {self.lost_records} valid records (--cut-at {self.cut_at}){self.instead()}"
             )
         if self.recover:
-            yield "recover, as the next opening would"
+            yield "recover the store, as the next open would"
         if self.index:
             yield "rebuild the index"
         if len(self.queues) > MAX_SINGLE:
@@ -91,15 +91,15 @@ class RepairPlan:
             yield "rebuild all queues from the log"
         elif not self.rebuilds_all:
             for key in self.queues:
-                yield f"rebuild queue {key.queue_id} of {key.topic!r}"
+                yield f"rebuild queue {key.queue_id} of topic {key.topic!r}"
         for problem in self.beyond:
-            yield f"nothing can be done here about: {problem}"
+            yield f"cannot repair: {problem}"
 
     def instead(self) -> str:
         """Return what loses less than a cut, as the end of a sentence."""
         if self.obstacles:  # the store must be opened to pass a record over
             return ""
-        return f"; or give up that record alone before (cqstore recover --pass-over {self.cut_at})"
+        return f"; to lose only that record, first run cqstore recover --pass-over {self.cut_at}"
 
 
 def plan_repair(
@@ -156,8 +156,9 @@ def check_cut(root: Path, plan: RepairPlan, cut_at: int | None) -> None:
     """
     if plan.cut_at is not None and cut_at != plan.cut_at:
         raise RefusedStoreError(
-            f"the log is damaged at {plan.cut_at}: nothing is done unless {plan.lost_records} valid"
-            f" records behind that are given up (--cut-at {plan.cut_at}){plan.instead()}",
+            f"the log is damaged at {plan.cut_at}: nothing was repaired. To give up the"
+            f" {plan.lost_records} valid records after it, pass --cut-at"
+            f" {plan.cut_at}{plan.instead()}",
             path=root,
         )
 

@@ -47,10 +47,13 @@ def _copy_store(root: Path, target: Path, progress: Progress) -> None:
     partial = target.with_name(target.name + ".partial")
     with os_errors("measure the store", root):
         wanted = blocks_below(root)
-    with os_errors("ask for the room of the copy", target):
+    with os_errors("read the free space for the copy", target):
         free = shutil.disk_usage(target.absolute().parent).free
     if wanted > free:
-        raise DiskFullError(f"a copy takes {wanted} bytes, {free} are free", path=target)
+        raise DiskFullError(
+            f"not enough disk space: the copy needs {wanted} bytes, {free} bytes are free",
+            path=target,
+        )
     try:
         with copying("copy the store", root, partial, target):
             shutil.rmtree(partial, ignore_errors=True)
@@ -79,7 +82,7 @@ def check_copy_target(root: Path, target: Path) -> None:
     """
     check_target(root, target, "copy")
     if not is_dir(target.absolute().parent):
-        raise RefusedStoreError("the copy is to lie in a folder that is not there", path=target)
+        raise RefusedStoreError("the parent folder of the copy does not exist", path=target)
 
 
 def check_target(root: Path, target: Path, what: str) -> None:
@@ -89,9 +92,9 @@ def check_target(root: Path, target: Path, what: str) -> None:
         RefusedStoreError: it is taken, or inside a store.
         StoreIOError: it cannot be looked at.
     """
-    with os_errors(f"make the folder of the {what}", target):
+    with os_errors(f"create the folder of the {what}", target):
         if os.path.lexists(target):
-            raise RefusedStoreError(f"the place of the {what} is taken", path=target)
+            raise RefusedStoreError(f"the path of the {what} already exists", path=target)
     refuse_in_store(target, what, root, is_store=True)
 
 

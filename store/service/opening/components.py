@@ -135,8 +135,8 @@ class StoreComponents:
         """
         if self.schedule is not None:
             raise RefusedStoreError(
-                "enableScheduleMessageService: a follower leaves it to the"
-                " master to deliver what is delayed", path=self.paths.root,
+                "enableScheduleMessageService is not supported on a follower: its master delivers"
+                " delayed messages", path=self.paths.root,
             )  # fmt: skip
 
     def stop(self) -> None:
@@ -167,7 +167,7 @@ class StoreComponents:
             try:
                 close()
             except StoreError as exc:
-                _LOG.warning("a component of the store could not be closed well: %s", exc)
+                _LOG.warning("cannot close a component of the store: %s", exc)
                 state.fail(exc)
         if self.lock is not None:
             if flushed and state.failure is None:

@@ -43,8 +43,8 @@ def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
     if options.read_only:
         if options.hooks.put_hooks or options.hooks.dispatchers:
             raise StoreConfigError(
-                "put hooks and dispatchers are called where a store is written: it is opened to"
-                " read", path=root,
+                "put hooks and dispatchers are not supported in a store that is opened read-only",
+                path=root,
             )  # fmt: skip
         return options
     put_hooks, dispatchers = [*options.hooks.put_hooks], [*options.hooks.dispatchers]
@@ -81,7 +81,7 @@ def installed_interceptor(components: StoreComponents) -> InstalledInterceptor |
     }
     found: list[InstalledInterceptor] = [*_made(INTERCEPTORS, asked.values(), components)]
     if len(found) > 1:
-        raise StoreConfigError(f"a store has one interceptor of reads; found {', '.join(asked)}")
+        raise StoreConfigError(f"expected one read interceptor, found {', '.join(asked)}")
     return found[0] if found else None
 
 
@@ -96,7 +96,7 @@ def _made(group: str, offered: Iterable[EntryPoint], given: object) -> Iterator[
             made = load_whole(entry)(given)
         except Exception as exc:
             raise StoreConfigError(
-                f"{entry.name!r} of {group} ({entry.value}) cannot be made: {exc!r:.300}"
+                f"cannot create {entry.name!r} of {group} ({entry.value}): {exc!r:.300}"
             ) from exc
         if made is not None:
             yield made

@@ -53,9 +53,9 @@ def open_index(
             index.faults.check_complete(noted_index_files(paths))
     except (CorruptionError, UnsupportedFormatError) as exc:
         if read_only:
-            _LOG.warning("the index is left out: %s", exc)
+            _LOG.warning("the store opens without its index: %s", exc)
             return None, exc
-        _LOG.warning("the index is rebuilt: %s", exc)
+        _LOG.warning("rebuilding the index: %s", exc)
         replacement.begin(paths, [], [], index=True)
         replacement.move(paths)
         index.close(flush=False)
@@ -100,8 +100,8 @@ def refuse_lost_units(
         return
     folder = next(filter(is_dir, backend(read.name).folders(layout.paths)), None)
     raise QueueGapError(
-        f"the {read.name} queues lack records that the last clean stop had dispatched; cqstore"
-        " recover dispatches them again", path=folder,
+        f"the {read.name} queues lack records that were dispatched before the last clean stop. Run"
+        " cqstore recover to dispatch them again", path=folder,
         phy_offset=lost_from, expected="a unit for each record of the log",
         got=f"units up to phy offset {max(queues.watermarks().values())}",
     )  # fmt: skip
@@ -121,7 +121,8 @@ def refuse_queues_without_log(context: QueueStoreContext, present: Collection[st
             queues.close()
         if found is not None:
             raise RefusedStoreError(
-                f"there are queues but no commit log in {context.paths.commit_log}: opening would"
-                " take the queues for empty (if the log lies elsewhere, name its folder)",
+                f"found queues but no commit log in {context.paths.commit_log}: opening the store"
+                " would treat the queues as empty. If the log is in another folder, name that"
+                " folder",
                 path=context.paths.root,
             )

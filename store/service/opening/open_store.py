@@ -223,7 +223,7 @@ def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, in
             components = open_store(undo, root, config, OpenOptions(read_only=True))
             spans = list(components.queues.spans())
     except (CorruptionError, ConsumeQueueError) as exc:
-        _LOG.warning("queues without records may begin at 0 again, theirs cannot be read: %s", exc)
+        _LOG.warning("cannot read the old queues; those without records restart at 0: %s", exc)
         return []
     return [(key, high) for key, low, high in spans if low >= high > 0]
 

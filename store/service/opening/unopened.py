@@ -36,7 +36,7 @@ def begin_again(paths: StorePaths) -> None:
     """
     if not (exists(paths.unopened) and exists(paths.abort)):
         return
-    with os_errors("begin an opening again", paths.root):
+    with os_errors("restart an interrupted open", paths.root):
         kept = {paths.unopened, paths.cut, paths.cutting}
         made = [path for path in paths.own.iterdir() if path not in kept]
         for path in (*queue_folders(paths), paths.index, paths.checkpoint, *made):
@@ -59,5 +59,5 @@ def opened(paths: StorePaths) -> None:
         StoreIOError: it cannot be removed.
     """
     if exists(paths.unopened):
-        with os_errors("note that the log is opened", paths.unopened):
+        with os_errors("remove the mark that the log is not opened yet", paths.unopened):
             remove_file(paths.unopened)

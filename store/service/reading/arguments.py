@@ -33,7 +33,7 @@ def check_texts(**given: object) -> None:
     """
     for name, value in given.items():
         if not isinstance(value, str):
-            raise TypeError(f"{name} is {value!r}, {type(value).__name__}: not a text")
+            raise TypeError(f"{name} is {value!r}, {type(value).__name__}: not a string")
 
 
 def check_numbers(**given: object) -> None:
@@ -44,7 +44,7 @@ def check_numbers(**given: object) -> None:
     """
     for name, value in given.items():
         if not isinstance(value, Integral):
-            raise TypeError(f"{name} is {value!r}, {type(value).__name__}: not a whole number")
+            raise TypeError(f"{name} is {value!r}, {type(value).__name__}: not an integer")
 
 
 def check_optional_texts(**given: object) -> None:
@@ -77,7 +77,7 @@ def check_path(**given: object) -> None:
         except UnicodeEncodeError:
             is_path = False
         if not is_path:
-            raise ValueError(f"{name} is {value!r:.200}: no path has such a character")
+            raise ValueError(f"{name} is {value!r:.200}: a path cannot contain such a character")
 
 
 def check_callable(**given: object) -> None:
@@ -153,7 +153,9 @@ def check_offsets(offsets: object) -> None:
     assert isinstance(offsets, Mapping)
     for key, offset in offsets.items():
         if not isinstance(key, tuple) or len(key) != _KEY_FIELDS:
-            raise TypeError(f"offsets has the key {key!r:.60}, {type(key).__name__}: no QueueKey")
+            raise TypeError(
+                f"offsets has the key {key!r:.60}, {type(key).__name__}: not a QueueKey"
+            )
         check_queue(*key)
         check_numbers(**{f"offsets[{key!r}]": offset})
 

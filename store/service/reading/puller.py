@@ -56,7 +56,7 @@ class TagFilter:
             TypeError: it is no text.
         """
         if not isinstance(expression, str):
-            raise TypeError(f"a filter is text, not {expression!r:.60}")
+            raise TypeError(f"a filter must be a string, not {expression!r:.60}")
         self.tags = {tag.strip() for tag in expression.split("||")} - {""}
         self._everything = not self.tags or self.tags == {_ALL}
         self._codes = {java_hash(tag) for tag in self.tags}

@@ -99,7 +99,7 @@ def time_ms(time: Time, name: str = "", *, up: bool = False) -> int:
     number = _whole(time, name)
     if number > LATEST if up else number < EARLIEST:
         side = "later" if up else "earlier"
-        raise RefusedStoreError(f"{_of(name)}{time} is {side} than any time")
+        raise RefusedStoreError(f"{_of(name)}{time} is {side} than any store time")
     refuse_other_unit(number, name)
     return min(max(number, EARLIEST), LATEST)
 
@@ -112,7 +112,7 @@ def _whole(time: object, name: str) -> int:
     """
     if isinstance(time, bool) or not isinstance(time, Integral):
         raise RefusedStoreError(
-            f"{_of(name)}{time!r} is no time: ms since the epoch, or a datetime"
+            f"{_of(name)}invalid time {time!r}: expected ms since the epoch, or a datetime"
         )
     return int(time)
 
@@ -125,9 +125,9 @@ def refuse_other_unit(time: int, name: str = "") -> None:
     """
     if _USUAL_FIRST <= time < _USUAL_END or not _FIRST_DATE <= time <= _LAST_DATE:
         return
-    meant = f"seconds are meant, give {time * 1000}" if time in _SECONDS else _date_in(time)
+    meant = f"seconds, pass {time * 1000}" if time in _SECONDS else _date_in(time)
     if meant is not None:
-        raise RefusedStoreError(f"{_of(name)}{time} ms is {_shown(time)}: if {meant}")
+        raise RefusedStoreError(f"{_of(name)}{time} ms is {_shown(time)}. If you meant {meant}")
 
 
 def parse_time(text: str) -> Time:
@@ -136,7 +136,9 @@ def parse_time(text: str) -> Time:
     Raises:
         RefusedStoreError: it is neither.
     """
-    refused = RefusedStoreError(f"{text!r:.60} is neither ms nor ISO 8601")
+    refused = RefusedStoreError(
+        f"invalid time {text!r:.60}: expected ms since the epoch, or ISO 8601"
+    )
     if _NUMBER.fullmatch(text):
         if len(text) > _MAX_DIGITS:
             raise refused
@@ -158,7 +160,7 @@ def _date_in(time: int) -> str | None:
     except ValueError:
         return None
     shown = moment.isoformat() if found[4] else str(moment.date())
-    return f"a date is meant, give {shown} (ISO 8601), or a datetime"
+    return f"a date, pass {shown} (ISO 8601), or a datetime"
 
 
 def _of(name: str) -> str:

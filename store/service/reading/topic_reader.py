@@ -26,7 +26,7 @@ _AT_AN_END = {
 
 
 class TopicMessage(NamedTuple):
-    """A message of a topic, and where in the topic's queues it is.
+    """A message of a topic, with its queue and queue offset.
 
     The record of a message in a light queue (``%LMQ%``) has other places of its own.
     """
@@ -42,7 +42,7 @@ class TopicMessage(NamedTuple):
 
 
 class TopicDamage(NamedTuple):
-    """Units of a queue that a reader passed over: they, or their records, are not there."""
+    """Units that a reader skipped because they, or their records, are missing or damaged."""
 
     queue_id: int
     queue_offset: int

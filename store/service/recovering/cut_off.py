@@ -27,7 +27,7 @@ def refuse_unsound(log: CommitLog, phy_offset: int, rules: ScanRules) -> None:
     """
     if phy_offset <= log.min_phy_offset() or last_before(log, phy_offset, rules) is None:
         raise RefusedStoreError(
-            f"no sound records of the log end at {phy_offset}: it cannot be cut there",
+            f"cannot cut the log at {phy_offset}: no valid record ends there",
             path=log.files.folder, phy_offset=phy_offset,
         )  # fmt: skip
 

@@ -257,7 +257,8 @@ def refuse_lost_end(log: CommitLog, record: ScannedRecord, unsynced_from: int = 
         return
     if valid_record_behind(log, record.phy_offset) is None:  # else it came like that
         raise TruncatedRecordError(
-            "topic or properties of the last record end in zeros, so it was not written to its end",
+            "the topic or properties of the last record end in zeros: it was not completely"
+            " written",
             path=file.path, phy_offset=record.phy_offset, position=topic_at,
         )  # fmt: skip
 
@@ -298,7 +299,7 @@ def _is_record(file: MappedFile, start: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SavedTail:
-    """Bytes that were cut off the log, and where they were put."""
+    """Bytes that were cut from the log, and the file that has them."""
 
     phy_offset: int
     size: int
@@ -337,7 +338,7 @@ def save_record(log: CommitLog, phy_offset: int, size: int, folder: Path) -> Sav
     """
     file = log.files.find(phy_offset)
     if file is None:
-        raise TruncatedRecordError("no commit log file holds this", phy_offset=phy_offset)
+        raise TruncatedRecordError("no commit log file has this phy offset", phy_offset=phy_offset)
     first = phy_offset - file.file_from_offset
     return _save(file, first, first + size, folder)
 
@@ -347,7 +348,7 @@ def _save(file: MappedFile, first: int, last: int, folder: Path) -> SavedTail:
     start = file.file_from_offset + first
     seconds, rest = divmod(time.time_ns(), 1_000_000_000)
     stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{rest:09d}"
-    with os_errors("save what is cut from the log", folder):
+    with os_errors("save the bytes that are cut from the log", folder):
         make_folder(folder)
         path = _unused(folder, f"{file_name(start)}-{stamp}-{os.getpid()}")
         with path.open("xb") as out:

@@ -75,7 +75,7 @@ def _refuse_sound(
     not_there = f"the log is not damaged at {place}"
     path = log.files.folder
     if not low <= place <= high or high == low:
-        raise StoreConfigError(f"{not_there}: its files go from {low} to {high}", path=path)
+        raise StoreConfigError(f"{not_there}: its files span {low} to {high}", path=path)
     within = min(place, high - 1)
     try:
         if crashed:
@@ -89,7 +89,7 @@ def _refuse_sound(
             f"{not_there}: it ends at {exc.phy_offset}, or is damaged there", path=path
         ) from exc
     if place < high and span is not None and not _is_given_up(log, span, place):
-        raise StoreConfigError(f"{not_there}, which lies in {span}", path=path)
+        raise StoreConfigError(f"{not_there}, which is inside {span}", path=path)
     return place < high and span is not None
 
 

@@ -37,14 +37,14 @@ from cqstore.store.service.recovering.find_log_end import (
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A record that was given up."""
+    """A damaged record that was replaced by a filler."""
 
     phy_offset: int
     size: int
     place: RecordPlace | None
     """Its place in its queue; ``None`` if it was in none, or that could not be found out."""
     saved: Path
-    """Where its bytes are."""
+    """The file with its damaged bytes."""
 
 
 class PassOver:
@@ -74,7 +74,7 @@ class PassOver:
         """
         path = self._paths.passing_over
         try:
-            with os_errors("read what is being passed over", path):
+            with os_errors("read the filler record", path):
                 record = read_file(path, self._log.files.file_size)
         except StoreIOError as exc:
             if isinstance(exc.__cause__, FileNotFoundError):
@@ -86,15 +86,15 @@ class PassOver:
             if found.is_passed_over:
                 return record
         raise CorruptionError(
-            "this is not the record that passes over a damaged one: move it away and pass over that"
-            " one again", path=path,
+            "invalid filler record for a damaged record. Move this file away, and pass over the"
+            " damaged record again", path=path,
         )  # fmt: skip
 
     def forget_unfinished(self) -> None:
         """Forget an interrupted pass that the log needs no more."""
         path = self._paths.passing_over
         if exists(path):
-            with os_errors("end a pass over a damaged record", path):
+            with os_errors("remove the filler record", path):
                 remove_file(path)
 
     def run(self, phy_offset: int, store_timestamp: int) -> PassedOver:
@@ -108,7 +108,7 @@ class PassOver:
         """
         file = self._log.files.find(phy_offset)
         if file is None:
-            raise RefusedStoreError("no commit log file holds this", phy_offset=phy_offset)
+            raise RefusedStoreError("no commit log file has this phy offset", phy_offset=phy_offset)
         left = file.file_from_offset + file.file_size - BLANK_SIZE - phy_offset
         record = self.unfinished()
         begun = record is not None and StoredMessage(record).phy_offset == phy_offset
@@ -116,7 +116,7 @@ class PassOver:
             record = self._filler(file, phy_offset, left, store_timestamp)
         saved = save_record(self._log, phy_offset, len(record), self._paths.cut)
         path = self._paths.passing_over
-        with os_errors("begin to pass over a damaged record", path):
+        with os_errors("write the filler record", path):
             make_folder(path.parent)
             replace_file(path, record)
         file.rewrite(phy_offset - file.file_from_offset, record)
@@ -141,8 +141,7 @@ class PassOver:
             like = readable(file.read_raw(position, size), phy_offset)
         if not MIN_RECORD_SIZE <= size <= left:
             raise RefusedStoreError(
-                f"the length of the record at {phy_offset} is unknown: it cannot be passed"
-                " over alone",
+                f"cannot pass over only the record at {phy_offset}: its length is unknown",
                 path=file.path, phy_offset=phy_offset,
             )  # fmt: skip
         place = known.place if known else self._likely_place(like, phy_offset, size)

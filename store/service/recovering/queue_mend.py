@@ -88,7 +88,7 @@ class QueueMend:
             for key in damaged
         }
         if damaged:
-            _LOG.warning("%d damaged queues are rebuilt from the log", len(damaged))
+            _LOG.warning("rebuilding %d damaged queues from the log", len(damaged))
             self._rebuild.build(
                 [
                     {"topic": key.topic, "queue": key.queue_id, "ends": [[key.queue_id, ends[key]]]}
@@ -140,6 +140,6 @@ class QueueMend:
             if not damage.next_offset and not damage.is_suspect:
                 topic, queue_id = damage.queue
                 raise RefusedStoreError(
-                    f"queue {queue_id} of {topic!r} is damaged ({damage.problem}) and so is the"
-                    f" log, from which it would be rebuilt: {fault}"
+                    f"cannot rebuild the damaged queue {queue_id} of topic {topic!r}"
+                    f" ({damage.problem}): the log is damaged too: {fault}"
                 ) from fault

@@ -36,10 +36,10 @@ _NONE: set[int | None] = set()
 
 
 class RebuildReport(NamedTuple):
-    """What a rebuild of single queues did."""
+    """Result of a rebuild of single queues."""
 
     queues: int
-    """Queues that were there before; they may be fewer, or more, now."""
+    """Number of queues before the rebuild; the number may differ now."""
     units: int
 
 
@@ -79,7 +79,7 @@ class QueueRebuild:
         queues = self._queues
         queues.check_topic(topic)
         if queues.queue_type(topic) is QueueType.BATCH:
-            raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
+            raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: writing it is not supported")
         counted = self._log.max_phy_offset()
         told = progress or noop
         counts = self._count(topic, 0, counted, told)
@@ -101,8 +101,8 @@ class QueueRebuild:
             low, high = queues.queue(*key).ends()
             if not counts[key.queue_id] and low < high:
                 raise RefusedStoreError(
-                    f"queue {key.queue_id} of {topic!r} has units, but by these settings no"
-                    " record of the log leads to it: a rebuild would lose them"
+                    f"cannot rebuild queue {key.queue_id} of topic {topic!r}: under these settings"
+                    " no record of the log belongs to it, so a rebuild would lose its units"
                 )
         ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
         units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], progress)
@@ -140,7 +140,7 @@ class QueueRebuild:
         entries = self._interrupted()
         topics = sorted({entry["topic"] for entry in entries})
         if entries:
-            _LOG.warning("the rebuild of queues was interrupted: %r", topics[:10])
+            _LOG.warning("a rebuild of queues was interrupted, starting it again: %r", topics[:10])
             self._build(entries)
         if exists(self._path):
             self._finish()

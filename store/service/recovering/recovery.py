@@ -63,7 +63,7 @@ _LOG = StoreLogger(__name__)
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a store found and did."""
+    """Findings and actions of the open of a store."""
 
     last_exit_ok: bool
     read_only: bool
@@ -75,9 +75,9 @@ class RecoveryReport:
     scanned_bytes: int = 0
     dispatched_units: int = 0
     dropped_bytes: int = 0
-    """Bytes behind the end, up to the last one that was not zero."""
+    """Bytes after the end, up to the last byte that was not zero."""
     first_bad: CorruptionError | None = None
-    """Why the log ends where it does, if anything lies behind its end."""
+    """Why the log ends at this offset, if there is data after its end."""
     damage: CorruptionError | None = None
     """Read-only: the first damage inside the log, because of which it is not opened otherwise."""
     saved: list[SavedTail] = field(default_factory=list)
@@ -92,7 +92,7 @@ class RecoveryReport:
     index_dropped: str = ""
     """Why the index was moved away and rebuilt."""
     notes: Sequence[FileNote] = ()
-    """Files that are not used as they are, and are no damage."""
+    """Notes on unusual files, which are not damage."""
     index_left_out: StoreError | None = None
     """Read-only: why the index cannot be read; an opening to write would rebuild it."""
     written_since: Mapping[str, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class RecoveryReport:
     queues_damaged: Sequence[QueueDamage] = ()
     """Damaged queues that were not; what they lack shows as a hole."""
     cut_at: int | None = None
-    """Where the log was to end by a cut that had been asked for."""
+    """Phy offset at which a requested cut ended the log."""
     restarts: list[QueueRestart] = field(default_factory=list)
     """Queues of which the log holds an older incarnation; the last one won."""
 
@@ -293,9 +293,7 @@ class Recovery:
     def _finish_deletions(self, expired: ExpiredQueues) -> None:
         """Delete the topics whose deletion was interrupted."""
         if begun := self._deleted.unfinished():
-            _LOG.warning(
-                "the deletion of topics was interrupted, they are deleted again: %s", begun
-            )
+            _LOG.warning("a deletion of topics was interrupted, deleting them again: %s", begun)
             with TopicPositions(self._paths.config).deleting(begun):
                 self._queues.delete_topics(begun)
             expired.forget(begun)  # else their queues would go on where they once did
@@ -335,7 +333,7 @@ class Recovery:
             report.dropped_bytes = sum(last - first for _, first, last in behind)
             report.first_bad = fault
             report.saved = save_tail(self._log, end, self._paths.cut)
-            _LOG.warning("%d bytes behind the end of the log are cut", report.dropped_bytes)
+            _LOG.warning("cutting %d bytes after the end of the log", report.dropped_bytes)
         return bool(behind)
 
     def _sync_found(self) -> None:
@@ -350,7 +348,7 @@ class Recovery:
         folders = [
             *self._log.files.folders, paths.root, *queue_folders(paths), paths.index, paths.own,
         ]  # fmt: skip
-        with os_errors("bring to the disk what the last writer left", paths.root):
+        with os_errors("sync the files of the last writer", paths.root):
             sync_below(folders)
 
     def _restore(self, expired: ExpiredQueues) -> None:
@@ -406,9 +404,9 @@ class Recovery:
             if self._report.last_exit_ok:  # nothing else shows it to the next open
                 self._remember(end)
             raise RefusedStoreError(
-                f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}: "
-                f"to lose that record alone, pass over {end}; "
-                f"to lose that and all that follows, cut at {end}",
+                f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}. "
+                f"To lose only this record, pass over {end}; "
+                f"to lose this record and all that follow, cut at {end}",
                 path=self._paths.commit_log,
                 phy_offset=end,
             )
@@ -436,7 +434,7 @@ class Recovery:
         timestamp = before.store_timestamp if before is not None else time.time_ns() // 1_000_000
         passed = self._passing.run(phy_offset, timestamp)
         self._report.passed_over.append(passed)
-        _LOG.warning("the damaged record at %d is passed over: %s", phy_offset, passed)
+        _LOG.warning("passed over the damaged record at %d: %s", phy_offset, passed)
 
     def _refuse_sound(self, places: set[int]) -> None:
         """Refuse to pass over what is not damaged, unless that was done before."""
@@ -471,7 +469,7 @@ class Recovery:
             return ""
         else:
             survivor = valid_record_behind(self._log, end)
-        return "" if survivor is None else f"a valid record lies behind, at {survivor}"
+        return "" if survivor is None else f"a valid record follows at {survivor}"
 
     def _low(self) -> int:
         """Return where the log begins."""

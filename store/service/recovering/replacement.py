@@ -33,11 +33,11 @@ _LOG = StoreLogger(__name__)
 
 
 class Rebuild(Flag):
-    """What an open builds anew."""
+    """Parts of a store that an open rebuilds."""
 
     NOTHING = 0
     QUEUES = auto()
-    """All queues of the backend that is asked for."""
+    """All queues of the requested backend."""
     INDEX = auto()
 
 
@@ -118,12 +118,12 @@ def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> 
         )
     known = was_on_disk(end, SyncedMark(layout.paths), StoreCheckpoint(layout.paths.checkpoint))
     if (survivor is not None or known) and cut_at != end:
-        lies = "this record was on disk"
+        damage = "this record was on disk"
         if survivor is not None:
-            lies = f"a valid record lies behind, at {survivor}"
+            damage = f"a valid record follows at {survivor}"
         raise RefusedStoreError(
-            f"the log is damaged and {lies}: to rebuild from what lies before and lose the rest,"
-            f" cut at {end}; to lose that record alone, pass over {end} first",
+            f"the log is damaged and {damage}. To rebuild from the records before it and lose the"
+            f" rest, cut at {end}; to lose only this record, pass over {end} first",
             path=layout.paths.commit_log,
             phy_offset=end,
         )
@@ -175,7 +175,7 @@ def move(paths: StorePaths) -> None:
         # New names first: what was moved is in one of two places whenever power fails.
         new = [(target / path.relative_to(paths.root)).parent for path in found]
         for folder in dict.fromkeys([*new, *(path.parent for path in found)]):
-            with os_errors("sync the folder of what was moved away", folder):
+            with os_errors("sync the folder of the moved files", folder):
                 sync_folder(folder)
         all_begun[at] = replace(each, moved=True)
         _write(paths, all_begun)
@@ -183,7 +183,7 @@ def move(paths: StorePaths) -> None:
 
 
 def _write(paths: StorePaths, replacements: Iterable[Replacement]) -> None:
-    with os_errors("make the folder of the journal", paths.own):
+    with os_errors("create the folder of the journal", paths.own):
         make_folder(paths.own)
     rewrite(paths.replacing, [asdict(each) for each in replacements])
     register(paths.replacing)

@@ -24,17 +24,17 @@ _FOUND = GetMessageStatus.FOUND
 
 @dataclass(frozen=True, slots=True)
 class HistogramSnapshot:
-    """What a histogram held at one moment."""
+    """Snapshot of a histogram."""
 
     counts: tuple[int, ...]
-    """How many were at most the bound *i* and more than the bound before; the last: longer."""
+    """Observations per bucket: greater than the previous bound, at most bound *i*; last: longer."""
     total_seconds: float
     bounds: tuple[float, ...] = BOUNDS
     """Upper bounds of the buckets but the last, seconds."""
 
     @property
     def count(self) -> int:
-        """Return how many were observed."""
+        """Return the number of observations."""
         return sum(self.counts)
 
 
@@ -96,7 +96,7 @@ class PutMeter:
 
 
 class GetCounts(NamedTuple):
-    """What pulls returned until one moment."""
+    """Counts of pull results."""
 
     statuses: Mapping[GetMessageStatus, int]
     """Calls by their outcome, zeros too."""

@@ -86,7 +86,7 @@ class RunningState(_flags.StateFlags):
             changed, self._disk_full = reason != self._disk_full, reason
             self._update()
         if changed:
-            _LOG.warning("%s", reason or "the disk has room again: puts are taken")
+            _LOG.warning("%s", reason or "the disk has free space again: puts are accepted")
 
     def set_stalled(self, reason: str) -> None:
         """Take no puts while the dispatch is stalled for ``reason``; empty: it goes on."""
@@ -96,7 +96,7 @@ class RunningState(_flags.StateFlags):
         if changed and reason:
             _LOG.error("the dispatch is stalled, puts are refused: %s", reason)
         elif changed:
-            _LOG.warning("the dispatch goes on, puts are taken")
+            _LOG.warning("the dispatch continues, puts are accepted")
 
     def _update(self) -> None:
         """Set ``unwritable``; the caller holds the lock."""
@@ -119,7 +119,7 @@ class RunningState(_flags.StateFlags):
             return "failed"
         if self._read_only:
             return "read-only"
-        return "open, without puts" if self.unwritable else "open"
+        return "open, puts refused" if self.unwritable else "open"
 
     @property
     def _has_ended(self) -> bool:
@@ -147,7 +147,8 @@ class RunningState(_flags.StateFlags):
         """
         if self.forked:
             raise StoreStateError(
-                f"the store was opened by process {self._pid}, before the fork: open it again",
+                f"the store was opened by process {self._pid}, before the fork. Open it again in"
+                " this process",
                 path=self._root,
             )
         if self.closed:
@@ -237,7 +238,7 @@ class CriticalSection(_flags.EnteredFlag):
     def fail_if_interrupted(self) -> None:
         """Set the store's failure if an earlier caller was interrupted inside the section."""
         if self.begun:
-            self._state.fail(StoreFailedError(f"{self._what} was cut short"))
+            self._state.fail(StoreFailedError(f"{self._what} was interrupted"))
 
     def begin(self) -> None:
         """Note that the steps have begun.
@@ -254,7 +255,7 @@ class CriticalSection(_flags.EnteredFlag):
 
 
 def _cut_short(exc: BaseException) -> StoreFailedError:
-    failure = StoreFailedError(f"a write was cut short by {exc!r}")
+    failure = StoreFailedError(f"a write was interrupted by {exc!r}")
     failure.__cause__ = exc
     return failure
 

@@ -22,7 +22,7 @@ class Worker:
         name: str,
         work: Callable[[], object],
         gave_up: Callable[[BaseException], object],
-        means: str = "the store takes no more writes",
+        means: str = "the store accepts no more writes",
     ) -> None:
         self._name = name
         self._means = means

@@ -43,7 +43,7 @@ class DelayOffsets:
         if found is None:
             return {}
         if found.fault is not None:
-            _LOG.warning("%s; %s is taken", found.fault, found.path.name)
+            _LOG.warning("%s; using %s", found.fault, found.path.name)
         offsets, self._content, self._former = found.content
         return offsets
 
@@ -80,8 +80,8 @@ def _read(path: Path) -> tuple[dict[int, int], Json, bytes] | None:
         return offsets_of_levels(content), content, data
     except (CorruptionError, ValueError) as exc:
         raise CorruptionError(
-            f"the offsets of delay levels cannot be read: {exc}. Without the file, and its .bak,"
-            " all delayed messages that the log has are delivered again", path=path,
+            f"cannot read the offsets of delay levels: {exc}. If you remove the file and its .bak,"
+            " all delayed messages in the log are delivered again", path=path,
         ) from exc  # fmt: skip
 
 

@@ -36,7 +36,7 @@ class ListPut(Protocol):
 
 
 class DelayLevelFigures(NamedTuple):
-    """How far one delay level is delivered at one moment."""
+    """Progress of one delay level."""
 
     level: int
     """Counted from 1."""
@@ -45,7 +45,7 @@ class DelayLevelFigures(NamedTuple):
     failures: int
     """Messages that could not be delivered, and never will be."""
     offset: int
-    """Queue offset of the first message that is to be delivered."""
+    """Queue offset of the next message to deliver."""
     max_offset: int
     """End of the level's queue.
 
@@ -118,7 +118,7 @@ class LevelDelivery:
         self.next_offset = low if offset is None else min(max(offset, low), high)
         if offset is not None and offset != self.next_offset:
             _LOG.warning(
-                "delay level %d goes on at %d, not at %d: its queue is [%d, %d)",
+                "delay level %d continues at queue offset %d, not at %d: its queue is [%d, %d)",
                 self.level, self.next_offset, offset, low, high,
             )  # fmt: skip
         self.is_noted = self.next_offset < high
@@ -191,9 +191,13 @@ class LevelDelivery:
                 self.delivered += 1
                 self._on_delivered(due)
             elif result.status in _NEVER_TAKEN:
-                self._pass_over(offset, f"topic {message.topic!r} refuses it: {result.reason}")
+                self._pass_over(
+                    offset, f"topic {message.topic!r} refuses the message: {result.reason}"
+                )
             else:
-                _LOG.warning("delay level %d waits at %d: %s", self.level, offset, result)
+                _LOG.warning(
+                    "delay level %d waits at queue offset %d: %s", self.level, offset, result
+                )
                 self.next_offset = offset
                 return False
         return True

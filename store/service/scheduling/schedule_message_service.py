@@ -126,7 +126,7 @@ class ScheduleMessageService:
                 self._unserved.append(delivery)
                 _LOG.error(
                     "%d messages of delay level %d are not delivered: messageDelayLevel has %d"
-                    " levels; they are delivered once it has this one again",
+                    " levels. Add the level again to deliver them",
                     waiting, level, len(self.deliveries),
                 )  # fmt: skip
 
@@ -237,12 +237,15 @@ class ScheduleMessageService:
             self._is_running = True
             try:
                 self.worker = Worker(
-                    "cqstore-schedule", self._run, self._give_up, "delayed messages wait"
+                    "cqstore-schedule",
+                    self._run,
+                    self._give_up,
+                    "delayed messages are not delivered",
                 )
                 self.worker.start()
             except (RuntimeError, MemoryError) as exc:
                 self._is_running = False
-                _LOG.error("delayed messages wait, no thread can be started: %s", exc)
+                _LOG.error("cannot start the thread that delivers delayed messages: %s", exc)
             except BaseException:  # should it run all the same, two of them do no harm
                 self._is_running = False
                 raise
@@ -253,11 +256,11 @@ class ScheduleMessageService:
             try:
                 seconds = self.run()
             except StoreStateError as exc:
-                _LOG.warning("delayed messages are delivered no more: %s", exc)
+                _LOG.warning("delayed messages are no longer delivered: %s", exc)
                 return
             except StoreError as exc:
                 self.failures += 1
-                _LOG.warning("delayed messages cannot be delivered now: %s", exc)
+                _LOG.warning("cannot deliver delayed messages, will retry: %s", exc)
                 seconds = RETRY_MS / 1000
             if seconds is None and self._has_ended():
                 return
@@ -276,7 +279,7 @@ class ScheduleMessageService:
         """Leave what waits to the next message that is put, or to the next opening."""
         self._is_running = False
         self.failures += 1
-        _LOG.error("delayed messages wait until another one is put: %s", exc)
+        _LOG.error("no delayed messages are delivered until the next one is put: %s", exc)
 
     def _end(self, seconds: float | None) -> None:
         self._stopped = True

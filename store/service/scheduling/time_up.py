@@ -42,6 +42,6 @@ def message_time_up(stored: StoredMessage) -> Message:
 
 def _homeless(stored: StoredMessage, name: str, value: str | None) -> CorruptionError:
     return CorruptionError(
-        "a delayed message does not say where it belongs", phy_offset=stored.phy_offset,
-        expected=f"{name}, a topic's and a queue's", got=repr(value),
+        "a delayed message has no valid target topic or queue", phy_offset=stored.phy_offset,
+        expected=f"a valid property {name}", got=repr(value),
     )  # fmt: skip

@@ -44,9 +44,9 @@ def refuse_delay(message: Message) -> None:
     if message.sys_flag & TRANSACTION_MASK in NOT_QUEUED:
         return
     raise IllegalMessageError(
-        f"{name} is {message.properties[name]!r:.60}, and nothing here delivers a message later:"
-        " readers would see it at once (enableScheduleMessageService delivers by DELAY,"
-        " allowDelayWithoutService stores it all the same)"
+        f"{name} is {message.properties[name]!r:.60}, but this store does not deliver delayed"
+        " messages: readers would see it at once. Set enableScheduleMessageService to deliver by"
+        " DELAY, or allowDelayWithoutService to store the message anyway"
     )
 
 
@@ -59,8 +59,8 @@ def refuse_timer(message: Message) -> None:
     name = _asks_for_time(message.properties)
     if name is not None and message.topic != TIMER_TOPIC:
         raise IllegalMessageError(
-            f"{name} is {message.properties[name]!r:.60}, and there is no timer wheel here: delays"
-            " are given by level (DELAY)"
+            f"{name} is {message.properties[name]!r:.60}, but timer messages are not supported."
+            " Give the delay as a level (DELAY)"
         )
 
 

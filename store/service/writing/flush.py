@@ -49,7 +49,7 @@ class FlushService:
         self._failed = failed
         self._waiting: list[tuple[int, Promised[bool], float]] = []
         """Up to where each wants the log to be durable, by when."""
-        self._waiting_lock = CheckedLock("what puts ask of the flush")  # guards _waiting
+        self._waiting_lock = CheckedLock("the queue of flush requests")  # guards _waiting
         dispatcher.locks.add(self._waiting_lock)
         self._wake = Wakeup()
         self._stopped = False

@@ -36,8 +36,8 @@ class LightQuota:
         there = self._there()
         if there + new > self._limit:
             raise LightQuotaError(
-                f"{new} light queues more than the {there} that there are would exceed"
-                f" maxLmqConsumeQueueNum, {self._limit}"
+                f"cannot add {new} light queues to the {there} that exist: maxLmqConsumeQueueNum is"
+                f" {self._limit}"
             )
 
     def count(self, new: int) -> None:

@@ -45,7 +45,7 @@ class LogPrefault:
         self.brought = log.end
         """Up to this offset of the log pages are in memory."""
         self.worker = Worker(
-            "cqstore-pages", self._run, lambda _: None, "puts bring in the log's pages themselves"
+            "cqstore-pages", self._run, lambda _: None, "puts load the log's pages themselves"
         )
 
     @staticmethod
@@ -86,7 +86,7 @@ class LogPrefault:
             if self._stopped:
                 return
             if not self.step():
-                _LOG.info("the kernel does not bring in the log's pages ahead")
+                _LOG.info("the kernel does not support loading the log's pages ahead")
                 return
 
     def step(self) -> bool:

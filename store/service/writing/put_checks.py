@@ -29,7 +29,9 @@ def refuse_inner_batch(message: Message) -> None:
         IllegalMessageError: it is one, or names their number.
     """
     if message.sys_flag & SysFlag.INNER_BATCH:
-        raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
+        raise IllegalMessageError(
+            f"an inner batch needs a BatchCQ topic: {message.topic!r} is not one"
+        )
     if _INNER_NUM in message.properties:
         raise IllegalMessageError("INNER_NUM without the inner batch flag")
 
@@ -42,7 +44,7 @@ def refuse_light_offsets(message: Message) -> None:
     """
     both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
     if both and has_units(message):
-        raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
+        raise IllegalMessageError(f"{_LIGHT_OFFSETS} must not be set: the store assigns it")
 
 
 def has_units(message: Message) -> bool:
@@ -61,7 +63,7 @@ def light_names(message: Message, check_topic: Callable[[str], object]) -> list[
     names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever it was
     for name in names:
         if not name.startswith(LMQ_PREFIX):
-            raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
+            raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is not a light queue")
         check_topic(name)
     if len(set(names)) != len(names):
         raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
@@ -89,7 +91,7 @@ def check_client_batch(batch: Message, max_size: int) -> None:
     if len(batch.body) > max_size:
         raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
     if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
-        raise IllegalMessageError("a client batch takes no transactions and no inner batches")
+        raise IllegalMessageError("a client batch cannot hold transactions or inner batches")
     delay = batch.properties.get(MessageProperty.DELAY, "0")
     if delay.isdecimal() and delay.strip("0"):
         raise IllegalMessageError("a client batch cannot be delayed")

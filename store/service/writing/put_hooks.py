@@ -32,7 +32,7 @@ _OF_BATCH = (
 
 
 class PutMessageHook(Protocol):
-    """Is asked before a message is put, in the thread that puts; no lock of the store is held.
+    """Hook that is called before each put, in the putting thread; no store lock is held.
 
     Source: RocketMQ ``PutMessageHook``.
     """
@@ -42,12 +42,12 @@ class PutMessageHook(Protocol):
         """Return the name of the hook in errors."""
 
     def execute_before_put_message(self, message: Message) -> PutMessageResult | None:
-        """Return ``None`` to let the message pass, or with which status and reason it is refused.
+        """Return ``None`` to accept the message, or a result with the status and reason to refuse.
 
-        ``message`` is the store's own copy. What the hook changes of it is what the next hook gets
-        and what is put, if it can be. What the hook raises is raised by the put as
-        ``PutHookError``, and nothing is put. The messages of a client batch come one by one; of
-        them body, flag and properties alone may change, and one that is refused refuses the batch.
+        ``message`` is a copy. The next hook and the put get it with the changes of this hook. If
+        the hook raises an exception the put raises ``PutHookError``, and nothing is put. The
+        messages of a client batch are passed one by one: only their body, flag and properties may
+        change, and the batch is refused if one message is refused.
         """
 
 
@@ -60,7 +60,7 @@ def require_put_hook(given: object) -> None:
     called = callable(getattr(given, "execute_before_put_message", None))
     if not (called and isinstance(getattr(given, "hook_name", None), str)):
         raise StoreConfigError(
-            f"{given!r:.60} is no put hook: it lacks hook_name or execute_before_put_message()"
+            f"invalid put hook {given!r:.60}: it lacks hook_name or execute_before_put_message()"
         )
 
 
@@ -161,8 +161,8 @@ class HookedPuts:
             for field in _OF_BATCH if in_batch else ():
                 if getattr(message, field) != getattr(before, field):
                     raise self._failed(
-                        f"the put hook {name!r} changed {field} of a message of a client batch,"
-                        " which has that of the batch"
+                        f"the put hook {name!r} changed {field} of a message of a client batch:"
+                        " it must be that of the batch"
                     )
         return None
 
@@ -179,7 +179,7 @@ class HookedPuts:
             )
         self._meter.count_hook_refusal()
         self._meter.not_ok(result.status)
-        return result._replace(reason=result.reason or f"the put hook {name!r} refused it")
+        return result._replace(reason=result.reason or f"the put hook {name!r} refused the message")
 
     def _failed(self, reason: str) -> PutHookError:
         self._meter.count_hook_failure()

@@ -411,7 +411,7 @@ class Putter:
                 f"invalid topic name {topic!r}: '/', blanks and control characters are not allowed"
             )
         if self._queues.queue_type(topic) is QueueType.BATCH:
-            raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: it is read, not written")
+            raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: writing it is not supported")
         self._queues.check_topic(topic)
 
     def _wait_and_dispatch(

@@ -19,18 +19,18 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class Replicas(Protocol):
-    """The followers of one store, the store itself not among them. Any thread may ask."""
+    """The followers of a store, without the store itself. Any thread may call."""
 
     def in_sync(self, phy_offset: int, gap: int) -> int:
-        """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
+        """Return the number of followers that lag less than ``gap`` bytes behind ``phy_offset``."""
 
     def reached(self, followers: int) -> int:
-        """Return up to where so many distinct followers have the log; -1: there are too few."""
+        """Return the phy offset that at least ``followers`` followers have reached; -1: too few."""
 
     def wait(self, phy_offset: int, followers: int, deadline: float) -> bool:
-        """Return once so many distinct followers have the log up to ``phy_offset``.
+        """Wait until ``followers`` distinct followers have the log up to ``phy_offset``.
 
-        False when it is ``deadline``, by ``time.monotonic``.
+        Return False at ``deadline``, a time of ``time.monotonic``.
         """
 
 
@@ -44,12 +44,12 @@ class ReplicaWait:
         self._minimum = config.min_in_sync_replicas - 1
         self._gap = config.ha_max_gap_not_in_sync
         self._timeout = config.slave_timeout / 1000
-        self._lock = CheckedLock("what puts ask of the followers")  # guards what is below
+        self._lock = CheckedLock("the queue of waits for followers")  # guards what is below
         self._queue: deque[_Later] = deque()
         self._stopped = False
         self._wake = Wakeup()
         self.worker = Worker(
-            "cqstore-replicas", self._run, self._give_up, "its puts end as unknown"
+            "cqstore-replicas", self._run, self._give_up, "puts that wait for replicas fail"
         )
 
     @property
@@ -73,8 +73,8 @@ class ReplicaWait:
         if there >= self._minimum:
             return ""
         return (
-            f"{there + 1} replicas are in sync, this one included, and minInSyncReplicas is"
-            f" {self._minimum + 1}"
+            "not enough replicas are in sync: expected"
+            f" {self._minimum + 1} (minInSyncReplicas), found {there + 1}, this one included"
         )
 
     def wait_for(self, phy_offset: int) -> bool:

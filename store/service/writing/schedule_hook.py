@@ -83,10 +83,10 @@ class ScheduleMessageHook:
             return message  # a copy of one that waits elsewhere
         if topic in (SCHEDULE_TOPIC, HALF_TOPIC):
             raise IllegalMessageError(
-                f"{topic} is a topic of the store's own: nothing delays there"
+                f"cannot delay a message of topic {topic}: it is a topic of the store itself"
             )
         if type(queue_id) is not int or not 0 <= queue_id <= INT_MAX:
-            raise IllegalMessageError(f"{queue_id!r:.60} is no queue id")
+            raise IllegalMessageError(f"invalid queue id {queue_id!r:.60}")
         self._check(message)
         properties = {
             name: value for name, value in message.properties.items() if name not in TIMER
@@ -108,5 +108,5 @@ def _level_of(message: Message) -> int:
     if text is None:
         return 0
     if not (type(text) is str and _LEVEL.fullmatch(text)):
-        raise IllegalMessageError(f"{text!r:.60} in {_DELAY} is no delay level")
+        raise IllegalMessageError(f"invalid delay level {text!r:.60} in {_DELAY}")
     return int(text)

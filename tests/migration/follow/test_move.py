@@ -418,10 +418,14 @@ def test_settings_under_which_it_cannot_be_opened_are_refused_before_the_copy(
     with leading(root) as master:
         put_more(master)
     for key, value, words in (
-        ("store_path_commit_log", str(root / "commitlog"), "storePathCommitLog=.* lies elsewhere"),
+        (
+            "store_path_commit_log",
+            str(root / "commitlog"),
+            "storePathCommitLog=.* in another folder",
+        ),
         ("store_path_commit_log", f"{own / 'commitlog'},/b", "storePathCommitLog=.*,/b: "),
-        ("enable_controller_mode", True, "a controller decides"),
-        ("broker_role", BrokerRole.SLAVE, "it is a slave's"),
+        ("enable_controller_mode", True, "a controller elects its master"),
+        ("broker_role", BrokerRole.SLAVE, "it is the store of a slave"),
     ):
         refused_move(root, own, CONFIG.model_copy(update={key: value}), words)
 
@@ -459,9 +463,9 @@ def test_the_command_names_file_key_value_and_the_way_out(tmp_path: Path) -> Non
     done = CliRunner().invoke(app, [*given, "--config", str(conf)])
     assert isinstance(done.exception, RefusedStoreError)
     assert str(done.exception) == (
-        f"storePathCommitLog={root}/commitlog: by this key the commit log of {own} lies elsewhere;"
-        f" expected {own}/commitlog or no such key. Pass a copy of the configuration without it,"
-        f" and start a broker on the new folder with that copy ({conf})"
+        f"storePathCommitLog={root}/commitlog: this key places the commit log of {own} in another"
+        f" folder; expected {own}/commitlog or no such key. Pass a copy of the configuration"
+        f" without the key, and start the broker on the new folder with that copy ({conf})"
     )
     assert tree_digest(tmp_path) == before
 

@@ -120,10 +120,10 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({}, "a controller decides who writes it"),
-        ({"enable_controller_mode": True}, "a controller decides who writes it"),
-        ({"broker_role": BrokerRole.SLAVE}, "it is a slave's"),
-        ({"duplication_enable": True}, "log duplication decides its offsets"),
+        ({}, "a controller elects its master"),
+        ({"enable_controller_mode": True}, "a controller elects its master"),
+        ({"broker_role": BrokerRole.SLAVE}, "it is the store of a slave"),
+        ({"duplication_enable": True}, "log duplication assigns its offsets"),
     ],
 )
 def test_what_a_switch_would_refuse_is_refused_at_once(
@@ -134,7 +134,9 @@ def test_what_a_switch_would_refuse_is_refused_at_once(
         (root / "epochFileCheckpoint").write_bytes(b"")
     config = StoreConfig().model_copy(update=change)
     before = tree_digest(root)
-    with pytest.raises(RefusedStoreError, match=f"this store can only be read .*{words}"):
+    with pytest.raises(
+        RefusedStoreError, match=f"this store can only be opened read-only: .*{words}"
+    ):
         plan(root, config)
     with pytest.raises(RefusedStoreError, match=words):
         MessageStore.open(root, config)
@@ -143,7 +145,7 @@ def test_what_a_switch_would_refuse_is_refused_at_once(
 
 def test_queues_without_a_log_are_refused(root: Path) -> None:
     shutil.rmtree(root / "commitlog")
-    with pytest.raises(RefusedStoreError, match="there are queues but no commit log"):
+    with pytest.raises(RefusedStoreError, match="found queues but no commit log"):
         make_plan(root)
 
 

@@ -196,21 +196,21 @@ def test_keys_are_judged_by_release(
     ("line", "says"),
     [
         ("rocksdbCQDoubleWriteEnable=treu", "neither true nor false"),
-        ("rocksdbCQDoubleWriteEnable=true \n", "a blank follows"),
+        ("rocksdbCQDoubleWriteEnable=true \n", "a space follows"),
         ("fileReservedTime=48h", "is not a valid whole number"),
-        ("fileReservedTime=48 \n", "a blank follows"),
-        ("fileReservedTime=3000000000", "does not fit a 32-bit whole number"),
-        ("fileReservedTime=" + "9" * 5000, "does not fit a 32-bit whole number"),
+        ("fileReservedTime=48 \n", "a space follows"),
+        ("fileReservedTime=3000000000", "does not fit in a 32-bit whole number"),
+        ("fileReservedTime=" + "9" * 5000, "does not fit in a 32-bit whole number"),
         ("logicalDiskSpaceCleanForciblyThreshold=much", "is not a valid number"),
-        ("storeType=rocksdb", "is none of default, defaultRocksDB"),
+        ("storeType=rocksdb", "is not one of default, defaultRocksDB"),
         ("flushDiskType=sync_flush", "Did you mean SYNC_FLUSH?"),
-        ("brokerRole=MASTER", "none of ASYNC_MASTER"),
+        ("brokerRole=MASTER", "not one of ASYNC_MASTER"),
         ("rocksdbCompressionType=zst", "Did you mean zstd?"),
-        ("configManagerVersion=v3", "none of v1, v2"),
+        ("configManagerVersion=v3", "not one of v1, v2"),
         ("deleteWhen=25", "deletes at no hour"),
         ("combineCQLoadingCQTypes=default;defaultRoksDB", "Did you mean defaultRocksDB?"),
         ("combineCQLoadingCQTypes=;", "does not start"),
-        ("mappedFileSizeCommitLog=10", "cqstore does not support (expected greater"),
+        ("mappedFileSizeCommitLog=10", "RocketMQ accepts but cqstore does not (expected greater"),
     ],
 )
 def test_values_that_are_not_what_they_look_like(tmp_path: Path, line: str, says: str) -> None:
@@ -287,7 +287,7 @@ def test_keys_of_4_x_are_known_with_the_release_in_which_they_went(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("brokerRole=SLAVE\nbrokerRole=ASYNC_MASTER", "brokerRole is given twice: line 2 counts."),
+        ("brokerRole=SLAVE\nbrokerRole=ASYNC_MASTER", "brokerRole is given twice: line 2 is used."),
         ("a sentence\n", "Line 1 has no '=': it is read as the key 'a'."),
     ],
 )

@@ -127,7 +127,7 @@ def test_the_conf_and_the_release_are_asked_for(golden_folder: Path, tmp_path: P
     old = json.loads(run(*words, "--rocketmq", "5.3.3", code=0).stdout)
     assert "key-too-new" not in [each["code"] for each in new["findings"]]
     assert "key-too-new" in [each["code"] for each in old["findings"]]
-    assert "is no release" in run(root, "--rocketmq", "five", code=2).stderr
+    assert "invalid release of RocketMQ 'five'" in run(root, "--rocketmq", "five", code=2).stderr
     assert "not to 'x'" in run(root, "--to", "x", code=2).stderr
 
 

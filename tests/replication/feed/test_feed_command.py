@@ -104,7 +104,9 @@ def test_what_cannot_be_fed_is_refused(root: Path, tmp_path: Path) -> None:
     conf.write_text("haTransferBatchSize=8388608\n")
     assert "haTransferBatchSize" in run(root, "--config", conf, code=2)
     conf.write_text("brokerRole=SLAVE\n")
-    assert "it is a slave's" in run(root, "--config", conf, "--listen", "127.0.0.1:0", code=2)
+    assert "it is the store of a slave" in run(
+        root, "--config", conf, "--listen", "127.0.0.1:0", code=2
+    )
     conf.write_text("brokerRole=SYNC_MASTER\nhaListenPort=1\n")
     with running(root, "--config", conf) as (_, port), WireSlave(port) as slave:
         slave.report(1)

@@ -166,7 +166,7 @@ def test_without_enough_replicas_in_sync_nothing_is_put(tmp_path: Path) -> None:
         for way in (one, one_later, a_list, a_client_batch):
             for result in way(master.store):
                 assert (result.status, result.ok) == (TOO_FEW, False)
-                assert "1 replicas are in sync, this one included, and minInSync" in result.reason
+                assert "(minInSyncReplicas), found 1, this one included" in result.reason
         assert master.end == 0
         assert master.store.metrics.snapshot().put_not_ok[TOO_FEW] == 1 + 1 + 7 + 1
         with WireSlave(master.port) as slave:
@@ -326,11 +326,14 @@ def test_without_a_feeder_such_a_role_is_refused_as_ever(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"allAckInSyncStateSet": "true"}, "allAckInSyncStateSet=true: there is no controller"),
-        ({"enableAutoInSyncReplicas": "true"}, "enableAutoInSyncReplicas=true: a put would wait"),
+        ({"allAckInSyncStateSet": "true"},
+         "allAckInSyncStateSet=true is not supported: without a controller"),
+        ({"enableAutoInSyncReplicas": "true"},
+         "enableAutoInSyncReplicas=true is not supported: whenever fewer"),
         ({"brokerRole": "ASYNC_MASTER", "inSyncReplicas": 2},
-         "inSyncReplicas=2: no put waits for replicas but under brokerRole=SYNC_MASTER"),
-        ({"brokerRole": "ASYNC_MASTER", "minInSyncReplicas": 2}, "minInSyncReplicas=2: no put"),
+         "inSyncReplicas=2: puts wait for replicas only under brokerRole=SYNC_MASTER"),
+        ({"brokerRole": "ASYNC_MASTER", "minInSyncReplicas": 2},
+         "minInSyncReplicas=2: puts wait for replicas only"),
     ],
 )  # fmt: skip
 def test_what_is_promised_and_not_kept_is_refused(

@@ -312,7 +312,9 @@ def test_a_master_that_is_none_yet_is_asked_again(led: Led, tmp_path: Path) -> N
 def test_a_controllers_store_is_opened_by_its_follower_alone(led: Led, tmp_path: Path) -> None:
     own = tmp_path / "own"
     follow(own, EpochMaster(led.log, of(led)))
-    with pytest.raises(RefusedStoreError, match=r"a controller decides .*follow --controller"):
+    with pytest.raises(
+        RefusedStoreError, match=r"a controller elects its master .*follow --controller"
+    ):
         MessageStore.open(own, CONFIG)
     config = CONFIG.model_copy(update={"enable_controller_mode": True})
     with pytest.raises(RefusedStoreError, match=r"\(epochFileCheckpoint, enableControllerMode\)"):

@@ -283,7 +283,7 @@ def test_logs_that_cannot_be_compared_are_not_cut(tmp_path: Path) -> None:
 def test_what_others_rule_is_not_cut(tmp_path: Path) -> None:
     one, other, _ = parted(tmp_path, 30, 9, 9)
     (one / "epochFileCheckpoint").write_text("")
-    with pytest.raises(RefusedStoreError, match="a controller decides"):
+    with pytest.raises(RefusedStoreError, match="a controller elects its master"):
         rejoin(one, other, CONFIG)
 
 

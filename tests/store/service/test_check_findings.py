@@ -113,8 +113,8 @@ def test_a_unit_that_comes_twice_is_found_where_it_does(root: Path) -> None:
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         found = [each for each in look(store).run() if each.damage]
     assert [(each.queue, each.queue_offset) for each in found] == [(KEY, 7)] * 2
-    assert found[0].problem == "the unit's record lies before its predecessor's"
-    assert found[1].problem == "the unit points to the message of ('t', 0, 6)"
+    assert found[0].problem == "the unit's record is before that of the previous unit"
+    assert found[1].problem == "the unit points to another message, ('t', 0, 6)"
     assert found[1].phy_offset is not None
     assert [(each.path, each.position) for each in found] == [(str(path), 7 * UNIT)] * 2
 
@@ -127,7 +127,7 @@ def test_a_unit_that_points_behind_the_log_is_found(root: Path) -> None:
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         found = list(look(store).run())
     assert [(each.queue, each.queue_offset) for each in found] == [(KEY, 4), (KEY, 5)]
-    assert found[0].problem.startswith("the unit points to no message: ")
+    assert found[0].problem.startswith("the unit does not point to a message: ")
     assert found[0].phy_offset == 1 << 40
 
 
@@ -142,7 +142,7 @@ def test_a_queue_that_is_not_there_is_named_by_its_first_record(root: Path, topi
     with MessageStore.open(root, config, read_only=True) as store:
         (found,) = [each for each in look(store).run() if not each.damage]
     assert (found.queue, found.phy_offset) == (QueueKey(topic, 0), first.phy_offset)
-    assert "there is no such queue" in found.problem
+    assert "the queue does not exist" in found.problem
 
 
 def test_a_wrong_tags_code_is_found(root: Path) -> None:
@@ -153,7 +153,8 @@ def test_a_wrong_tags_code_is_found(root: Path) -> None:
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         (found,) = look(store).run()
     assert (found.queue, found.queue_offset) == (KEY, 2)
-    assert found.problem == "tags code 98, but the message's is 97"  # Java's hash of "a"
+    # Java's hash of "a" is 97.
+    assert found.problem == "the unit's tags code is 98, but the message's is 97"
 
 
 def test_the_first_record_can_be_damaged_too(root: Path) -> None:
@@ -181,7 +182,7 @@ def test_the_first_record_can_be_damaged_too(root: Path) -> None:
             QueueIncarnation(2, 9),
             3,
             10,
-            [("records 2 to 2 of the log lie before the queue's minimum", 3)],
+            [("records 2 to 2 of the log are below the queue's min offset", 3)],
         ),
     ],
 )

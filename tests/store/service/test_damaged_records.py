@@ -134,7 +134,7 @@ def test_a_damaged_record_among_the_last_ones_is_noticed(root: Path) -> None:
         ).checkpoint.fields.confirm_phy_offset + (
             store.message_by_offset(components_of(store).checkpoint.fields.confirm_phy_offset).size
         )
-    with pytest.raises(RefusedStoreError, match="a valid record lies behind"):
+    with pytest.raises(RefusedStoreError, match="a valid record follows at "):
         MessageStore.open(root)
 
 

@@ -42,7 +42,7 @@ def test_without_levels_nothing_is_delayed() -> None:
 def test_what_is_no_time_is_refused() -> None:
     assert DelayLevels(f"{'9' * 12}s").max_level == 1
     for text in ("5", "s", "1x", "1.5s", "-1s", "²s", "1 s", f"{'9' * 13}s", "1s 2s 3"):
-        with pytest.raises(StoreConfigError, match=r"messageDelayLevel: .* is no time"):
+        with pytest.raises(StoreConfigError, match=r"messageDelayLevel: invalid delay .*"):
             DelayLevels(text)
 
 
@@ -79,8 +79,8 @@ def test_levels_of_a_broker_s_own_are_no_damage(
             []
             if text
             else [
-                f"messages of delay level {level} wait {delay} ms, not as messageDelayLevel says"
-                " by default: give the broker's settings (--config) to have them checked"
+                f"messages of delay level {level} wait {delay} ms, which differs from the"
+                " default of messageDelayLevel: pass the broker's settings (--config) to check them"
                 for level, delay in ((1, 7000), (2, 9000))
             ]
         )

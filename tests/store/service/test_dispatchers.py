@@ -166,7 +166,7 @@ def test_a_dispatcher_that_fails_stalls_the_dispatch_and_skips_nothing(
     assert store.max_offset("t", 0) == 3  # of the batch nothing is seen
     refused = store.put_message(Message("t", b"6"))
     assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "when the dispatcher takes the record" in refused.reason
+    assert "once the dispatcher accepts the record" in refused.reason
     with pytest.raises(DispatcherError, match="'taker' failed") as met:
         store.flush()
     assert met.value.phy_offset == store.get_message("t", 0, 0).messages()[0].phy_offset + 4 * (
@@ -377,7 +377,7 @@ def test_a_place_behind_the_log_is_its_end(tmp_path: Path) -> None:
         put(store, b"a")
         assert store.max_offset("t", 0) == 1
     assert placed.bodies == [b"a"]
-    assert "goes on at 0, the end of the log, not at 1073741824" in lines.getvalue()
+    assert "starts at phy offset 0, the end of the log, not at 1073741824" in lines.getvalue()
 
 
 def test_a_place_that_has_expired_is_said(tmp_path: Path) -> None:
@@ -389,14 +389,14 @@ def test_a_place_that_has_expired_is_said(tmp_path: Path) -> None:
     with logged("cqstore.store") as lines, opened(tmp_path, hooks=StoreHooks(dispatchers=[placed])):
         pass
     assert [body[:1] for body in placed.bodies] == [b"2", b"3"]
-    assert "goes on at 16384: the log from 0 on has expired" in lines.getvalue()
+    assert "starts at phy offset 16384, not at 0: the log before has expired" in lines.getvalue()
 
 
 @pytest.mark.parametrize("place", [7, -1, None, 1.5])
 def test_a_place_that_is_none_is_refused(tmp_path: Path, place: Any) -> None:
     with opened(tmp_path) as store:
         put(store, b"a", b"b")
-    with pytest.raises(RefusedStoreError, match="the dispatcher 'taker' goes on"):
+    with pytest.raises(RefusedStoreError, match="the dispatcher 'taker' cannot start"):
         opened(tmp_path, hooks=StoreHooks(dispatchers=[Placed(place)]))
     with opened(tmp_path) as store:
         assert bodies_of(store) == [b"a", b"b"]

@@ -229,7 +229,7 @@ def test_levels_are_drawn_in_from_the_other_side_too(tmp_path: Path, machine: Ma
         machine.percent["commitlog"], machine.percent["consumequeue"] = 0, 35
         assert demand() == (False, False, "", 0, 35)
         machine.percent["consumequeue"] = 36
-        assert "queues is 36 % full; beyond 35 %" in demand().full
+        assert "queues is 36 % full: puts are refused above 35 %" in demand().full
         machine.percent["consumequeue"] = 85
         assert demand()[:2] == (False, False)
         machine.percent["consumequeue"] = 86

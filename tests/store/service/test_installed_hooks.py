@@ -35,7 +35,7 @@ def test_a_store_that_is_opened_to_read_calls_none(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         put(store, b"a")
     for hooks in (StoreHooks(put_hooks=[Hook()]), StoreHooks(dispatchers=[Taker()])):
-        with pytest.raises(StoreConfigError, match="opened to read"):
+        with pytest.raises(StoreConfigError, match="opened read-only"):
             MessageStore.open(tmp_path, read_only=True, hooks=hooks)
 
 

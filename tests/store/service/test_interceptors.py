@@ -170,7 +170,10 @@ def test_a_store_that_is_opened_to_read_has_none(
     ("entries", "sentence"),
     [
         ({"ab_share": "broken"}, r"'ab_share' of cqstore\.interceptors .*LookupError"),
-        ({"ab_share": "passing", "ab_shares": "another"}, "one interceptor .*:passing, .*:another"),
+        (
+            {"ab_share": "passing", "ab_shares": "another"},
+            "one read interceptor, found .*:passing, .*:another",
+        ),
     ],
 )
 def test_what_cannot_be_made_refuses_the_opening(

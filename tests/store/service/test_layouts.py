@@ -48,12 +48,12 @@ def test_who_else_writes_it_is_told_by_settings_too(tmp_path: Path, key: str, wo
 
 
 def test_a_log_of_dledger_alone_is_refused_and_named(tmp_path: Path) -> None:
-    with pytest.raises(RefusedStoreError, match="DLedger's") as caught:
+    with pytest.raises(RefusedStoreError, match="the format of DLedger") as caught:
         detect(tmp_path, settings(enableDLegerCommitLog="true"))
     assert caught.value.path == tmp_path
     for name in ("dledger-n2", "dledger-n1"):
         (tmp_path / name).mkdir()
-    with pytest.raises(RefusedStoreError, match="DLedger's") as caught:
+    with pytest.raises(RefusedStoreError, match="the format of DLedger") as caught:
         detect(tmp_path, StoreConfig())
     assert caught.value.path == tmp_path / "dledger-n1"
 
@@ -79,7 +79,7 @@ def test_a_path_of_the_log_that_leads_to_its_own_folder_is_accepted(tmp_path: Pa
         layout = detect(tmp_path / "store", settings(storePathCommitLog=f"{tmp_path}/{text}"))
         assert (layout.refusals, layout.paths.commit_log_override) == ([], None)
     layout = detect(tmp_path / "store", settings(storePathCommitLog=f"{tmp_path}/link/other"))
-    assert "lies elsewhere" in layout.refusals[0]
+    assert "is in another folder" in layout.refusals[0]
 
 
 def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path
     layout = detect(tmp_path, with_log_folder(config, tmp_path / "two"))
     assert layout.log_folders == [tmp_path / "two"]
     assert "spread over several paths" in detect(tmp_path, config).refusals[0]
-    assert layout.refusals == [f"its commit log lies elsewhere, in {tmp_path / 'two'}"]
+    assert layout.refusals == [f"its commit log is in another folder, {tmp_path / 'two'}"]
 
 
 def test_the_largest_file_tells_the_size_of_all(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_queues_that_would_be_hidden_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreConfigError, match="nonsense"):
         choose_backends(there(tmp_path, []), StoreConfig(), "nonsense")
     config = settings(**{DOUBLE: "true", "combineCQLoadingCQTypes": "default"})
-    with pytest.raises(RefusedStoreError, match="rocksdb queues lie here that"):
+    with pytest.raises(RefusedStoreError, match="does not load the rocksdb queues"):
         choose_backends(there(tmp_path, BOTH), config, None)
 
 
@@ -195,7 +195,9 @@ def test_a_state_that_was_set_decides(tmp_path: Path) -> None:
     for read_only in (False, True):
         found = choose_backends(layout, settings(**{DOUBLE: "true"}), None, read_only=read_only)
         assert found == ["rocksdb"]
-        with pytest.raises(RefusedStoreError, match="state is rocksdb: backend 'file'"):
+        with pytest.raises(
+            RefusedStoreError, match="backend 'file' is not in use: the store's state is rocksdb"
+        ):
             choose_backends(layout, StoreConfig(), "file", read_only=read_only)
 
 
@@ -206,7 +208,9 @@ def test_what_is_not_whole_is_not_served(tmp_path: Path, backend_state: BackendS
     layout = there(tmp_path, BOTH, backend_state)
     assert choose_backends(layout, StoreConfig(), None) == BOTH
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH[::-1]
-    with pytest.raises(RefusedStoreError, match="the file queues lag or hold some"):
+    with pytest.raises(
+        RefusedStoreError, match="cannot read from the file queues: they lag or hold only some"
+    ):
         choose_backends(layout, StoreConfig(), "file", read_only=True)
     assert choose_backends(layout, StoreConfig(), "rocksdb", read_only=True) == BOTH[::-1]
 
@@ -227,7 +231,7 @@ def test_batch_queues_keep_double_write_away_and_nothing_else(tmp_path: Path) ->
     layout = there(tmp_path, BOTH)
     assert choose_backends(layout, StoreConfig(), None) == BOTH
     (batches / "topic").mkdir()
-    with pytest.raises(RefusedStoreError, match="BatchCQ queues live in files alone") as caught:
+    with pytest.raises(RefusedStoreError, match="BatchCQ queues exist only as files") as caught:
         choose_backends(layout, StoreConfig(), None)
     assert caught.value.path == batches
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH

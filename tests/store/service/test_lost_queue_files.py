@@ -339,5 +339,7 @@ def test_where_the_log_is_damaged_too_a_known_end_is_kept_and_an_unknown_one_ref
         assert store.get_message(*LOST, 41).next_begin_offset == 45
     sized(20, 190)(tmp_path / "other")
     rocketmq_had_it(tmp_path / "other")
-    with pytest.raises(RefusedStoreError, match=r"queue 0 of 'a' is damaged.*so is the log"):
+    with pytest.raises(
+        RefusedStoreError, match=r"damaged queue 0 of topic 'a'.*the log is damaged too"
+    ):
         opened(tmp_path / "other")

@@ -182,7 +182,7 @@ def test_a_file_is_no_store(root: Path, *, read_only: bool) -> None:
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue", "index"])
 def test_no_new_store_is_made_of_a_part_of_one(root: Path, name: str) -> None:
     before = tree_digest(root)
-    with pytest.raises(RefusedStoreError, match=f"part of a store: is {root} meant"):
+    with pytest.raises(RefusedStoreError, match=rf"part of a store\. Did you mean {root}\?"):
         MessageStore.open(root / name)
     assert tree_digest(root) == before
     with MessageStore.open(root) as store:
@@ -194,8 +194,11 @@ def log_in(folder: Path) -> StoreConfig:
 
 
 def test_a_log_elsewhere_must_be_there(root: Path, tmp_path: Path) -> None:
-    for place, what in ((tmp_path / "none", "no such folder"), (root / "checkpoint", "a file")):
-        with pytest.raises(RefusedStoreError, match=f"no commit log lies here: {what}") as caught:
+    for place, what in (
+        (tmp_path / "none", "no such folder"),
+        (root / "checkpoint", "this is a file"),
+    ):
+        with pytest.raises(RefusedStoreError, match=f"no commit log found: {what}") as caught:
             MessageStore.open(root, log_in(place), read_only=True)
         assert caught.value.path == place
     (tmp_path / "empty").mkdir()

@@ -330,7 +330,7 @@ def test_a_note_that_is_no_filler_is_refused(root: Path) -> None:
     note = root / "cqstore" / "passing-over"
     for content in (b"", b"?" * 200, record):
         note.write_bytes(content)
-        with pytest.raises(CorruptionError, match="move it away"):
+        with pytest.raises(CorruptionError, match="Move this file away"):
             MessageStore.open(root, CONFIG)
     note.unlink()
     MessageStore.open(root, CONFIG).close()

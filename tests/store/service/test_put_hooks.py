@@ -113,7 +113,9 @@ def test_a_refusal_without_a_reason_names_the_hook(tmp_path: Path) -> None:
         tmp_path, hooks=StoreHooks(put_hooks=[Hook(lambda _: PutMessageResult(status), "night")])
     ) as store:
         refused = store.put_message(Message("t", b"x"))
-        assert refused == PutMessageResult(status, reason="the put hook 'night' refused it")
+        assert refused == PutMessageResult(
+            status, reason="the put hook 'night' refused the message"
+        )
 
 
 def test_of_a_list_each_message_is_asked_for(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_an_address_is_text_without_a_zone(place: tuple[Any, Any]) -> None:
 
 
 def test_a_filter_is_text() -> None:
-    with pytest.raises(TypeError, match="a filter is text, not None"):
+    with pytest.raises(TypeError, match="a filter must be a string, not None"):
         TagFilter(None)  # type: ignore[arg-type]
 
 
@@ -91,8 +91,11 @@ ODD: list[tuple[dict[str, Any], str]] = [
     ({"properties": {"a": ""}}, "no name or no value"),
     ({"properties": {"": "a", "b": "c"}}, "no name or no value"),
     ({"properties": {"INNER_NUM": "2"}}, "INNER_NUM"),
-    ({"properties": LIGHT}, "INNER_MULTI_QUEUE_OFFSET is given by the store"),
-    ({"properties": LIGHT | {"INNER_MULTI_QUEUE_OFFSET": str(1 << 60)}}, "is given by the store"),
+    ({"properties": LIGHT}, "INNER_MULTI_QUEUE_OFFSET must not be set: the store assigns it"),
+    (
+        {"properties": LIGHT | {"INNER_MULTI_QUEUE_OFFSET": str(1 << 60)}},
+        "must not be set: the store assigns it",
+    ),
     ({"topic": SCHEDULED, "properties": {"DELAY": "abc"}}, "'abc' in DELAY is no delay level"),
     ({"topic": SCHEDULED, "properties": {"DELAY": "9" * 5000}}, "in DELAY is no delay level"),
 ]
@@ -115,7 +118,7 @@ def test_every_put_refuses_it_and_writes_nothing(
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"properties": LIGHT}, "is given by the store"),
+        ({"properties": LIGHT}, "must not be set: the store assigns it"),
         ({"properties": {"INNER_NUM": "2", "INNER_BASE": "x"}}, "INNER_NUM"),
         ({"topic": SCHEDULED, "properties": {"DELAY": "x"}}, "no delay level"),
     ],

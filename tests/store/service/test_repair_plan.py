@@ -59,7 +59,7 @@ def test_each_finding_has_its_remedy(store: MessageStore) -> None:
     steps = "\n".join(plan.steps())
     found = [steps.index(word) for word in ("cut the log", "the index", "queue 3", "queue 1")]
     assert found == sorted(found)
-    assert steps.endswith("about: nowhere ()")
+    assert steps.endswith("cannot repair: nowhere ()")
 
 
 def test_records_between_two_damaged_ones_count_as_lost(root: Path) -> None:
@@ -86,7 +86,7 @@ def test_batch_queues_cannot_be_built_anew(golden: Callable[[str], Path]) -> Non
 
 def test_where_nothing_is_found_nothing_is_lost(store: MessageStore) -> None:
     assert plan_repair(store, []) == RepairPlan(None, 0, 0, recover=False, index=False)
-    assert list(RepairPlan(recover=True).steps()) == ["recover, as the next opening would"]
+    assert list(RepairPlan(recover=True).steps()) == ["recover the store, as the next open would"]
 
 
 def test_a_plan_without_steps_is_false() -> None:

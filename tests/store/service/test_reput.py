@@ -403,7 +403,10 @@ def test_another_word_for_the_switch_is_refused(said: str) -> None:
         env=os.environ | {"CQSTORE_REPUT_THREAD": said},  # a sanitizer comes by it
         cwd=ROOT,
     )  # fmt: skip
-    assert f"CQSTORE_REPUT_THREAD is {said!r}: it can be always, never, or not set" in done.stderr
+    assert (
+        f"CQSTORE_REPUT_THREAD: invalid value {said!r}: expected 'always', 'never', or unset"
+        in done.stderr
+    )
 
 
 def test_a_quota_of_a_control_group_leaves_fewer_cores(tmp_path: Path) -> None:

@@ -145,18 +145,19 @@ def test_what_asks_for_no_delay_comes_at_once(
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"properties": {"DELAY": "x"}}, "'x' in DELAY is no delay level"),
-    ({"properties": {"DELAY": "9" * 10}}, "is no delay level"),
-    ({"properties": {"DELAY": 3}}, "3 in DELAY is no delay level"),
-    ({"properties": {"TIMER_DELAY_SEC": "5"}}, "TIMER_DELAY_SEC is '5', and there is no timer"),
-    ({"topic": SCHEDULE_TOPIC}, "a topic of the store's own"),
-    ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "a topic of the store's own"),
+    ({"properties": {"DELAY": "x"}}, "invalid delay level 'x' in DELAY"),
+    ({"properties": {"DELAY": "9" * 10}}, "invalid delay level '9999999999' in DELAY"),
+    ({"properties": {"DELAY": 3}}, "invalid delay level 3 in DELAY"),
+    ({"properties": {"TIMER_DELAY_SEC": "5"}},
+     "TIMER_DELAY_SEC is '5', but timer messages are not supported"),
+    ({"topic": SCHEDULE_TOPIC}, "a topic of the store itself"),
+    ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "a topic of the store itself"),
     ({"topic": "a/b"}, "invalid topic name"),
     ({"topic": "t" * 128}, "at most 127"),
     ({"topic": None}, "topic"),
-    ({"queue_id": -1}, "-1 is no queue id"),
-    ({"queue_id": 1 << 31}, "is no queue id"),
-    ({"queue_id": "1"}, "'1' is no queue id"),
+    ({"queue_id": -1}, "invalid queue id -1"),
+    ({"queue_id": 1 << 31}, "invalid queue id 2147483648"),
+    ({"queue_id": "1"}, "invalid queue id '1'"),
     ({"properties": {"DELAY": "1", "INNER_NUM": "2"}}, "INNER_NUM"),
     ({"properties": {"DELAY": "1", "INNER_MULTI_DISPATCH": "a"}}, "'a' in INNER_MULTI_DISPATCH"),
     ({"properties": {"DELAY": "1", "INNER_MULTI_DISPATCH": "%LMQ%a"}, "body": bytes(999)},
@@ -285,9 +286,9 @@ def test_who_delivers_follows_no_master_and_keeps_the_schedule(
     tmp_path: Path, clock: Clock
 ) -> None:
     with opened(tmp_path, clock) as store:
-        with pytest.raises(RefusedStoreError, match="leaves it to the master"):
+        with pytest.raises(RefusedStoreError, match="its master delivers delayed messages"):
             store.append_to_commit_log(0, b"")
-        with pytest.raises(RefusedStoreError, match="is being delivered from"):
+        with pytest.raises(RefusedStoreError, match="the store delivers delayed messages from it"):
             store.delete_topics(["t", SCHEDULE_TOPIC])
     learner = config_of().without_schedule()
     assert not learner.enable_schedule_message_service
@@ -296,9 +297,9 @@ def test_who_delivers_follows_no_master_and_keeps_the_schedule(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"allowDelayWithoutService": "true"}, "one of them"),
+        ({"allowDelayWithoutService": "true"}, "exclude each other"),
         ({"messageDelayLevel": " "}, "needs levels"),
-        ({"messageDelayLevel": "1s x"}, "'x' is no time"),
+        ({"messageDelayLevel": "1s x"}, "invalid delay 'x'"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(

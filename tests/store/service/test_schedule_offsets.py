@@ -326,10 +326,10 @@ def test_an_offset_outside_of_its_queue_is_set_into_it(
         clock.ahead = 10 * HOUR_SECONDS
         deliver(store)
         assert numbers(store) == [2, 3, 4]
-    assert [words for words in caplog.messages if "goes on at" in words] == [
-        "delay level 1 goes on at 1, not at 40: its queue is [0, 1)",
-        "delay level 2 goes on at 0, not at 3: its queue is [0, 0)",
-        "delay level 3 goes on at 0, not at -1: its queue is [0, 0)",
+    assert [words for words in caplog.messages if "continues at queue offset" in words] == [
+        "delay level 1 continues at queue offset 1, not at 40: its queue is [0, 1)",
+        "delay level 2 continues at queue offset 0, not at 3: its queue is [0, 0)",
+        "delay level 3 continues at queue offset 0, not at -1: its queue is [0, 0)",
     ]
 
 
@@ -394,8 +394,8 @@ def test_a_message_of_nowhere_holds_up_no_other(
     with opened(tmp_path, clock) as store:
         until(lambda: numbers(store) == [7])
         assert service(store).deliveries[1].failures == 5
-    assert "a delayed message does not say where it belongs" in caplog.text
-    assert "topic 'a/b' refuses it" in caplog.text
+    assert "a delayed message has no valid target topic or queue" in caplog.text
+    assert "topic 'a/b' refuses the message" in caplog.text
 
 
 def test_a_clock_that_was_set_back_delays_no_longer_than_the_level(
@@ -459,8 +459,8 @@ def test_what_waits_at_a_level_that_is_no_longer_configured_is_reported(
         assert numbers(store) == [9]
         (sentence,) = [words for words in caplog.messages if "messageDelayLevel" in words]
         assert sentence == (
-            "2 messages of delay level 3 are not delivered: messageDelayLevel has 2 levels; they"
-            " are delivered once it has this one again"
+            "2 messages of delay level 3 are not delivered: messageDelayLevel has 2 levels. Add"
+            " the level again to deliver them"
         )
         levels = {each.level: each for each in service(store).figures()}
         assert (levels[3].waiting, levels[3].delivered, levels[1].waiting) == (2, 0, 0)

@@ -92,7 +92,7 @@ def test_what_is_open_shows_its_folder_its_queues_and_its_state(tmp_path: Path) 
         assert repr(store) == f"<MessageStore {str(root)!r}, file+rocksdb, open>"
         assert repr(store.metrics) == f"<StoreMetrics of {str(root)!r}, open>"
         components_of(store).state.set_disk_full("no room")
-        assert repr(store).endswith(", open, without puts>")
+        assert repr(store).endswith(", open, puts refused>")
         components_of(store).state.set_disk_full("")
     assert repr(store) == f"<MessageStore {str(root)!r}, file+rocksdb, closed>"
     with MessageStore.open(root, both, read_only=True, backend="rocksdb") as reader:

@@ -271,11 +271,11 @@ def test_batch_queues_of_rocketmq_have_all_of_a_range(golden_folder: Path) -> No
 MEANT = [
     (
         1_795_218_170,
-        "1795218170 ms is 1970-01-21T18:40:18Z: if seconds are meant, give 17952181700",
+        "1795218170 ms is 1970-01-21T18:40:18Z. If you meant seconds, pass 17952181700",
     ),
-    (20_261_120, "20261120 ms is 1970-01-01T05:37:41Z: if a date is meant, give 2026-11-20 "),
-    (202_611_201_530, "if a date is meant, give 2026-11-20T15:30:00 "),
-    (20_261_120_153_059, "if a date is meant, give 2026-11-20T15:30:59 "),
+    (20_261_120, "20261120 ms is 1970-01-01T05:37:41Z. If you meant a date, pass 2026-11-20 "),
+    (202_611_201_530, "If you meant a date, pass 2026-11-20T15:30:00 "),
+    (20_261_120_153_059, "If you meant a date, pass 2026-11-20T15:30:59 "),
 ]
 
 
@@ -326,5 +326,7 @@ def test_times_that_may_be_meant_are_taken() -> None:
     with pytest.raises(StoreConfigError, match="begin 2 is later than end 1"):
         time_range(2, 1)
     for odd in ("now", 1.5, True, float("nan"), b"1"):
-        with pytest.raises(StoreError, match="is no time"):
+        with pytest.raises(
+            StoreError, match=r"invalid time .*: expected ms since the epoch, or a datetime"
+        ):
             time_ms(odd)  # type: ignore[arg-type]

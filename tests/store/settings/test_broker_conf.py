@@ -25,22 +25,22 @@ def conf_of(folder: Path, text: str) -> BrokerConf:
 @pytest.mark.parametrize(
     ("text", "name", "has", "words"),
     [
-        ("fileReservedTime = 48 ", "file_reserved_time", 72, "(a blank follows it): RocketMQ"),
+        ("fileReservedTime = 48 ", "file_reserved_time", 72, "(a space follows it): RocketMQ"),
         ("fileReservedTime=48", "file_reserved_time", 48, ""),
         ("fileReservedTime=1_000", "file_reserved_time", 72, "keeps its default, 72"),
         ("diskMaxUsedSpaceRatio=75%", "disk_max_used_space_ratio", 75, "'75%' is not a valid"),
         ("diskMaxUsedSpaceRatio=95.0", "disk_max_used_space_ratio", 75, "keeps its default, 75"),
         ("maxMessageSize=10485760  # 10MB", "max_message_size", 4 << 20, "(a comment is part of"),
-        ("enableLmq=true ", "enable_lmq", False, "RocketMQ takes it for false"),
+        ("enableLmq=true ", "enable_lmq", False, "RocketMQ reads it as false"),
         ("enableLmq=yes", "enable_lmq", False, "is neither true nor false"),
         ("enableLmq=1", "enable_lmq", False, "is neither true nor false"),
         ("enableLmq=TRUE", "enable_lmq", True, ""),
         ("cleanFileForciblyEnable=on", "clean_file_forcibly_enable", False, "for false"),
-        ("brokerRole=${ROLE}", "broker_role", "ASYNC_MASTER", "is none of ASYNC_MASTER, SYNC_MAST"),
+        ("brokerRole=${ROLE}", "broker_role", "ASYNC_MASTER", "is not one of ASYNC_MASTER, SYNC"),
         ("brokerRole=SYNC_MASTER ", "broker_role", "SYNC_MASTER", ""),
         ("flushDiskType=sync_flush", "flush_disk_type", "ASYNC_FLUSH", "Did you mean SYNC_FLUSH?"),
         ("flushDiskType=SYNC_FLUSH\t", "flush_disk_type", "SYNC_FLUSH", ""),
-        ("storeType=rocksdb", "store_type", "default", "RocketMQ takes it for default"),
+        ("storeType=rocksdb", "store_type", "default", "RocketMQ reads it as default"),
         ("storeType=DEFAULTROCKSDB", "store_type", "DEFAULTROCKSDB", ""),
         ("deleteWhen=04; 16", "delete_hours", {4}, "deletes at 04 only"),
         ("deleteWhen=4:00", "delete_hours", set(), "at no hour, only when the disk is nearly full"),
@@ -81,9 +81,9 @@ def test_what_cqstore_cannot_have_is_left_at_its_default_and_refused_by_the_api(
     (note,) = conf.notes()
     assert note.keeps_out_puts
     assert words in note.sentence
-    assert "that RocketMQ takes and cqstore does not support" in note.sentence
+    assert "that RocketMQ accepts but cqstore does not (" in note.sentence
     assert "cqstore uses " in note.sentence
-    with pytest.raises(StoreConfigError, match="cqstore does not support") as caught:
+    with pytest.raises(StoreConfigError, match="RocketMQ accepts but cqstore does not") as caught:
         read_broker_conf(conf.path)
     assert caught.value.path == conf.path
 
@@ -120,7 +120,7 @@ def test_a_bad_setting_of_cqstore_s_own_is_refused(tmp_path: Path, text: str) ->
         ("fileReservedTime=1\nfileReservedTime=2", "fileReservedTime is given twice: line 2"),
         ("just words", "line 1 has no '='"),
         ("\ufefffileReservedTime=1", "a byte-order mark, which is part of the key"),
-        ("mapedFileSizeConsumeQueue=300000", "has had no mapedFileSizeConsumeQueue since 4.5.2"),
+        ("mapedFileSizeConsumeQueue=300000", "RocketMQ removed mapedFileSizeConsumeQueue in 4.5.2"),
     ],
 )  # fmt: skip
 def test_what_changes_nothing_here_is_noted_and_keeps_out_no_put(
@@ -172,7 +172,7 @@ def test_a_log_below_the_file_s_own_root_is_looked_for_in_the_folder(tmp_path: P
         conf = conf_of(tmp_path, lines)
         assert conf.settings(root).store_path_commit_log == (used or given.strip())
         notes = [note.sentence for note in conf.notes(root)]
-        assert any(used is not None and f"{used} is used" in each for each in notes) == bool(used)
+        assert any(used is not None and f"using {used}" in each for each in notes) == bool(used)
         assert conf.settings().store_path_commit_log == given.strip()
     own = conf_of(tmp_path, f"storePathRootDir={root}\nstorePathCommitLog={root}/logs/a\n")
     assert own.settings(root).store_path_commit_log == f"{root}/logs/a"

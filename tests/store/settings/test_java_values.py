@@ -15,7 +15,7 @@ def test_whole_numbers_fit_their_type_to_the_last(kind: str, bits: int) -> None:
     for text in good:
         assert convert(text, kind) == (int(text), None), text
     for text in large:
-        assert convert(text, kind) == (None, f"does not fit a {bits + 1}-bit whole number")
+        assert convert(text, kind) == (None, f"does not fit in a {bits + 1}-bit whole number")
     for text in ["", "-", "1.0", "0x1", "1e3", "--1", "1 2", "1_000", "\U0001d7d9", "75%", "1L"]:
         value, fault = convert(text, kind)
         assert value is None
@@ -27,7 +27,7 @@ def test_whole_numbers_fit_their_type_to_the_last(kind: str, bits: int) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("5 ", "(a blank follows it)"), (" 5", "(blanks are around it)"), ("5x", "number"),
+        ("5 ", "(a space follows it)"), (" 5", "(spaces surround it)"), ("5x", "number"),
         ("10485760  # 10MB", "(a comment is part of the value)"),
         ("5 // five", "(a comment is part of the value)"),
         ("'5'", "(quotes are part of the value)"),
@@ -75,5 +75,5 @@ def test_an_enum_is_set_by_text_and_by_number() -> None:
     assert convert("2", "int|text", names).value == 2
     for text in ("prom", "2 ", "", '"PROM"'):
         assert convert(text, "int|text", names).value is None
-    assert convert("prom", "int|text", names).fault == "is none of DISABLE, PROM"
+    assert convert("prom", "int|text", names).fault == "is not one of DISABLE, PROM"
     assert convert("PROM ", "text", names, trims=False).value is None

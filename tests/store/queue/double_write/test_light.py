@@ -198,7 +198,7 @@ def test_a_step_to_the_files_alone_is_refused_while_they_have_none(apart: Path) 
     change_mode(apart, StoreMode("double-write-rocksdb"), config())
     change_mode(apart, StoreMode("double-write-file"), config())
     steps = {step.to: step.reasons for step in possible_steps(apart, config())}
-    assert "hold no light queues" in "; ".join(steps[StoreMode("file")])
+    assert "have no light queues" in "; ".join(steps[StoreMode("file")])
     assert steps[StoreMode("double-write-rocksdb")] == []
 
 

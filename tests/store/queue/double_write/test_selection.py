@@ -22,8 +22,8 @@ SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        ({"combineCQLoadingCQTypes": ""}, "names neither"),
-        ({"combineCQLoadingCQTypes": "rocks;files"}, "names neither"),
+        ({"combineCQLoadingCQTypes": ""}, "names no known type"),
+        ({"combineCQLoadingCQTypes": "rocks;files"}, "names no known type"),
         ({"combineCQPreferCQType": "rocks"}, "combineCQPreferCQType"),
         ({"combineCQPreferCQType": "default;defaultRocksDB"}, "combineCQPreferCQType"),
         ({"combineCQLoadingCQTypes": "defaultRocksDB"}, "combineCQPreferCQType"),
@@ -142,7 +142,7 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
         assert store.verify().units == 20
     with open_store(root, "file", **SELECTIVE) as store:
         assert store.report.dispatched_units == 0, "nothing lags"
-    with pytest.raises(RefusedStoreError, match="some topics only"):
+    with pytest.raises(RefusedStoreError, match="only some topics"):
         MessageStore.open(root, read_only=True, backend="rocksdb")
     assert backend_state(root).covers == {"rocksdb": "lite-*;t"}
     with open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "t;o*"}) as store:

@@ -154,7 +154,7 @@ def test_what_changes_at_each_try_is_refused_in_the_end(
         copied(source, growing)
         assert content(source.with_name("target")) == content(source)
         return
-    with pytest.raises(StoreStateError, match=f"each of {tries} tries") as caught:
+    with pytest.raises(StoreStateError, match=f"each of {tries} attempts") as caught:
         copied(source, growing)
     assert caught.value.path == source
 
@@ -162,7 +162,7 @@ def test_what_changes_at_each_try_is_refused_in_the_end(
 @pytest.mark.parametrize("text", [b"", b"MANIFEST-000004", b"MANIFEST-\n", b"../MANIFEST-000004\n"])
 def test_a_database_that_names_no_manifest_is_damaged(source: Path, text: bytes) -> None:
     (source / "CURRENT").write_bytes(text)
-    with pytest.raises(CorruptionError, match="names no MANIFEST") as caught:
+    with pytest.raises(CorruptionError, match="does not name a MANIFEST") as caught:
         copied(source, [])
     assert caught.value.path == source / "CURRENT"
     assert caught.value.got == repr(text)
@@ -171,7 +171,7 @@ def test_a_database_that_names_no_manifest_is_damaged(source: Path, text: bytes)
 
 def test_a_database_without_the_manifest_that_it_names_is_damaged(source: Path) -> None:
     (source / "MANIFEST-000004").unlink()
-    with pytest.raises(CorruptionError, match="a MANIFEST that is not there") as caught:
+    with pytest.raises(CorruptionError, match="a MANIFEST that does not exist") as caught:
         copied(source, [])
     assert caught.value.path == source / "CURRENT"
     assert (caught.value.expected, caught.value.got) == ("MANIFEST-000004", "no such file")
