@@ -330,14 +330,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
         """Clean every backend; return the sum of what they return."""
-        done = [
-            self._attempt(
-                replica,
-                "clean the queues",
-                partial(replica.store.clean_expired, min_phy_offset, expired),
-            )
-            for replica in self._live()
-        ]
+        done = []
+        for replica in self._live():
+            clean = partial(replica.store.clean_expired, min_phy_offset, expired)
+            done.append(self._attempt(replica, "clean the queues", clean))
         return sum(count or 0 for count in done)
 
     @changing
