@@ -1,6 +1,9 @@
-"""How sentences name some of many things."""
+"""Parts of sentences that several messages share."""
 
 from collections.abc import Sequence
+
+REOPEN = "Close the store and open it again"
+"""What to do after a write or flush that failed."""
 
 
 def some_of(shown: Sequence[str], total: int, between: str = ", ") -> str:

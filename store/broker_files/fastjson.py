@@ -59,7 +59,7 @@ def broker_row(data: bytes, kind: Record) -> dict[str, object]:
     """
     found = _parsed(data, kind)
     if found is None:
-        raise ValueError("the row is null")
+        raise ValueError("expected an object, found null")
     return found
 
 
@@ -90,7 +90,8 @@ def object_in(path: Path, data: bytes, kind: Record = _ANY) -> dict[str, object]
         return broker_object(data, kind)
     except UnclearJsonError as exc:
         raise RefusedStoreError(
-            f"cannot tell how a broker reads this file: {exc}. Write it as standard JSON", path=path
+            f"cannot determine how a broker reads this file: {exc}. Rewrite it as standard JSON",
+            path=path,
         ) from exc
     except ValueError as exc:
         raise CorruptionError(f"a broker cannot read this file: {exc}", path=path) from exc
@@ -104,9 +105,9 @@ def encoded(content: object) -> bytes:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("duplicate field name")
     return made
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"invalid number {text}")

@@ -160,7 +160,7 @@ def _converted_table(value: dict[str, object], kind: Table) -> dict[object, obje
 def _refuse_bare(names: Collection[str]) -> None:
     """Refuse names that may have been without quotes: the lenient reader looks."""
     if any(name[-1:].isdecimal() and name.removeprefix("-").isdecimal() for name in names):
-        raise ValueError("a name of a field is a number")
+        raise ValueError("a field name is a number")
 
 
 def put(into: dict[object, object], kind: Table, key: object, value: object) -> None:
@@ -229,7 +229,7 @@ def flag_of(value: object) -> bool:
     if isinstance(value, int):
         return abs(value) == 1
     if isinstance(value, list):
-        raise UnclearJsonError("an array where true or false is expected")
+        raise UnclearJsonError("expected true or false, found an array")
     if isinstance(value, str):
         known = _FLAGS.get(value, _WORDS.get(value.lower()))
         if known is not None:
@@ -321,7 +321,7 @@ def _integer_of_text(value: str) -> int:
 def _in_range(number: int, limit: int, value: object) -> int:
     if not -limit - 1 <= number <= limit:
         bits = limit.bit_length() + 1
-        raise ValueError(f"expected a number of {bits} bits, found {shown(value)}")
+        raise ValueError(f"expected a {bits}-bit number, found {shown(value)}")
     return number
 
 

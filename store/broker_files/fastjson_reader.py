@@ -58,7 +58,7 @@ class LenientReader:
         """
         self._skip_comments()
         if self._next() in _PLAIN and self._is_null():
-            raise UnclearJsonError("the text is in quotes, and stands for null")
+            raise UnclearJsonError("the text is a quoted null")
         found = self._record(kind)
         if self._next():
             error = self._error("the end of the text")
@@ -144,7 +144,7 @@ class LenientReader:
         if self._is_null():
             return None
         if self._next() == "{":
-            raise UnclearJsonError(f"char {self._at}: an object where an array is expected")
+            raise UnclearJsonError(f"char {self._at}: expected an array, found an object")
         self._expect("[")
         made: list[object] = []
         while self._next() != "]":
@@ -266,7 +266,7 @@ class LenientReader:
             parts.append(match[0])
             at = match.end()
             if at >= len(self._text):
-                raise self._error("the end of the text in quotes")
+                raise self._error("the closing quote")
             if self._text[at] == quote:
                 break
             escaped = self._text[at + 1 : at + 2]
@@ -280,7 +280,7 @@ class LenientReader:
                 parts.append(_ESCAPES[escaped])
             else:
                 error = ValueError if escaped.isascii() else UnclearJsonError
-                raise error(f"char {at}: expected a known escape, found {escaped!r}")
+                raise error(f"char {at}: expected a valid escape, found {escaped!r}")
             at += 2 + digits
         self._at = at + 1
         return _paired("".join(parts))

@@ -92,9 +92,11 @@ class Compared:
 
     def sentence(self, finding: ComparisonFinding) -> str:
         """Return a difference as a sentence, without the queue."""
-        units = "" if finding.first is None else f" units {finding.first} to {finding.last}"
-        said = ", ".join(f"{side} {value}" for side, value in self.values(finding).items())
+        units = "" if finding.first is None else f"units {finding.first} to {finding.last}"
+        values = ", ".join(f"{side} {value}" for side, value in self.values(finding).items())
         if lacking := self.incomplete_backend(finding):
-            return f"the {lacking} queues lack{units or f' the queue: {said}'} ({finding.kind})"
+            what = f"{units} are missing" if units else "the queue is missing"
+            found = "" if units else f": {values}"
+            return f"{what} in the {lacking} queues{found} ({finding.kind})"
         name = finding.field or finding.kind
-        return f"{name} is not the same{f' in{units}' if units else ''}: {said}"
+        return f"{name} differs{f' in {units}' if units else ''}: {values}"

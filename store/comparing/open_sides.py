@@ -109,7 +109,7 @@ def two_backends(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQ
     kept = queues.backends()
     if len(kept) == 1:
         raise RefusedStoreError(
-            f"only the {kept[0].name} queues are kept: nothing to compare them with",
+            f"nothing to compare: the store keeps only the {kept[0].name} queues",
             path=queues.context.paths.root,
         )
     return kept[0], kept[1]

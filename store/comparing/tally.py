@@ -60,18 +60,18 @@ class ComparisonFinding(TallyModel):
 
     kind: DifferenceKind
     units: NonNegativeInt
-    first: int | None = Field(default=None, description="Queue offset of the first of them.")
-    last: int | None = Field(default=None, description="Queue offset of the last of them.")
-    field: str | None = Field(default=None, description="Which field differs.")
-    source: int | str | None = Field(default=None, description="Value of the first, in the source.")
-    target: int | str | None = Field(default=None, description="Value of the first, in the target.")
+    first: int | None = Field(default=None, description="Queue offset of the first unit.")
+    last: int | None = Field(default=None, description="Queue offset of the last unit.")
+    field: str | None = Field(default=None, description="Name of the field that differs.")
+    source: int | str | None = Field(default=None, description="Source value of the first unit.")
+    target: int | str | None = Field(default=None, description="Target value of the first unit.")
 
 
 class ComparisonSums(TallyModel):
     """Sums over the units of one side."""
 
     units: NonNegativeInt = 0
-    bytes: int = Field(default=0, description="Of their records, as the units say.")
+    bytes: int = Field(default=0, description="Size of the records according to the units.")
     checksum: Annotated[str, Field(pattern="^[0-9a-f]{16}$")] = "0" * 16
 
 
@@ -81,42 +81,42 @@ class ComparedQueue(TallyModel):
     topic: str
     queue_id: int
     counts: dict[DifferenceKind, NonNegativeInt]
-    fields: dict[str, NonNegativeInt] = Field(description="Units that differ, by field.")
+    fields: dict[str, NonNegativeInt] = Field(description="Differing units per field.")
     source: ComparisonSums
     target: ComparisonSums
     findings: list[ComparisonFinding]
-    more_findings: NonNegativeInt = Field(description="Findings that are counted, not listed.")
+    more_findings: NonNegativeInt = Field(description="Findings that are not listed.")
 
 
 class ComparisonNotes(TallyModel):
     """Counts of what is worth knowing and is no difference."""
 
-    later: NonNegativeInt = Field(0, description="Units of records behind the plan's end.")
-    expired_source: NonNegativeInt = Field(0, description="Units whose records have left the log.")
+    later: NonNegativeInt = Field(0, description="Units after the end of the plan.")
+    expired_source: NonNegativeInt = Field(0, description="Units of expired records.")
     expired_target: NonNegativeInt = 0
-    unreachable: NonNegativeInt = Field(0, description="Source units behind their queue's end.")
+    unreachable: NonNegativeInt = Field(0, description="Source units after the queue's end.")
     behind_end: NonNegativeInt = Field(
-        0, description="Rows behind the end of source queues that RocketMQ would take for units."
+        0, description="Rows after the end of source queues that RocketMQ would read as units."
     )
-    shifted: NonNegativeInt = Field(0, description="Units whose records name another place.")
+    shifted: NonNegativeInt = Field(0, description="Records with another queue offset.")
     empty: NonNegativeInt = Field(0, description="Queues that never had a unit.")
 
 
 class ComparisonTally(TallyModel):
     """What was counted; tasks return theirs, the report has their sum."""
 
-    queues: NonNegativeInt = Field(0, description="Queues of either side, without empty ones.")
-    differing: NonNegativeInt = Field(0, description="Queues with a difference.")
+    queues: NonNegativeInt = Field(0, description="Non-empty queues on either side.")
+    differing: NonNegativeInt = Field(0, description="Queues that differ.")
     topics_only_source: NonNegativeInt = 0
     topics_only_target: NonNegativeInt = 0
     counts: dict[DifferenceKind, NonNegativeInt] = {}
-    fields: dict[str, NonNegativeInt] = Field({}, description="Units that differ, by field.")
-    units_only_source: NonNegativeInt = Field(0, description="Units of only_source queues.")
-    units_only_target: NonNegativeInt = Field(0, description="Units of only_target queues.")
+    fields: dict[str, NonNegativeInt] = Field({}, description="Differing units per field.")
+    units_only_source: NonNegativeInt = Field(0, description="Units of queues only in the source.")
+    units_only_target: NonNegativeInt = Field(0, description="Units of queues only in the target.")
     source: ComparisonSums = ComparisonSums()
     target: ComparisonSums = ComparisonSums()
     notes: ComparisonNotes = ComparisonNotes()
-    listed: list[ComparedQueue] = Field([], description="Some of the queues that differ, in order.")
+    listed: list[ComparedQueue] = Field([], description="The first queues that differ.")
 
     def add(self, other: "ComparisonTally") -> None:
         """Add what the task of the next range counted."""

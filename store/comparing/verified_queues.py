@@ -52,7 +52,7 @@ class QueueFacts:
         for above in self._folders:
             digest.update(b"//")
             folder = f"{above}/{topic}/{queue_id}"
-            with os_errors("look at the files of a queue", folder):
+            with os_errors("read the folder of a queue", folder):
                 if os.path.isdir(folder) and not add_facts(digest, folder, below=True):  # noqa: PTH112
                     return None
         return digest.digest() if self._folders else None
@@ -88,7 +88,7 @@ class VerifiedQueues:
         Raises:
             StoreIOError: they cannot be read.
         """
-        with os_errors("read what is known of the queues", file.path):
+        with os_errors("read the digests of verified queues", file.path):
             return cls(read_file(file.path, _MAX_BYTES), file.complete_to)
 
     @classmethod
@@ -99,7 +99,7 @@ class VerifiedQueues:
             StoreIOError: it cannot be written.
         """
         known = cls(b"".join(sorted(digests)))
-        with os_errors("write what is known of the queues", path):
+        with os_errors("write the digests of verified queues", path):
             replace_file(path, known._data)
         return known.digest
 
@@ -124,7 +124,7 @@ def file_digests(folder: Path, end: int) -> Iterator[bytes]:
     Raises:
         StoreIOError: they cannot be listed.
     """
-    with os_errors("look at the files of the log", folder):
+    with os_errors("read the folder of the log", folder):
         for path in sorted(folder.iterdir()):
             name, status = path.name, path.lstat()
             if is_file_name(name) and int(name) + status.st_size <= end:

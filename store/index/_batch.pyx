@@ -22,7 +22,7 @@ cdef object take_text(object text, const char **start, Py_ssize_t *size):
     """Find the UTF-8 of a text, a surrogate as any other letter; return what holds the bytes."""
     cdef bytes encoded
     if type(text) is not str:
-        raise TypeError("topics and keys are texts")
+        raise TypeError("topics and keys must be str")
     start[0] = PyUnicode_AsUTF8AndSize(text, size)
     if start[0] != NULL:
         return text
@@ -36,7 +36,7 @@ cdef object take_topic(object topic, Topic *found):
     """Find how the names of a topic's keys begin; return what holds the text."""
     held = take_text(topic, &found.text, &found.size)
     if found.size > INT32_MAX:
-        raise OverflowError("no topic is so long")
+        raise OverflowError("topic too long")
     found.hashed = hash_utf8(0, found.text, found.size) * 31 + HASH_SIGN
     return held
 
@@ -65,7 +65,7 @@ cdef class KeyColumns:
 
     cdef const KeyRow *row(self, Py_ssize_t row) except NULL:
         if not 0 <= row < self.entries.used:
-            raise IndexError("no such row")
+            raise IndexError("row out of range")
         return <const KeyRow *> self.entries.block.data + row
 
     cdef int64_t _name_start(self, Py_ssize_t row) noexcept:
@@ -134,7 +134,7 @@ cdef class KeyColumns:
         cdef KeyRow *rows
         cdef char *names
         if not 0 <= start <= end <= other.entries.used:
-            raise IndexError("no such rows")
+            raise IndexError("rows out of range")
         count = end - start
         if not count:
             return

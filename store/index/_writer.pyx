@@ -85,7 +85,7 @@ cdef class KeyWriter:
 
     def __cinit__(self, int64_t slots, int64_t entries):
         if not (1 <= slots <= MAX_IN_FILE and 1 <= entries <= MAX_IN_FILE):
-            raise ValueError("no file has so many slots or entries")
+            raise ValueError("invalid number of slots or entries")
         self.slots, self.entries = slots, entries
 
     def __dealloc__(self):
@@ -118,13 +118,13 @@ cdef class KeyWriter:
         cdef uint8_t head[INDEX_HEADER]
         cdef bint is_done
         if not 0 <= start < end <= keys.entries.used:
-            raise IndexError("no such rows")
+            raise IndexError("rows out of range")
         if not (1 <= first <= INT32_MAX - (end - start) and first + (end - start) <= self.entries):
-            raise IndexError("no such entries")
+            raise IndexError("entries out of range")
         if len(header) != INDEX_HEADER:
-            raise ValueError("this is no header")
+            raise ValueError("the header has the wrong size")
         if self.is_writing:
-            raise RuntimeError("another thread writes to the index file")
+            raise RuntimeError("another thread is writing to the index file")
         memcpy(head, <const char *> header, INDEX_HEADER)
         memset(&write, 0, sizeof(write))
         write.fd, write.first, write.begin_timestamp = fd, first, begin_timestamp
@@ -152,7 +152,7 @@ cdef class KeyWriter:
     def forget_heads(self):
         """Forget what slots held before a write."""
         if self.is_writing:
-            raise RuntimeError("another thread writes to the index file")
+            raise RuntimeError("another thread is writing to the index file")
         free(self.heads)
         self.heads, self.heads_first = NULL, 0
 

@@ -32,7 +32,8 @@ from cqstore.store.settings.config import StoreConfig
 _SCAN_ROWS = 1 << 19
 _SAMPLE = 1024
 _BLOCK = 1 << 20
-_ASK = "give maxHashSlotNum and maxIndexNum with --config"
+ASK_GEOMETRY = "Set maxHashSlotNum and maxIndexNum with --config"
+"""What to do if slots and entries cannot be found in the index files."""
 
 
 def default_geometry() -> IndexGeometry:
@@ -98,9 +99,10 @@ def find_geometry(
         return fitting.pop()
     if not fits:
         raise _damaged(paths[0], size)
-    what = "several pairs" if fitting else "no pair"
+    what = "several numbers fit" if fitting else "no numbers fit"
     raise UnsupportedFormatError(
-        f"{what} of slots and entries fit the index files: {_ASK}", path=paths[0]
+        f"cannot find the numbers of slots and entries: {what} the index files. {ASK_GEOMETRY}",
+        path=paths[0],
     )
 
 
@@ -112,10 +114,12 @@ def _damaged(path: Path, size: int) -> CorruptionError:
     least = slot_position(1) + INDEX_ENTRY.size * count
     if size < least:
         return TruncatedRecordError(
-            "an index file was cut short", path=path, position=size,
+            "the index file is truncated", path=path, position=size,
             expected=f"at least {least} bytes", got=f"{size} bytes",
         )  # fmt: skip
-    return CorruptionError("no pair of slots and entries fits the index files", path=path)
+    return CorruptionError(
+        "the index file is corrupted: no numbers of slots and entries fit it", path=path
+    )
 
 
 def _from_size(size: int, slots: int | None, entries: int | None) -> IndexGeometry | None:

@@ -12,8 +12,8 @@ from cqstore.store.index.chains import link_chains
 from cqstore.store.index.index_file import IndexFile
 from cqstore.store.index.layout import INDEX_HEADER, slot_position
 
-REBUILD_INDEX = "cqstore rebuild --index builds the index anew from the commit log"
-"""What mends an index that is damaged, or cannot be read."""
+REBUILD_INDEX = "run cqstore rebuild --index to rebuild the index from the commit log"
+"""What repairs an index that is damaged, or cannot be read."""
 
 
 class IndexFinding(NamedTuple):
@@ -49,7 +49,7 @@ def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[In
                 links = link_chains(hashes % file.geometry.slots, first)
                 links.previous[links.opening] = heads[links.slots]
                 wrong = rows["previous_index"] != links.previous
-                faults.append(("does not point to the entry before it in its chain", wrong))
+                faults.append(("does not point to the previous entry of its chain", wrong))
                 heads[links.slots] = links.newest
             yield from _report(file, first, faults)
             last_phy_offset = int(rows["phy_offset"][-1])
@@ -75,12 +75,15 @@ def check_header(file: IndexFile) -> Iterator[IndexFinding]:
     """
     path, header = str(file.path), INDEX_HEADER.unpack_from(file.read(0, INDEX_HEADER.size))
     if not 0 <= header.index_count <= file.geometry.entries:
-        problem = f"the header counts {header.index_count} entries of {file.geometry.entries}"
+        problem = (
+            f"the header counts {header.index_count} entries,"
+            f" but the file holds at most {file.geometry.entries}"
+        )
         yield IndexFinding(problem, path, position=INDEX_HEADER.offset("index_count"))
     last = min(header.index_count, file.geometry.entries) - 1
     if last < 1:
         if any(slots.any() for _, slots in file.slot_blocks()):
-            problem = "the header counts no entry, though slots lead to some"
+            problem = "the header counts no entries, but slots point to entries"
             yield IndexFinding(problem, path, position=INDEX_HEADER.offset("index_count"))
         return
     for name, stored, found in (
@@ -88,7 +91,7 @@ def check_header(file: IndexFile) -> Iterator[IndexFinding]:
         ("end_phy_offset", header.end_phy_offset, file.entry(last).phy_offset),
     ):
         if stored != found:
-            problem = f"the header's {name} is {stored}, the entry's {found}"
+            problem = f"the header's {name} is {stored}, but the entry's is {found}"
             yield IndexFinding(problem, path, position=INDEX_HEADER.offset(name))
 
 
@@ -103,9 +106,12 @@ def _faults(
     return [
         ("has a negative hash", rows["key_hash"] < 0),
         ("has a negative time", rows["time_diff"] < 0),
-        ("points outside the file", (previous < 0) | (previous >= index)),
-        ("lies before its predecessor in the log", np.diff(offsets, prepend=last_phy_offset) < 0),
-        ("lies behind the end of the log", offsets >= end),
+        ("points to an invalid previous entry", (previous < 0) | (previous >= index)),
+        (
+            "has a smaller phy offset than the previous entry",
+            np.diff(offsets, prepend=last_phy_offset) < 0,
+        ),
+        ("points past the end of the log", offsets >= end),
     ]
 
 
@@ -129,10 +135,10 @@ def _check_slots(file: IndexFile, heads: NDArray[np.int32]) -> Iterator[IndexFin
         if len(wrong):
             slot = first + int(wrong[0])
             more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            problem = f"slot {slot} leads to {slots[wrong[0]]} instead of {heads[slot]}{more}"
+            problem = f"slot {slot} points to {slots[wrong[0]]} instead of {heads[slot]}{more}"
             yield IndexFinding(problem, str(file.path), position=slot_position(slot))
     used, counted = int(np.count_nonzero(heads)), file.header().hash_slot_count
     if used != counted:
-        problem = f"the header counts {counted} used slots of {used}"
+        problem = f"the header counts {counted} used slots, but {used} are used"
         position = INDEX_HEADER.offset("hash_slot_count")
         yield IndexFinding(problem, str(file.path), position=position)

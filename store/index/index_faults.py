@@ -31,7 +31,7 @@ class IndexFaults:
         if not self.unread:
             return None
         first, more = self.unread[0], len(self.unread) - 1
-        others = f"; and {more} more files" if more else ""
+        others = f"; {more} more files cannot be read" if more else ""
         problem = f"the index is incomplete: {first.problem}{others}"
         return CorruptionError(problem, path=Path(first.path), position=first.position)
 
@@ -68,7 +68,7 @@ class IndexFaults:
         """Note those of ``paths`` whose header counts no key, though there are some."""
         for path in paths:
             if not is_blank(path):
-                problem = "the header of the index file counts no entry, though there are some"
+                problem = "the header of the index file counts no entries, but the file has entries"
                 self.odd(path, CorruptionError(problem, path=path))
 
     def check_complete(self, names: Iterable[str]) -> None:
@@ -80,5 +80,5 @@ class IndexFaults:
         for name in names:
             path = self._folder / name
             if not exists(path):
-                problem = "an index file that the last clean stop left is missing"
+                problem = "an index file that existed at the last clean stop is missing"
                 self.odd(path, TruncatedRecordError(problem, path=path))

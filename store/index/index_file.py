@@ -44,6 +44,7 @@ from cqstore.store.index.layout import (
     slot_position,
     time_diff,
 )
+from cqstore.store.sentences import REOPEN
 
 BATCH_KEYS = 1024
 """Keys that are collected before they are written."""
@@ -234,7 +235,9 @@ class IndexFile(_chain.ChainFile):
 
     def _check_sound(self) -> None:
         if self._failed:
-            raise StoreFailedError("an index file could not be written: reopen", path=self.path)
+            raise StoreFailedError(
+                f"an earlier write of the index file failed. {REOPEN}", path=self.path
+            )
 
     def close(self) -> None:
         """Close the file; collected keys that were not drained are lost."""
@@ -401,9 +404,9 @@ class IndexFile(_chain.ChainFile):
     def _unread(self, position: int, size: int, got: int, code: int) -> StoreError:
         """Return the fault of a read that was refused with ``code``, or 0 where the file ends."""
         if code:
-            return StoreIOError(f"cannot read an index file: {os.strerror(code)}", path=self.path)
+            return StoreIOError(f"cannot read the index file: {os.strerror(code)}", path=self.path)
         return TruncatedRecordError(
-            "the index file is too short", path=self.path, position=position,
+            "the index file is truncated", path=self.path, position=position,
             expected=f"{size} bytes", got=f"{got} bytes",
         )  # fmt: skip
 
@@ -424,7 +427,7 @@ class IndexFile(_chain.ChainFile):
                 raise CorruptionError(
                     "an index entry is missing", path=self.path,
                     position=self.geometry.entry_position(index),
-                    expected=f"entry {index}, which its slot leads to", got="zeros",
+                    expected=f"entry {index}, to which its slot points", got="zeros",
                 )  # fmt: skip
             yield index, entry
             limit = index

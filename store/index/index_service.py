@@ -24,7 +24,12 @@ from cqstore.store.errors import (
 )
 from cqstore.store.files import check_regular, make_folder, sync_folder
 from cqstore.store.index import _chain
-from cqstore.store.index.geometry import common_size, default_geometry, find_geometry
+from cqstore.store.index.geometry import (
+    ASK_GEOMETRY,
+    common_size,
+    default_geometry,
+    find_geometry,
+)
 from cqstore.store.index.index_batch import IndexBatch
 from cqstore.store.index.index_check import IndexFinding, check_index_file
 from cqstore.store.index.index_faults import IndexFaults
@@ -51,8 +56,8 @@ def open_index_file(path: Path, slots: int | None = None, entries: int | None = 
     geometry = find_geometry([path], slots, entries)
     if geometry is None:
         raise UnsupportedFormatError(
-            "the index file holds no key, so its slots and entries are unknown: give"
-            " maxHashSlotNum and maxIndexNum with --config",
+            "cannot find the numbers of slots and entries: the index file has no keys."
+            f" {ASK_GEOMETRY}",
             path=path,
         )
     _check_size(path, geometry)
@@ -301,7 +306,9 @@ class IndexService(_chain.ChainFiles):
         for file in self.files:
             yield from check_index_file(file, max_phy_offset)
             if before is not None and file.begin_phy_offset < before.end_phy_offset:
-                yield IndexFinding("the file begins before the end of the last one", str(file.path))
+                yield IndexFinding(
+                    "the index file begins before the end of the previous one", str(file.path)
+                )
             before = file
 
     # ---- inside
@@ -316,7 +323,7 @@ class IndexService(_chain.ChainFiles):
                 if path.name == UNFINISHED_NAME:
                     continue
                 if not _is_index_name(path.name):
-                    problem = "this is not an index file: it is passed over"
+                    problem = "this is not an index file; it is skipped"
                     self.faults.ignored.append(IndexFinding(problem, str(path), damage=False))
                     continue
                 try:
@@ -358,8 +365,8 @@ class IndexService(_chain.ChainFiles):
             self.faults.without_a_key(paths)
             return []
         raise UnsupportedFormatError(
-            "the index files hold no key, so their slots and entries are unknown: give"
-            " maxHashSlotNum and maxIndexNum with --config",
+            "cannot find the numbers of slots and entries: the index files have no keys."
+            f" {ASK_GEOMETRY}",
             path=paths[0],
         )
 
@@ -370,7 +377,7 @@ class IndexService(_chain.ChainFiles):
         kept, removed = self.files[: self._synced_files], self.files[self._synced_files :]
         self.files = kept
         if removed:
-            _LOG.info("removing %d index files from %s on", len(removed), removed[0].path)
+            _LOG.info("removing %d index files, beginning with %s", len(removed), removed[0].path)
             self._destroy(removed)
             full = [file.end_timestamp for file in kept if file.is_full]
             self._index_timestamp = min(self._index_timestamp, max(full, default=0))
@@ -414,7 +421,7 @@ class IndexService(_chain.ChainFiles):
         if self.closed:
             raise StoreClosedError("the index is closed", path=self.folder)
         if self._read_only or self.geometry is None:
-            raise ReadOnlyStoreError("the index is open for reading only", path=self.folder)
+            raise ReadOnlyStoreError("the index is open read-only", path=self.folder)
         self._wait_for_rolled()
         full = self._current
         if full is not None:
@@ -424,7 +431,7 @@ class IndexService(_chain.ChainFiles):
                 make_folder(self.folder)
             path = self.folder / _next_name(full.path.name if full is not None else "")
             made = IndexFile.create(path, self.geometry, full)
-        _LOG.info("new index file %s", path)
+        _LOG.info("created index file %s", path)
         self.files = (*self.files, made)
         self._current = made
         if full is not None:
@@ -467,5 +474,7 @@ def _next_name(last: str) -> str:
         return name
     name = str(int(last) + 1).zfill(len(last))
     if name <= last:
-        raise UnsupportedFormatError(f"no index file name sorts behind {last}")
+        raise UnsupportedFormatError(
+            f"cannot create an index file: no valid name sorts after {last!r}"
+        )
     return name

@@ -3,6 +3,7 @@
 from cqstore.store.concurrency.thread import StoreThread
 from cqstore.store.errors import StoreFailedError
 from cqstore.store.index.index_file import IndexFile
+from cqstore.store.sentences import REOPEN
 
 
 class RolledFileSync:
@@ -39,7 +40,7 @@ class RolledFileSync:
         self._thread.join()
         if not self._is_synced:  # also where the start of the thread was interrupted
             raise StoreFailedError(
-                f"an index file could not be flushed, reopen: {self._fault!r}",
+                f"an earlier flush of the index file failed: {self._fault!r}. {REOPEN}",
                 path=self._file.path,
             ) from self._fault
         return self._file

@@ -53,7 +53,9 @@ def read_backend_state(paths: StorePaths) -> BackendState:
     try:
         mode = None if entry["state"] is None else StoreMode(entry["state"])
     except ValueError as exc:
-        raise CorruptionError(f"the record of the backends: {exc}", path=paths.mode) from exc
+        raise CorruptionError(
+            f"the record of the backends is damaged: {exc}", path=paths.mode
+        ) from exc
     return BackendState(mode, entry["behind"], entry["covers"], entry.get("alike", 0))
 
 

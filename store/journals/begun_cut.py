@@ -24,7 +24,9 @@ def begin_cut(paths: StorePaths, phy_offset: int) -> None:
     """
     tie = lock_identity(paths)
     if tie is None:
-        raise RefusedStoreError("the file lock is not there", path=paths.lock)
+        raise RefusedStoreError(
+            "cannot start a cut of the log: the lock file does not exist", path=paths.lock
+        )
     write_note(paths.cutting, {"cut": phy_offset, "lock": list(tie)})
 
 
@@ -35,7 +37,9 @@ def begun_cut(paths: StorePaths) -> int | None:
         CorruptionError: the note is damaged.
         StoreIOError: it cannot be read.
     """
-    entry = read_note(paths.cutting, _is_entry, "the note of a cut of the log is damaged")
+    entry = read_note(
+        paths.cutting, _is_entry, "the note of an unfinished cut of the log is damaged"
+    )
     if entry is None or entry["lock"] != list(lock_identity(paths) or ()):
         return None
     cut: int = entry["cut"]
@@ -49,7 +53,7 @@ def end_cut(paths: StorePaths) -> None:
         StoreIOError: it cannot be removed.
     """
     if exists(paths.cutting):
-        with os_errors("remove the note of a cut", paths.cutting):
+        with os_errors("remove the note of a finished cut of the log", paths.cutting):
             remove_file(paths.cutting)
 
 

@@ -27,7 +27,7 @@ def note_index_files(paths: StorePaths, names: Iterable[str]) -> None:
     try:
         write_note(paths.index_files, {"files": sorted(names), "lock": list(tie)})
     except StoreError as exc:
-        _LOG.warning("a loss of index files will not be noticed: %s", exc)
+        _LOG.warning("missing index files will not be detected at the next open: %s", exc)
 
 
 def noted_index_files(paths: StorePaths) -> Sequence[str]:
@@ -39,7 +39,7 @@ def noted_index_files(paths: StorePaths) -> Sequence[str]:
     try:
         entry = read_note(paths.index_files, _is_entry, "the note of the index files is damaged")
     except CorruptionError as exc:
-        _LOG.warning("whether index files are missing is not known: %s", exc)
+        _LOG.warning("cannot check whether index files are missing: %s", exc)
         return ()
     if entry is None or entry["lock"] != list(lock_identity(paths) or ()):
         return ()

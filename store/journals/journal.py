@@ -141,7 +141,7 @@ class Journal:
 
     def size(self) -> int:
         """Return its bytes, 0 without a file."""
-        with os_errors("look at the journal", self.path):
+        with os_errors("read the size of the journal", self.path):
             return self.path.stat().st_size if exists(self.path) else 0
 
 
@@ -223,7 +223,9 @@ def _json(entry: Entry) -> bytes:
 def _line(texts: Sequence[bytes]) -> bytes:
     text = texts[0] if len(texts) == 1 else b"[%s]" % b", ".join(texts)
     if len(text) > _MAX_LINE - _CRC_DIGITS - 2:
-        raise IllegalMessageError(f"a line of {len(text)} bytes is too long for a journal")
+        raise IllegalMessageError(
+            f"cannot write the journal: the line is too long ({len(text)} bytes)"
+        )
     return b"%0*x %s\n" % (_CRC_DIGITS, _crc32c(text), text)
 
 

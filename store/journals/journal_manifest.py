@@ -17,11 +17,11 @@ from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 _CONSEQUENCES = {
-    "deleted-topics": "deleted topics come back",
-    "expired-queues": "queues whose records have all expired begin at 0 again",
-    "mode": "what a backend lacks is unknown",
-    "rebuilding": "queues that are half rebuilt are served",
-    "replacing": "what has been moved away is not rebuilt",
+    "deleted-topics": "deleted topics reappear",
+    "expired-queues": "queues whose records have all expired restart at offset 0",
+    "mode": "it is unknown what a backend lacks",
+    "rebuilding": "partly rebuilt queues are served",
+    "replacing": "parts that were moved away are not rebuilt",
 }
 KEPT_LOCK = process_lock("a note of the store's journals")
 """Guards the file against threads of this process."""
@@ -56,7 +56,7 @@ def register_existing(paths: StorePaths) -> None:
     """
     for journal in (paths.deleted_topics, paths.expired_queues):
         if exists(journal):
-            with os_errors("look at the journal", journal):
+            with os_errors("read the size of the journal", journal):
                 register(journal, journal.stat().st_size)
 
 
@@ -71,10 +71,10 @@ def check_kept(paths: StorePaths) -> None:
     note = paths.own / _NAME
     lost = _lost(note) and _lost(note)  # the second time: its writer may just have taken it out
     for name, what in lost.items():
-        without = _CONSEQUENCES.get(name, "what it said is forgotten")
+        without = _CONSEQUENCES.get(name, "its content is lost")
         raise RefusedStoreError(
-            f"this file of the store {what}; without it {without}."
-            f" Bring it back from a copy; to go on without it, remove {note} too",
+            f"this file of the store {what}; without it, {without}."
+            f" Restore it from a copy, or remove {note} too to continue without it",
             path=paths.own / name,
         )
 
@@ -89,10 +89,10 @@ def _lost(note: Path) -> dict[str, str]:
         try:
             status = (note.parent / name).stat()
         except (FileNotFoundError, NotADirectoryError):
-            found[name] = "is lost"
+            found[name] = "is missing"
             continue
         if stat.S_ISREG(status.st_mode) and (size := status.st_size) < min_bytes:
-            found[name] = f"was cut: expected at least {min_bytes} bytes, found {size} bytes"
+            found[name] = f"is truncated: expected at least {min_bytes} bytes, found {size} bytes"
     return found
 
 
@@ -110,7 +110,7 @@ def _change(journal: Path, min_bytes: int | None) -> None:
 
 def _read(note: Path) -> dict[str, int]:
     """Return the noted journals, and the bytes that each has at least."""
-    entry = read_note(note, _is_entry, "the note of our journals is damaged")
+    entry = read_note(note, _is_entry, "the list of the journals is damaged")
     if entry is None:
         return {}
     sizes = entry.get("bytes", {})

@@ -37,6 +37,6 @@ def write_note(path: Path, entry: Entry) -> None:
     Raises:
         StoreIOError: it cannot be written; the old one is as it was.
     """
-    with os_errors("make the folder of a note", path):
+    with os_errors("create the folder of a note", path):
         make_folder(path.parent)
     rewrite(path, [entry])

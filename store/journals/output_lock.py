@@ -67,7 +67,7 @@ def output_lock(target: Path) -> Iterator[None]:
     path = path.with_name(f".{path.name}")
     with os_errors("lock the output", target):
         try:
-            fd = lock_file(path, "another process is writing this")
+            fd = lock_file(path, "another process is writing to this path")
         except StoreLockedError as exc:
             exc.path = target
             raise

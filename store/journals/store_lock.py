@@ -70,7 +70,7 @@ class StoreLock:
     """
 
     def __init__(self, paths: StorePaths) -> None:
-        with os_errors("make the folder of the store", paths.root):
+        with os_errors("create the folder of the store", paths.root):
             make_folder(paths.root)
             status = paths.root.stat()
         self._key = (status.st_dev, status.st_ino)
@@ -97,7 +97,7 @@ class StoreLock:
         """
         with _held_lock:
             if _held.setdefault(self._key, self._own) is not self._own:
-                raise StoreLockedError("this process has the store open already", path=paths.root)
+                raise StoreLockedError("this process already has the store open", path=paths.root)
             with os_errors("open the lock file", paths.lock):
                 # In one line: no other frame may keep it, which would close it later.
                 self._file = io.FileIO(open_regular(paths.lock, os.O_RDWR | os.O_CREAT), "r+")
@@ -184,7 +184,7 @@ def lock_stamp(paths: StorePaths) -> int:
     Raises:
         StoreIOError: it cannot be looked at.
     """
-    with os_errors("look at the lock file", paths.lock):
+    with os_errors("read the time of the lock file", paths.lock):
         return paths.lock.stat().st_mtime_ns if exists(paths.lock) else 0
 
 

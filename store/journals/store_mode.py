@@ -29,7 +29,7 @@ class StoreMode(str):
         """
         states = _states()
         if text not in states:
-            raise ValueError(f"{text!r} is no state of a store, only {', '.join(states)}")
+            raise ValueError(f"invalid store state {text!r}: expected one of {', '.join(states)}")
         mode = super().__new__(cls, text)
         mode.backends = states[text]
         return mode

@@ -41,7 +41,7 @@ def bring_in(target, Py_ssize_t start, Py_ssize_t end):
     PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
     try:
         if not 0 <= start <= end <= buffer.len:
-            raise ValueError(f"no span of {buffer.len} bytes: {start} to {end}")
+            raise ValueError(f"invalid range {start} to {end}: the buffer has {buffer.len} bytes")
         with nogil:
             done = pages_bring_in(<char *> buffer.buf + start, <char *> buffer.buf + end)
     finally:

@@ -75,7 +75,7 @@ class StoreCheckpoint:
         if not _may_be_true(self.fields):
             found, self.fields = self.fields, _NOTHING_KNOWN
             return CorruptionError(
-                "the checkpoint holds no times and offsets", path=self.path, got=tuple(found)
+                "the checkpoint holds invalid times or offsets", path=self.path, got=tuple(found)
             )
         if size < CHECKPOINT.size:
             return TruncatedRecordError(

@@ -46,6 +46,7 @@ from cqstore.store.record.record_layout import (
     store_timestamp_position,
 )
 from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules, TopicCache
+from cqstore.store.sentences import REOPEN
 from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
@@ -342,7 +343,7 @@ class CommitLog(_tail.LogTail):
         """
         if phy_offset != self.end and (phy_offset % self._file_size or not self._is_empty()):
             raise RefusedStoreError(
-                f"records from {phy_offset} on do not continue the log, which ends at {self.end}",
+                f"cannot append records at phy offset {phy_offset}: the log ends at {self.end}",
                 path=self.files.folder, phy_offset=phy_offset,
             )  # fmt: skip
         return RawRecords(phy_offset, data, self._file_size, rules, self._topics)
@@ -419,7 +420,7 @@ class CommitLog(_tail.LogTail):
         """
         if size + BLANK_SIZE > self._file_size:
             raise IllegalMessageError(
-                f"a record of {size} bytes does not fit a file of {self._file_size}"
+                f"record too large: {size} bytes, at most {self._file_size - BLANK_SIZE}"
             )
         old = self.current
         if old is not None and old.wrote_position < self._file_size and old is not self.prepared:
@@ -472,7 +473,7 @@ class CommitLog(_tail.LogTail):
         """
         if self._fault is not None:
             raise StoreFailedError(
-                f"an earlier flush of the log failed: {self._fault}"
+                f"an earlier flush of the log failed: {self._fault}. {REOPEN}"
             ) from self._fault
         end, current = self.end, self.current  # in this order: a roll may come in between
         try:

@@ -30,7 +30,7 @@ def gather(file: MappedFile, kind: DTypeLike, positions: Places) -> NDArray[Any]
     if low < 0 or high > file.readable_position:
         raise TruncatedRecordError(
             "a record runs past the end of its file", path=file.path, position=high,
-            expected=f"0 to {file.readable_position}", got=f"{low} to {high}",
+            expected=f"bytes 0 to {file.readable_position}", got=f"bytes {low} to {high}",
         )  # fmt: skip
     mapped = file.map()
     found = _runs(mapped, dtype, 0)[positions]

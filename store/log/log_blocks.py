@@ -30,7 +30,7 @@ def log_blocks(
     while at < end:
         file = files.find(at)
         if file is None:
-            raise MagicCodeError("no file of the commit log holds this", phy_offset=at)
+            raise MagicCodeError("no commit log file contains this offset", phy_offset=at)
         position = at - file.file_from_offset
         left = files.file_size - position
         there = min(left, end - at, file.readable_position - position)

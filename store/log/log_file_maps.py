@@ -65,6 +65,6 @@ class LogFileMaps:
     def _gone(self, file_from_offset: int) -> NoReturn:
         raise StoreIOError(
             "cannot read the commit log: this file was deleted after the log was listed. If another"
-            " process expires files, call again",
+            " process expires files, try again",
             path=self._paths[int(np.searchsorted(self._starts, file_from_offset))],
         )

@@ -121,7 +121,7 @@ class LogFollower:
             StoreIOError: it cannot be looked at.
         """
         for folder in self._folders:
-            with os_errors("look at the commit log", folder):
+            with os_errors("open the folder of the commit log", folder):
                 try:
                     status = folder.stat()
                 except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +131,7 @@ class LogFollower:
             if found is not None:
                 self._seen.setdefault(folder, found)
             if self._seen.get(folder) != found:
-                how = "moved away or removed" if found is None else "replaced by another one"
+                how = "moved or removed" if found is None else "replaced by another folder"
                 raise RefusedStoreError(f"the commit log was {how}", path=folder)
 
     def _check_not_cut(self) -> None:
@@ -155,7 +155,7 @@ class LogFollower:
                 return
         if found != head:
             raise RefusedStoreError(
-                f"the log was cut back: the record that was read at {at} is no longer there",
+                f"the log was truncated: the record that was read at {at} no longer exists",
                 path=place[1], phy_offset=at,
             )  # fmt: skip
 

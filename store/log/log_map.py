@@ -78,7 +78,7 @@ def check_length(path: Path, file: Descriptor, size: int) -> None:
     try:
         length = os.fstat(file.number).st_size
     except OSError as exc:
-        raise _refused("look at", path, exc) from exc
+        raise _refused("read the size of", path, exc) from exc
     if length < size:
         raise shrunk(path, file, size)
 

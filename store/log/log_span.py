@@ -20,7 +20,7 @@ class LogSpan:
     def __str__(self) -> str:
         span = f"from {self.start} to {self.end}"
         if (record := self.record) is None:
-            return f"the blank {span}"
+            return f"the blank record {span}"
         place = f"offset {record.queue_offset} of queue {record.queue_id} of {record.topic!r}"
         return f"the record {span} ({place})"
 

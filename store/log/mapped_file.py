@@ -239,7 +239,7 @@ class MappedFile(_tail.FilePositions):
         Holes of a sparse file are left out without reading them.
         """
         file, spans, at = self._descriptor(), [], position
-        with os_errors("look for data in a commit log file", self.path):
+        with os_errors("find data in a commit log file", self.path):
             while at < self.file_size:
                 try:
                     start = os.lseek(file.number, at, os.SEEK_DATA)
@@ -269,7 +269,7 @@ class MappedFile(_tail.FilePositions):
         Raises:
             StoreIOError: it could not be written; the bytes are what they were.
         """
-        with os_errors("write the tail of a commit log file again", self.path):
+        with os_errors("rewrite the tail of a commit log file", self.path):
             file = self._descriptor()
             for at in range(start, end, _CHUNK):
                 write_all(file.number, self.read_raw(at, min(_CHUNK, end - at)), at)
@@ -340,8 +340,8 @@ class MappedFile(_tail.FilePositions):
     def _check_span(self, position: int, size: int) -> None:
         if position < 0 or size < 0 or position + size > self.readable_position:
             raise TruncatedRecordError(
-                "a read runs past what was written", path=self.path, position=position,
-                expected=f"at most {self.readable_position} bytes", got=f"{position + size}",
+                "the read runs past the end of the written data", path=self.path, position=position,
+                expected=f"at most {self.readable_position} bytes", got=f"{position + size} bytes",
             )  # fmt: skip
 
     def _descriptor(self) -> Descriptor:

@@ -72,7 +72,7 @@ class MappedFileQueue(_tail.FilesByStart):
         """
         paths = log_file_paths(self.folders, missing_ok=True)
         for path in paths:
-            with os_errors("look at a commit log file", path):
+            with os_errors("check a commit log file", path):
                 check_regular(path)
             length = path.stat().st_size
             if length == 0 and path == paths[-1]:
@@ -117,7 +117,7 @@ class MappedFileQueue(_tail.FilesByStart):
         low, high = min(there), max(there)
         self.by_start = {at: file for at, file in self.by_start.items() if low <= at <= high}
         raise MagicCodeError(
-            "this file of the commit log was removed meanwhile", path=self.folder, phy_offset=start
+            "this commit log file was removed in the meantime", path=self.folder, phy_offset=start
         )
 
     # ---- reading
@@ -194,7 +194,7 @@ class MappedFileQueue(_tail.FilesByStart):
         file = self.by_start.get(offset - offset % self.file_size)
         if file is None:
             raise TruncatedRecordError(
-                "no commit log file holds this offset", path=self.folder, phy_offset=offset,
+                "no commit log file contains this offset", path=self.folder, phy_offset=offset,
                 expected=f"{self.min_offset()} to {self.end_offset()}", got=offset,
             )  # fmt: skip
         return file
@@ -224,7 +224,7 @@ class MappedFileQueue(_tail.FilesByStart):
         offset = self.end_offset() if self.by_start else (start or 0)
         file = self._ahead.pop(offset) if self._ahead else None
         if file is None:
-            with os_errors("make the folder of the commit log", self.folder):
+            with os_errors("create the folder of the commit log", self.folder):
                 make_folder(self.folder)
                 empty = self.folder / file_name(offset)
                 if exists(empty) and empty.stat().st_size == 0:
@@ -331,7 +331,7 @@ class _AheadOfTime:
         try:
             self._made = MappedFile.create(self._folder, offset, self._file_size, self._warm_pages)
         except BaseException as exc:  # noqa: BLE001 - nothing hangs on it, see above
-            _LOG.info("no commit log file was made ahead: %s", exc)
+            _LOG.info("cannot create the next commit log file in advance: %s", exc)
             self._made = None
 
     def pop(self, offset: int) -> MappedFile | None:

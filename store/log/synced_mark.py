@@ -75,7 +75,7 @@ class SyncedMark:
             StoreIOError: the disk refused.
         """
         path = self._paths.synced
-        with os_errors("write down how far the log was synced", path):
+        with os_errors("write the mark of the synced log end", path):
             if phy_offset != self.phy_offset or not self._serial:
                 self._tie = _tie(self._paths)
                 self.phy_offset = phy_offset
@@ -99,7 +99,7 @@ class SyncedMark:
                 os.fdatasync(file.number)
             except OSError as exc:
                 self._file = None
-                _LOG.warning("%s is not kept up any more: %s", self._paths.synced, exc)
+                _LOG.warning("%s is no longer updated: %s", self._paths.synced, exc)
 
     def close(self) -> None:
         """Close the file."""
@@ -118,11 +118,11 @@ def _crc(slot: bytes) -> int:
 def _slots(paths: StorePaths) -> list[MarkSlot]:
     """Return the slots that are whole. Damage loses no more than a mark that is not there."""
     try:
-        with os_errors("read how far the log was synced", paths.synced):
+        with os_errors("read the mark of the synced log end", paths.synced):
             data = read_file(paths.synced, _FILE_BYTES)
     except (StoreIOError, CorruptionError) as exc:
         if not isinstance(exc.__cause__, FileNotFoundError):
-            _LOG.warning("how far the log was synced is not known: %s", exc)
+            _LOG.warning("the end of the synced log is unknown: %s", exc)
         return []
     slots = []
     for at in (0, _SLOT_BYTES):
@@ -130,7 +130,7 @@ def _slots(paths: StorePaths) -> list[MarkSlot]:
         if len(slot) == MARK_SLOT.size and MARK_SLOT.unpack_from(slot).crc == _crc(slot):
             slots.append(MARK_SLOT.unpack_from(slot))
     if data and not slots:
-        _LOG.warning("%s is damaged: how far the log was synced is not known", paths.synced)
+        _LOG.warning("%s is damaged: the end of the synced log is unknown", paths.synced)
     return slots
 
 

@@ -79,7 +79,7 @@ cdef class UnitColumns:
     ):
         """Append one unit for queue ``key`` (topic, queue id); does not move ``end_phy_offset``."""
         if not isinstance(key, tuple):
-            raise TypeError("a queue is topic and queue id")
+            raise TypeError("a queue key must be a tuple of topic and queue id")
         cdef int number = self.index(<tuple> key)
         self.make_room(1)
         self.add_at(number, queue_offset, phy_offset, size, tags_code, store_timestamp)
@@ -127,7 +127,7 @@ cdef class UnitColumns:
         cdef int64_t offset
         cdef int32_t number
         if len(next_offsets) != queues:
-            raise ValueError(f"the batch has {queues} queues, not {len(next_offsets)}")
+            raise ValueError(f"expected {queues} next offsets, found {len(next_offsets)}")
         nexts = <int64_t *> malloc((queues + 1) * sizeof(int64_t))
         if nexts == NULL:
             raise MemoryError
@@ -150,7 +150,7 @@ cdef class UnitColumns:
     ):
         """Take whole columns into an empty batch, the last three as the bytes of their rows."""
         if self.units.used or len(self.queues):
-            raise ValueError("the batch has units")
+            raise ValueError("the batch is not empty")
         cdef Py_ssize_t count = len(units) // UNIT_BYTES
         if (len(queue_index), len(queue_offset), len(units)) != (
             count * NUMBERED, count * PLACED, count * UNIT_BYTES

@@ -121,10 +121,10 @@ class BackendReplica:
         if self.selection not in {None, NO_LIGHT}:
             facts["gets only"] = self.selection
         if self.failure is not None:
-            facts["detached"] = f"whole up to phy offset {self.synced_to}: {self.failure}"
+            facts["detached"] = f"complete up to phy offset {self.synced_to}: {self.failure}"
             return facts
         if self.lags_from is not None:
-            facts["lagging"] = f"whole up to phy offset {self.lags_from}"
+            facts["lagging"] = f"complete up to phy offset {self.lags_from}"
         return facts | self.store.describe()
 
     def stats(self) -> Iterator[QueueStat]:

@@ -233,7 +233,9 @@ def bulk_backend(name: str) -> BulkBackend:
         if entry.name == name:
             return cast("BulkBackend", load_whole(entry)())
     known = ", ".join(bulk_names())
-    raise StoreConfigError(f"queues cannot be moved to or from backend {name!r}, only {known}")
+    raise StoreConfigError(
+        f"cannot move queues to or from backend {name!r}: not supported (supported: {known})"
+    )
 
 
 def bulk_names() -> list[str]:

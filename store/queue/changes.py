@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from cqstore.store.errors import StoreError, StoreFailedError
+from cqstore.store.sentences import REOPEN
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -43,7 +44,7 @@ class Changes:
             StoreFailedError: there was one.
         """
         if self.cut_short:
-            raise StoreFailedError("a write of the queues was cut short: open the store again")
+            raise StoreFailedError(f"a write to the queues was interrupted. {REOPEN}")
 
     def note_loss(self) -> None:
         """Count the begin, or the end, of a loss."""

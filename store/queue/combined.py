@@ -126,7 +126,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             replica.failure = exc
             self._count_in_checkpoint()
         _LOG.warning(
-            "the %s queues are detached, whole up to phy offset %d: cannot %s: %s",
+            "the %s backend is detached, complete up to phy offset %d: cannot %s: %s",
             replica.name, replica.synced_to, what, exc,
         )  # fmt: skip
 
@@ -151,7 +151,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         opened: list[BackendReplica] = []
         try:
             for replica in self._replicas:
-                self._attempt(replica, "open them", replica.store.load)
+                self._attempt(replica, "open the queues", replica.store.load)
                 opened.append(replica)
             self._read_light_from(light_home(self._replicas, self.roles, self._lines))
         except BaseException:
@@ -176,7 +176,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             RefusedStoreError: as for ``_compare``.
         """
         for replica in self._live():
-            self._attempt(replica, "recover them", replica.recover)
+            self._attempt(replica, "recover the queues", replica.recover)
         if not self._lines.are_alike:
             self._compare()
         marks = {replica.name: replica.synced_to for replica in self._live()}
@@ -208,7 +208,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             if not self.context.read_only:
                 note = partial(lagging.note_lagging, 0)
                 compare = partial(backfill, lagging, ahead, self._is_deleted, note)
-                self._attempt(lagging, "compare them", compare)
+                self._attempt(lagging, "compare the queues", compare)
             elif lagging.store is self._read and lagging.name == config.preferred_backend:
                 refuse_lack(lagging, ahead, self._is_deleted, self.context.paths.root)
 
@@ -221,7 +221,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         light = self._router.light
         if light is not None and light.name in self.detached and is_light(topic):
             raise IllegalMessageError(
-                f"the {light.name} queues, which may have light queues, cannot be opened"
+                f"topic {topic!r} cannot be stored: the {light.name} backend, which may have its"
+                " light queue, is detached"
             )
         for replica in self._replicas:
             if replica.accepts(topic):
@@ -262,7 +263,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             if 0 < batch.end_phy_offset <= has:
                 continue  # it has all of them
             put = partial(replica.store.put_batch, replica.choose(batch, has))
-            done = self._attempt(replica, "put units", put)
+            done = self._attempt(replica, "write units", put)
             if replica.store is self._read:
                 restarts = done or []
         self._put_end = max(self._put_end, batch.end_phy_offset)
@@ -329,12 +330,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
         """Clean every backend; return the sum of what they return."""
-        done = [
-            self._attempt(
-                replica, "clean them", partial(replica.store.clean_expired, min_phy_offset, expired)
-            )
-            for replica in self._live()
-        ]
+        done = []
+        for replica in self._live():
+            clean = partial(replica.store.clean_expired, min_phy_offset, expired)
+            done.append(self._attempt(replica, "clean the queues", clean))
         return sum(count or 0 for count in done)
 
     @changing
@@ -365,7 +364,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Flush every backend, one after the other."""
         end = self._put_end
         for replica in self._live():
-            self._attempt(replica, "flush them", partial(replica.store.flush, least_pages))
+            self._attempt(replica, "flush the queues", partial(replica.store.flush, least_pages))
             if not least_pages:
                 with self._lock.entry():
                     if replica.failure is None:
@@ -465,7 +464,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         if given := self.context.config.read_topics:
             facts["topics read apart"] = given
         if (light := self._router.light) is not None:
-            asked = "" if roles.light_alone else ", though the settings do not say so"
+            asked = "" if roles.light_alone else ", although combineCQUseRocksdbForLmq is not set"
             facts["light queues in"] = f"{light.name} alone{asked}"
         for replica in self._replicas:
             for label, value in replica.describe().items():
@@ -494,7 +493,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         if replica.needed or not isinstance(exc, StoreError):
             return exc
         try:
-            self._detach(replica, "close them", exc)
+            self._detach(replica, "close the queues", exc)
         except StoreError as unwritten:
             return unwritten
         return None

@@ -73,8 +73,8 @@ def _keep_apart(
     """Have the others get no light queues from now on; return ``home``."""
     if not roles.light_alone:
         _LOG.warning(
-            "light queues lie in the %s queues alone and stay there, though the settings"
-            " (combineCQUseRocksdbForLmq) do not say so", home.name,
+            "light queues exist only in the %s backend and stay there, although"
+            " combineCQUseRocksdbForLmq is not set", home.name,
         )  # fmt: skip
     for replica in others:
         replica.selection = NO_LIGHT

@@ -60,7 +60,7 @@ def _missing_units(
                 yield from _missing_units(lagging, ahead, [key], is_deleted)
             return
         ((topic, queue_id),) = keys  # one queue's damage; reading it shows that
-        _LOG.warning("queue %d of %r cannot be compared: %s", queue_id, topic, exc)
+        _LOG.warning("cannot compare queue %d of topic %r: %s", queue_id, topic, exc)
         return
     yield from (lack for lack in lacks if lack is not None)
 
@@ -112,7 +112,8 @@ def backfill(
     if queues:
         lagging.synced_to = 0
         _LOG.warning(
-            "%d of the %s queues lack %d units that the %s queues have: the log fills them",
+            "%d of the %s queues lack %d units that the %s queues have; they are filled from the"
+            " log",
             queues, lagging.name, units, ahead.name,
         )  # fmt: skip
 
@@ -129,10 +130,9 @@ def refuse_lack(
     if lack is not None:
         (topic, queue_id), offsets, _ = lack
         raise RefusedStoreError(
-            f"the {lagging.name} queues lack history that the {ahead.name} queues have (queue"
-            f" {queue_id} of {topic!r}, units {offsets.start} to {offsets.stop - 1}): open the"
-            " store to write (cqstore recover), which fills them, or read the other ones"
-            f" (--backend {ahead.name})",
+            f"the {lagging.name} queues lack units that the {ahead.name} queues have (queue"
+            f" {queue_id} of topic {topic!r}, units {offsets.start} to {offsets.stop - 1}). Run"
+            f" cqstore recover to fill them, or read the other backend (--backend {ahead.name})",
             path=root,
         )
 
@@ -161,7 +161,7 @@ def reconcile_unlogged(
         and _is_gone(lagging, key, is_deleted)
     ]
     for key in gone:
-        _LOG.warning("queue %d of %r had been deleted", key.queue_id, key.topic)
+        _LOG.warning("removing queue %d of topic %r, which was deleted", key.queue_id, key.topic)
         lagging.store.delete_queue(*key)
 
 

@@ -200,7 +200,7 @@ class UnitBatch(_batch.UnitColumns):
             row = int(outside[0])
             topic, queue_id = self.queues[self.queue_index[row]]
             raise CorruptionError(
-                f"a record of queue {queue_id} of topic {topic!r} has an impossible queue offset",
+                f"a record of queue {queue_id} of topic {topic!r} has an invalid queue offset",
                 phy_offset=self.phy_offset_of(row),
                 expected=f"0 to {MAX_UNITS - 1}",
                 got=self.queue_offset[row],

@@ -24,7 +24,7 @@ cdef class InternTable:
 
     def __cinit__(self, queue_key, tags_prefix):
         if not issubclass(queue_key, tuple):
-            raise TypeError(f"{queue_key!r} is no class of tuples")
+            raise TypeError(f"{queue_key!r} is not a tuple class")
         self.queue_key, self.tags_prefix = queue_key, tags_prefix
         self.queues = <KnownQueue *> calloc(KNOWN_QUEUES, sizeof(KnownQueue))
         if self.queues == NULL:

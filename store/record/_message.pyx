@@ -50,7 +50,9 @@ The reference in Python is ``cqstore.store.record.message.PyMessage``: fields an
             lacking = "topic and body" if topic is _not_given and body is _not_given else (
                 "topic" if topic is _not_given else "body"
             )
-            raise TypeError(f"Message() lacks {lacking}; Message(topic, body, queue_id=0, …)")
+            raise TypeError(
+                f"Message() is missing {lacking}; expected Message(topic, body, queue_id=0, …)"
+            )
         self.topic, self.body, self.queue_id = topic, body, queue_id
         self.properties = {} if properties is _not_given else properties
         self.flag, self.sys_flag, self.born_timestamp = flag, sys_flag, born_timestamp

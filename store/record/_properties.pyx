@@ -17,7 +17,7 @@ _new = tuple.__new__
 def java_hash(text not None):
     """See ``cqstore.store.record.java_hash``."""
     if not isinstance(text, str):
-        raise TypeError(f"a text is hashed, not {type(text).__name__}")
+        raise TypeError(f"expected str, found {type(text).__name__}")
     return <int32_t> hash_on(0, text)
 
 

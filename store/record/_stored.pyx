@@ -96,14 +96,14 @@ cdef class StoredMessage:
         """Read the record that fills ``record``, see ``PyMessageView``."""
         cdef BufferRef held
         if self.held is not None:  # others may be reading what it holds
-            raise TypeError("the message was read already")
+            raise TypeError("the message has already been read")
         held = BufferRef(record)
         self._topic = self._body = self._properties = None
         if not self._find(held, record):
             again = again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
             if again is None or not self._find(BufferRef(again), again):
                 _interpreted(record if again is None else again, phy_offset)
-                raise RuntimeError("fast path and slow path disagree about a record")
+                raise RuntimeError("the fast path and the slow path read a record differently")
 
     cdef bint _find(self, BufferRef held, record) except -1:
         """Take the record if it is a sound one."""
@@ -116,7 +116,7 @@ cdef class StoredMessage:
 
     cdef const uint8_t *_start(self) except NULL:
         if self.places.size == 0:
-            raise ValueError("the message was never read")
+            raise ValueError("the message has not been read")
         return self.data
 
     cdef bint _replace(self) except -1:
@@ -128,7 +128,7 @@ cdef class StoredMessage:
         cdef BufferRef held = BufferRef(again)
         if not parse_record(<const uint8_t *> held.buffer.buf, held.buffer.len, &places):
             _interpreted(again)
-            raise RuntimeError("fast path and slow path disagree about a record")
+            raise RuntimeError("the fast path and the slow path read a record differently")
         self.former = self.held
         self.held, self.data, self._record = held, <const uint8_t *> held.buffer.buf, again
         self.places = places

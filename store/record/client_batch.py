@@ -42,7 +42,7 @@ def encode_client_batch(messages: Sequence[Message]) -> bytes:
         properties = encode_properties(message.properties)
         if len(properties) > MAX_PROPERTIES:
             raise PropertiesTooLongError(
-                f"properties of {len(properties)} bytes, at most {MAX_PROPERTIES}"
+                f"properties too long: {len(properties)} bytes, at most {MAX_PROPERTIES}"
             )
         body = message.body
         size = CLIENT_BATCH_HEAD.size + len(body) + _LENGTH + len(properties)
@@ -68,16 +68,18 @@ def decode_client_batch(batch: Message) -> list[Message]:
     body, at = bytes(batch.body), 0
     while at < len(body):
         if at + CLIENT_BATCH_HEAD.size > len(body):
-            raise IllegalMessageError(f"the batch ends inside a head at byte {at}")
+            raise IllegalMessageError(
+                f"the batch is truncated inside the message head at byte {at}"
+            )
         head = CLIENT_BATCH_HEAD.unpack_from(body, at)
         body_at = at + CLIENT_BATCH_HEAD.size
         body_end = body_at + head.body_size
         end = at + head.total_size
         if head.body_size < 0 or body_end + _LENGTH > end or end > len(body):
-            raise IllegalMessageError(f"the lengths of the message at byte {at} do not add up")
+            raise IllegalMessageError(f"inconsistent lengths in the message at byte {at}")
         properties_end = body_end + _LENGTH + int.from_bytes(body[body_end : body_end + _LENGTH])
         if properties_end != end:
-            raise IllegalMessageError(f"the lengths of the message at byte {at} do not add up")
+            raise IllegalMessageError(f"inconsistent lengths in the message at byte {at}")
         messages.append(
             Message(
                 topic=batch.topic,

@@ -13,6 +13,7 @@ from cqstore.store.record.message import COMPRESSION_SHIFT, CompressionType, Sys
 
 _MAX_BODY = 256 << 20
 """A body of 4 MiB does not grow past this; a bomb stops here."""
+_UNENDED = f"the data is truncated, or longer than {_MAX_BODY} bytes when decompressed"
 _PIECE = 1 << 20
 _ZSTD_PIECE = 256
 """Bytes that make 11 MB at most: a block of 3 bytes decompresses to up to 128 KiB."""
@@ -36,7 +37,7 @@ def decompress(body: bytes, sys_flag: int, phy_offset: int | None = None) -> byt
         return _DECOMPRESS[kind](body)
     except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError, ValueError) as exc:
         raise CorruptionError(
-            f"the {kind.name} body cannot be decompressed: {exc}", phy_offset=phy_offset
+            f"cannot decompress the {kind.name} body: {exc}", phy_offset=phy_offset
         ) from exc
 
 
@@ -55,7 +56,7 @@ def _zlib(body: bytes) -> bytes:
     stream = zlib.decompressobj()
     plain = stream.decompress(body, _MAX_BODY)
     if not stream.eof:
-        raise ValueError("the stream does not end")
+        raise ValueError(_UNENDED)
     return plain
 
 
@@ -70,7 +71,7 @@ def _lz4(body: bytes) -> bytes:
     while not stream.eof and not stream.needs_input and len(plain) < _MAX_BODY:
         plain += stream.decompress(b"", _PIECE)
     if not stream.eof:
-        raise ValueError("the frame does not end")
+        raise ValueError(_UNENDED)
     return bytes(plain)
 
 
@@ -87,7 +88,7 @@ def _zstd(body: bytes) -> bytes:
         if stream.eof or len(plain) > _MAX_BODY:
             break
     if not stream.eof:
-        raise ValueError("the frame does not end")
+        raise ValueError(_UNENDED)
     return bytes(plain)
 
 

@@ -58,7 +58,7 @@ def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
     if magic_code == MAGIC_BLANK:
         if total_size != left:
             raise CorruptionError(
-                "a blank record does not reach the end of its file", phy_offset=phy_offset,
+                "the blank record does not extend to the end of its file", phy_offset=phy_offset,
                 expected=f"{left} bytes", got=f"{total_size} bytes",
             )  # fmt: skip
         return 0
@@ -66,7 +66,7 @@ def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
         raise magic_error(magic_code, phy_offset)
     if total_size < MIN_RECORD_SIZE or total_size + BLANK_SIZE > left:
         raise TruncatedRecordError(
-            "the record does not fit its file", phy_offset=phy_offset,
+            "invalid record size", phy_offset=phy_offset,
             expected=f"{MIN_RECORD_SIZE} to {left - BLANK_SIZE} bytes", got=f"{total_size} bytes",
         )  # fmt: skip
     return int(total_size)
@@ -80,7 +80,7 @@ def refuse_filler(message: StoredMessage) -> None:
     """
     if message.is_passed_over:
         raise CorruptionError(
-            "the message was damaged and is passed over; its bytes are below cqstore/cut",
+            "the message was damaged and has been skipped; its bytes are kept in cqstore/cut",
             phy_offset=message.phy_offset,
         )
 
@@ -99,12 +99,12 @@ def check_record(
     message = StoredMessage(record, phy_offset)
     if message.phy_offset != phy_offset:
         raise CorruptionError(
-            "the record says it lies elsewhere", phy_offset=phy_offset,
+            "the record holds another phy offset", phy_offset=phy_offset,
             expected=phy_offset, got=message.phy_offset,
         )  # fmt: skip
     if not 0 <= message.queue_offset < MAX_QUEUE_OFFSET:
         raise CorruptionError(
-            "the record has an impossible queue offset", phy_offset=phy_offset,
+            "the record has an invalid queue offset", phy_offset=phy_offset,
             expected=f"0 to {MAX_QUEUE_OFFSET - 1}", got=message.queue_offset,
         )  # fmt: skip
     _ = message.topic

@@ -81,7 +81,7 @@ class EncodingRules:
                 raise TypeError  # noqa: TRY301 - as what the packing below raises
             hosts = len(message.born_host.wire), len(message.store_host.wire)
             if message.sys_flag & _PASSED_OVER:
-                raise IllegalMessageError("a bit of sys_flag means that this is no message")
+                raise IllegalMessageError("invalid sys_flag: bit 0x40000000 marks a skipped record")
             if not _HOST_SIZES.issuperset(hosts):
                 raise TypeError  # noqa: TRY301 - likewise
             _NUMBERS.pack(
@@ -104,10 +104,14 @@ class EncodingRules:
         size = len(encode_properties(properties)) + (CRC_PROPERTY_SIZE if self._append_crc else 0)
         delay = properties.get(MessageProperty.DELAY)
         if size > MAX_PROPERTIES:
-            raise PropertiesTooLongError(f"properties of {size} bytes, at most {MAX_PROPERTIES}")
+            raise PropertiesTooLongError(
+                f"properties too long: {size} bytes, at most {MAX_PROPERTIES}"
+            )
         if delay is not None and topic == SCHEDULE_TOPIC and not _JAVA_INT.fullmatch(delay):
             # RocketMQ's recovery would stop at such a record.
-            raise IllegalMessageError(f"{delay!r:.60} in {MessageProperty.DELAY} is no delay level")
+            raise IllegalMessageError(
+                f"invalid delay level {delay!r:.60} in {MessageProperty.DELAY}"
+            )
         return 2 + size
 
     def _body_size(self, body: object) -> int:
@@ -115,7 +119,7 @@ class EncodingRules:
             raise TypeError
         size = body.nbytes if isinstance(body, memoryview) else len(body)
         if size > self._max_body:
-            raise IllegalMessageError(f"body of {size} bytes, at most {self._max_body}")
+            raise IllegalMessageError(f"body too large: {size} bytes, at most {self._max_body}")
         return size
 
     def _learn_topic(self, topic: str) -> LearntTopic:
@@ -133,14 +137,18 @@ class EncodingRules:
         except UnicodeEncodeError as exc:
             raise IllegalMessageError(f"the topic is not valid Unicode: {topic!r}") from exc
         if len(name) > MAX_TOPIC_BYTES:
-            raise IllegalMessageError(f"topic of {len(name)} bytes, at most {MAX_TOPIC_BYTES}")
+            raise IllegalMessageError(
+                f"topic too long: {len(name)} bytes, at most {MAX_TOPIC_BYTES}"
+            )
         utf16_units = len(topic)  # Java's characters
         if not topic.isascii():
             utf16_units += sum(each > "\uffff" for each in topic)
         if self._auto_version and utf16_units > MAX_V1_TOPIC_CHARS:
             learnt = MAGIC_V2, len(name).to_bytes(2, "big") + name, name.decode()
         elif len(name) > MAX_V1_TOPIC_CHARS:
-            raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
+            raise IllegalMessageError(
+                f"topic too long: {len(name)} bytes, at most 127 in a V1 record"
+            )
         else:
             learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
         return self.topics.learn(learnt[2], learnt, 5 * len(name) // 4)  # never a class of its own

@@ -94,7 +94,7 @@ def filler(
     room = size - fixed - (2 if wide else 1) - len(topic) - 2 - len(properties)
     if room < 0:
         raise CorruptionError(
-            "no record fits in the place of the damaged one", phy_offset=phy_offset,
+            "cannot replace the damaged record: its space is too small", phy_offset=phy_offset,
             expected=f"at least {size - room} bytes", got=f"{size} bytes",
         )  # fmt: skip
     body = (_BODY * (room // len(_BODY) + 1))[:room]

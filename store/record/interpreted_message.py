@@ -224,7 +224,7 @@ def _checked_head(record: Buffer, phy_offset: int | None) -> RecordHead:
     """
     if len(record) < MIN_RECORD_SIZE:
         raise TruncatedRecordError(
-            "too short for a record", phy_offset=phy_offset,
+            "the record is too short", phy_offset=phy_offset,
             expected=f"at least {MIN_RECORD_SIZE} bytes", got=f"{len(record)} bytes",
         )  # fmt: skip
     head = HEAD.unpack_from(record)
@@ -233,7 +233,7 @@ def _checked_head(record: Buffer, phy_offset: int | None) -> RecordHead:
         raise magic_error(head.magic_code, where)
     if head.total_size != len(record):
         raise TruncatedRecordError(
-            "the record has another size than it says", phy_offset=where,
+            "the record has another size than its header states", phy_offset=where,
             expected=f"{head.total_size} bytes", got=f"{len(record)} bytes",
         )  # fmt: skip
     if born_host_size(head.sys_flag) + HEAD.size > len(record):

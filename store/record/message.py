@@ -104,7 +104,7 @@ class Host(_message.HostWire):
         """
         if type(self.wire) is not bytes or len(self.wire) not in _SIZES:
             sizes = f"{_V4_SIZE} or {_V6_SIZE} bytes"
-            raise IllegalMessageError(f"{self.wire!r:.60} is no host, which has {sizes}")
+            raise IllegalMessageError(f"invalid host {self.wire!r:.60}: expected {sizes}")
 
     @classmethod
     def of(cls, address: str, port: int) -> "Host":
@@ -114,7 +114,9 @@ class Host(_message.HostWire):
             IllegalMessageError: not an address, one with a zone, or a port outside 0 to 65535.
         """
         if not isinstance(address, str) or type(port) is not int:
-            raise IllegalMessageError(f"not an address and a port: {address!r}, {port!r}")
+            raise IllegalMessageError(
+                f"invalid address {address!r} or port {port!r}: expected str and int"
+            )
         return _host(address, port)
 
     @property
@@ -156,13 +158,13 @@ def _host(address: str, port: int) -> Host:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError as exc:
-        raise IllegalMessageError(f"not an IP address: {address!r:.60}") from exc
+        raise IllegalMessageError(f"invalid IP address {address!r:.60}") from exc
     if getattr(parsed, "scope_id", None) is not None:
-        raise IllegalMessageError(f"a record cannot hold the zone of {address!r:.60}")
+        raise IllegalMessageError(f"invalid IP address {address!r:.60}: zones are not supported")
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
     if not 0 <= port <= _MAX_PORT:
-        raise IllegalMessageError(f"port {port} is not between 0 and {_MAX_PORT}")
+        raise IllegalMessageError(f"invalid port {port}: expected 0 to {_MAX_PORT}")
     return Host(parsed.packed + _PORT.pack(port))
 
 

@@ -27,7 +27,7 @@ def listed(messages: Iterable[Message]) -> list[Message]:
     """
     one = isinstance(messages, str | bytes | bytearray | memoryview | Mapping)
     if one or hasattr(messages, "properties") or not hasattr(type(messages), "__iter__"):
-        raise TypeError(f"messages is {messages!r:.60}, not an iterable of messages")
+        raise TypeError(f"messages must be an iterable of messages, not {messages!r:.60}")
     return list(messages)
 
 
@@ -50,7 +50,7 @@ def require_message(given: object, name: str = "message") -> None:
         TypeError: as for ``require_messages``; ``name`` is what the sentence calls it.
     """
     if not hasattr(given, "properties"):
-        raise TypeError(f"{name} is {given!r:.60}, not a Message")
+        raise TypeError(f"{name} must be a Message, not {given!r:.60}")
 
 
 def illegal(message: Message, exc: Exception) -> IllegalMessageError:
@@ -82,5 +82,5 @@ def fault_of(message: Message) -> str | None:
             return f"{name} is {value:.6g}, not between {minimum} and {limit}"
     for name, text in message.properties.items():
         if not type(name) is type(text) is str:
-            return f"the property {name!r:.60} is {text!r:.60}: both have to be str"
+            return f"invalid property {name!r:.60} = {text!r:.60}: name and value must be str"
     return None

@@ -26,8 +26,10 @@ def decode_message_id(message_id: str) -> tuple[Host, int]:
         IllegalMessageError: not 32 or 56 hex digits.
     """
     if not _DIGITS.fullmatch(message_id):  # ``fromhex`` passes over blanks
-        raise IllegalMessageError(f"a message id is hex digits, not {message_id!r}")
+        raise IllegalMessageError(f"invalid message id {message_id!r}: expected hexadecimal digits")
     if len(message_id) not in _SIZES:
-        raise IllegalMessageError(f"a message id has 32 or 56 digits, this one {len(message_id)}")
+        raise IllegalMessageError(
+            f"invalid message id: expected 32 or 56 digits, found {len(message_id)}"
+        )
     data = bytes.fromhex(message_id)
     return Host(data[: -_PHY.size]), int(_PHY.unpack(data[-_PHY.size :])[0])

@@ -49,10 +49,14 @@ def encode_properties(properties: dict[str, str]) -> bytes:
 def _refuse(properties: dict[str, str]) -> NoReturn:
     for name, value in properties.items():
         if not type(name) is type(value) is str:
-            raise TypeError(f"the property {name!r:.60} is {value!r:.60}: both have to be str")
+            raise TypeError(
+                f"invalid property {name!r:.60} = {value!r:.60}: name and value must be str"
+            )
         if not (name and value):
-            raise IllegalMessageError(f"the property {name!r:.60} has no name or no value")
-    raise IllegalMessageError("a property holds the separator 0x01 or 0x02")
+            raise IllegalMessageError(
+                f"invalid property {name!r:.60}: name and value must not be empty"
+            )
+    raise IllegalMessageError("invalid property: the separators 0x01 and 0x02 are not allowed")
 
 
 def check_key(key: str) -> None:
@@ -65,8 +69,8 @@ def check_key(key: str) -> None:
     """
     if not key or KEY_SEPARATOR in key:
         raise IllegalMessageError(
-            f"the key {key!r:.60} is empty or has a space: spaces separate keys, so that no query"
-            " could find it (several keys go into the property KEYS)"
+            f"invalid key {key!r:.60}: a key must not be empty or contain a space, which separates"
+            " keys. Put several keys into the property KEYS"
         )
 
 
@@ -78,8 +82,8 @@ def check_tag(tag: str) -> None:
     """
     if not tag.strip() or "||" in tag or tag != tag.strip():
         raise IllegalMessageError(
-            f"the tag {tag!r:.60} is empty, has a space at an end, or '||', which separates the"
-            " tags of a filter: no filter could select it"
+            f"invalid tag {tag!r:.60}: a tag must not be empty, start or end with a space, or"
+            " contain '||', which separates the tags of a filter"
         )
 
 

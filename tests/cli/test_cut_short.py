@@ -78,9 +78,9 @@ ALL = [f"{number:03d}" for number in range(COUNT)]
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "too short"), (b"\0" * 7, "too short"), (b"\x01" * 47, "no times and offsets"),
-        (b"\0" * 4608, "too long"), (b"\x7f" * 4096, "no times and offsets"),
-        (b"\xff" * 48, "no times and offsets"), (b"\0" * 48, ""), (b"\0" * 4095, ""),
+        (b"", "too short"), (b"\0" * 7, "too short"), (b"\x01" * 47, "invalid times or offsets"),
+        (b"\0" * 4608, "too long"), (b"\x7f" * 4096, "invalid times or offsets"),
+        (b"\xff" * 48, "invalid times or offsets"), (b"\0" * 48, ""), (b"\0" * 4095, ""),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("crashed", [False, True])

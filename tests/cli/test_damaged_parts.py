@@ -26,7 +26,7 @@ CONFIG = StoreConfig(
     max_hash_slot_num=50, max_index_num=1000, rocksdb_memory_bytes=16 << 20,
 )  # fmt: skip
 REBUILD = "cqstore rebuild builds the queues anew from the commit log"
-REBUILD_INDEX = "cqstore rebuild --index builds the index anew from the commit log"
+REBUILD_INDEX = "run cqstore rebuild --index to rebuild the index from the commit log"
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def test_a_cut_index_file_is_damage_and_has_one_advice_that_mends_it(
     assert (asked.returncode, REBUILD_INDEX in asked.stderr) == (1, True)
     told = json.loads(run(["info", files, "--output", "json"]).stdout)
     assert [REBUILD_INDEX in one for one in told["warnings"]] == [True]
-    fault = f"an index file was cut short ({path}, position {size}): expected "
+    fault = f"the index file is truncated ({path}, position {size}): expected "
     assert (told["index_files"], str(told["index_fault"])[: len(fault)]) == (None, fault)
     shown = "".join(run(["info", files]).stdout.split())
     assert "indexfilescannotberead:seewarnings" in shown

@@ -211,7 +211,7 @@ def test_of_a_store_that_cannot_be_looked_at_no_end_is_known(tmp_path: Path) -> 
     (root / "cqstore").mkdir(exist_ok=True)
     (root / "cqstore" / "kept").write_bytes(b"damaged\n")
     assert about_end(root, StoreConfig()) is None
-    with pytest.raises(CorruptionError, match="note of our journals"):
+    with pytest.raises(CorruptionError, match="the list of the journals is damaged"):
         MessageStore.open(root)
 
 

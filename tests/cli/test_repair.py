@@ -112,7 +112,7 @@ def test_an_index_whose_numbers_are_not_known_is_told(
     assert not found.damage
     assert found.path == str(min((root / "index").iterdir()))
     assert "queries by key find nothing" in found.problem
-    assert "give maxHashSlotNum and maxIndexNum" in found.problem
+    assert "Set maxHashSlotNum and maxIndexNum" in found.problem
     assert tree_digest(root) == before
 
 

@@ -192,7 +192,7 @@ def test_queries_take_both_ends_of_a_span_of_time(made: Made) -> None:
 
 
 WRONG_SIZE = (
-    "an index file has the wrong size; cqstore rebuild --index builds the index anew from the"
+    "an index file has the wrong size; run cqstore rebuild --index to rebuild the index from the"
     " commit log"
 )
 

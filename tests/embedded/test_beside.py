@@ -302,7 +302,7 @@ def test_a_log_that_was_cut_back_ends_the_tail(tmp_path: Path) -> None:
         log.close()
         with (tmp_path / "commitlog" / ("0" * 20)).open("r+b") as file:
             file.write(bytes(FILE_BYTES))
-        with pytest.raises(RefusedStoreError, match="was cut back"):
+        with pytest.raises(RefusedStoreError, match="the log was truncated"):
             await anext(tail)
 
     with beside(tmp_path) as other:

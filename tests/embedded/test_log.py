@@ -111,15 +111,18 @@ def test_the_queues_of_a_topic_are_fixed_at_its_first_put(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key": "customer 42"}, "the key 'customer 42' is empty or has a space"),
-        ({"key": ""}, "the key '' is empty"),
-        ({"key": " "}, "spaces separate keys"),
-        ({"key": "a\x01b"}, "separator 0x01 or 0x02"),
-        ({"tags": "a || b"}, "no filter could select it"),
-        ({"tags": "a||b"}, "no filter could select it"),
-        ({"tags": " a"}, "no filter could select it"),
-        ({"tags": "a\x02b"}, "separator 0x01 or 0x02"),
-        ({"properties": {"own": "a\x02KEYS\x01b"}}, "separator 0x01 or 0x02"),
+        (
+            {"key": "customer 42"},
+            "invalid key 'customer 42': a key must not be empty or contain a space",
+        ),
+        ({"key": ""}, "invalid key '': a key must not be empty"),
+        ({"key": " "}, "a space, which separates keys"),
+        ({"key": "a\x01b"}, "separators 0x01 and 0x02"),
+        ({"tags": "a || b"}, "which separates the tags of a filter"),
+        ({"tags": "a||b"}, "which separates the tags of a filter"),
+        ({"tags": " a"}, "which separates the tags of a filter"),
+        ({"tags": "a\x02b"}, "separators 0x01 and 0x02"),
+        ({"properties": {"own": "a\x02KEYS\x01b"}}, "separators 0x01 and 0x02"),
     ],
 )
 def test_what_could_never_be_found_again_is_refused(

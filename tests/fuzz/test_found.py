@@ -92,7 +92,7 @@ def test_an_impossible_queue_offset_is_refused(tmp_path: Path, name: str, offset
     drive = QueueDrive(name, tmp_path, PlainLog([1] * 9))
     batch = UnitBatch()
     batch.add(("T", 0), offset, 100, 100, 7, 5)
-    with pytest.raises(CorruptionError, match="impossible queue offset") as caught:
+    with pytest.raises(CorruptionError, match="invalid queue offset") as caught:
         drive.store.put_batch(batch)
     assert caught.value.phy_offset == 100
     assert drive.offsets("T") == (0, 0)
@@ -115,7 +115,7 @@ def test_a_record_with_an_impossible_queue_offset_is_damage_that_can_be_cut(
         file.seek(phys[2] + QUEUE_OFFSET_POSITION)
         file.write(offset.to_bytes(8, "big", signed=True))
     shutil.rmtree(tmp_path / "consumequeue")
-    with pytest.raises(RefusedStoreError, match=r"impossible queue offset.*cut at"):
+    with pytest.raises(RefusedStoreError, match=r"invalid queue offset.*cut at"):
         MessageStore.open(tmp_path, backend=name)
     with MessageStore.open(
         tmp_path, backend=name, recovery=RecoveryOptions(cut_at=phys[2])

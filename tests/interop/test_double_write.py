@@ -44,7 +44,7 @@ def test_double_write_that_was_switched_on_late_is_filled(
     rocketmq.append(root, "combine", QUEUES, 20, crash=False, **SIZES)
     with MessageStore.open(root, CONFIG, read_only=True, backend="rocksdb") as store:
         assert store.min_offset(*QUEUES[0]) > 400, "RocketMQ left out what was there before"
-    with pytest.raises(RefusedStoreError, match="lack history"):
+    with pytest.raises(RefusedStoreError, match="lack units"):
         MessageStore.open(root, both("rocksdb"), read_only=True)
     with MessageStore.open(root, both(read), housekeeping=False) as store:
         assert store.report.watermarks["rocksdb"] == 0

@@ -138,7 +138,7 @@ def test_a_store_goes_on_and_closes_after_a_log_call_was_interrupted(
         in_thread(store.flush)
         taken = is_left_taken(logs.handler.lock)
         left += taken
-        assert ("new index file" in logs.text.getvalue()) != taken
+        assert ("created index file" in logs.text.getvalue()) != taken
     assert 0 < left < asked // 3
     with in_time(SECONDS):
         store.close()

@@ -156,7 +156,7 @@ def test_an_output_that_another_process_writes_is_refused(
     with output_lock(output):
         found = failure(*given(words, name, root, output))
         assert isinstance(found, StoreLockedError), found
-        assert str(found) == f"another process is writing this ({output})"
+        assert str(found) == f"another process is writing to this path ({output})"
         resumed = failure("export", root, "--to", output, "--resume")
         assert isinstance(resumed, StoreLockedError)
     assert not [*tmp_path.iterdir()]

@@ -80,7 +80,7 @@ def test_what_is_not_known_counts_as_no_damage_and_is_not_repaired(root: Path) -
     (found,) = read_forms(StorePaths(root))
     (fault,) = found.faults
     assert found.offsets == {}
-    assert "cannot tell how a broker reads this file: offsetTable: 't@g'" in str(fault)
+    assert "cannot determine how a broker reads this file: offsetTable: 't@g'" in str(fault)
     done = call("repair", root, "--yes")
     assert done.exit_code != 0
     assert "cannot tell" in str(done.exception)

@@ -120,7 +120,7 @@ def test_an_impossible_offset_is_refused_before_anything_is_written(
     sound, batch = batch_of(("T", 0, 2, 11, 3), ("T", 1, 2, 14, 1)), UnitBatch()
     offsets = array("q", [*[*sound.queue_offset][:-1], offset])
     batch.take(sound.queues, bytes(sound.queue_index), offsets.tobytes(), bytes(sound.units))
-    with pytest.raises(CorruptionError, match="impossible queue offset"):
+    with pytest.raises(CorruptionError, match="invalid queue offset"):
         store.put_batch(batch)
     assert content(store) == before
 

@@ -97,7 +97,9 @@ class MessageEncoder:
             if type(body) is not bytes:
                 body = _copied(body)
             if len(body) > self._max_body:
-                raise IllegalMessageError(f"body of {len(body)} bytes, at most {self._max_body}")
+                raise IllegalMessageError(
+                    f"body too large: {len(body)} bytes, at most {self._max_body}"
+                )
             if type(queue_id) is not int or queue_id < 0:
                 raise TypeError  # noqa: TRY301 - as what the packing below raises
             size = FIXED_V4.size + len(body) + len(name) + len(encoded)
@@ -105,7 +107,9 @@ class MessageEncoder:
             born, stored = message.born_host.wire, message.store_host.wire
             if sys_flag & _RARE_BITS or len(born) + len(stored) != _TWO_V4:
                 if sys_flag & SysFlag.PASSED_OVER:
-                    raise IllegalMessageError("a bit of sys_flag means that this is no message")
+                    raise IllegalMessageError(
+                        "invalid sys_flag: bit 0x40000000 marks a skipped record"
+                    )
                 sys_flag = _host_bits(sys_flag, len(born), len(stored))
                 size += len(born) + len(stored) - _TWO_V4
             prefix = _PREFIX.pack(zlib.crc32(body) & CRC_MASK, queue_id, message.flag)
@@ -131,7 +135,7 @@ class MessageEncoder:
             encoded += bytes(CRC_PROPERTY_SIZE)
         if len(encoded) > MAX_PROPERTIES:
             raise PropertiesTooLongError(
-                f"properties of {len(encoded)} bytes, at most {MAX_PROPERTIES}"
+                f"properties too long: {len(encoded)} bytes, at most {MAX_PROPERTIES}"
             )
         return len(encoded).to_bytes(2, "big") + encoded, dispatch
 
@@ -144,12 +148,16 @@ class MessageEncoder:
         except UnicodeEncodeError as exc:
             raise IllegalMessageError(f"the topic is not valid Unicode: {topic!r}") from exc
         if len(name) > MAX_TOPIC_BYTES:
-            raise IllegalMessageError(f"topic of {len(name)} bytes, at most {MAX_TOPIC_BYTES}")
+            raise IllegalMessageError(
+                f"topic too long: {len(name)} bytes, at most {MAX_TOPIC_BYTES}"
+            )
         utf16_units = len(topic.encode("utf-16-be")) // 2  # as Java counts characters
         if self._auto_version and utf16_units > MAX_V1_TOPIC_CHARS:
             learnt = MAGIC_V2, len(name).to_bytes(2, "big") + name, name.decode()
         elif len(name) > MAX_V1_TOPIC_CHARS:
-            raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
+            raise IllegalMessageError(
+                f"topic too long: {len(name)} bytes, at most 127 in a V1 record"
+            )
         else:
             learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
         return learnt  # never a class of its own
@@ -175,7 +183,7 @@ def _copied(body: object) -> bytes:
 def _check_delay(delay: str) -> None:
     """Refuse a level that RocketMQ cannot read: its recovery would stop at such a record."""
     if not _JAVA_INT.fullmatch(delay):
-        raise IllegalMessageError(f"{delay!r:.60} in {MessageProperty.DELAY} is no delay level")
+        raise IllegalMessageError(f"invalid delay level {delay!r:.60} in {MessageProperty.DELAY}")
 
 
 _RARE_BITS = _V6_BITS | int(SysFlag.PASSED_OVER)

@@ -43,7 +43,7 @@ IN_MEMORY = CONFIG.model_copy(
     }
 )  # fmt: skip
 """Units lie in RocksDB's memory until the broker stops, as those of RocketMQ do for long."""
-LACKS = "queue 0 of 't4': the rocksdb queues lack units 3 to 3"
+LACKS = "queue 0 of 't4': units 3 to 3 are missing in the rocksdb queues"
 TABLES = ("topics.json", "consumerOffset.json")
 _LEVEL_SECONDS = move._LEVEL_SECONDS
 
@@ -202,7 +202,7 @@ def test_a_queue_that_differs_ends_the_move_and_changes_nothing(tmp_path: Path) 
             file.seek(20 * 3 + 12)
             file.write(b"\1" * 8)
         before = tree_digest(root)
-        with pytest.raises(RefusedStoreError, match="queue 0 of 't4': tags_code is not the same"):
+        with pytest.raises(RefusedStoreError, match="queue 0 of 't4': tags_code differs"):
             moving(master, own).start().end()
         assert tree_digest(root) == before
 

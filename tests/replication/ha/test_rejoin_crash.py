@@ -79,7 +79,9 @@ def test_a_damaged_note_of_a_cut_is_refused(tmp_path: Path) -> None:
     whole = paths.cutting.read_bytes()
     for text in (b"", whole[:-3], whole[:8] + b"x" + whole[9:], whole + whole, b"x" * 400):
         paths.cutting.write_bytes(text)
-        with pytest.raises(CorruptionError, match="the note of a cut of the log is damaged"):
+        with pytest.raises(
+            CorruptionError, match="the note of an unfinished cut of the log is damaged"
+        ):
             MessageStore.open(one, CONFIG)
         assert paths.cutting.read_bytes() == text
 

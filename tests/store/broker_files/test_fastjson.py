@@ -65,7 +65,7 @@ def test_a_broker_refuses_it_and_so_do_we(text: str) -> None:
 def test_what_is_not_known_is_not_taken_for_torn(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnclearJsonError):
         broker_object(text.encode(), OFFSETS)
-    with pytest.raises(RefusedStoreError, match="cannot tell how a broker reads this file"):
+    with pytest.raises(RefusedStoreError, match="cannot determine how a broker reads this file"):
         object_in(tmp_path / "x", text.encode(), OFFSETS)
 
 

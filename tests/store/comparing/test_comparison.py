@@ -218,7 +218,8 @@ def test_queues_without_a_unit_on_one_side_count_once(root: Path, emptied: int) 
         assert (found.missing_units(lacking), found.queues) == (5 * EACH, 5)
         (_, first), *_ = found.differences()
         assert found.incomplete_backend(first) == lacking
-        assert found.sentence(first).startswith(f"the {lacking} queues lack the queue: ")
+        sentence = found.sentence(first)
+        assert sentence.startswith(f"the queue is missing in the {lacking} queues: ")
 
 
 def test_one_queue_or_topic_can_be_asked_for(root: Path) -> None:
@@ -245,7 +246,9 @@ def test_puts_go_on_beside_a_comparison(root: Path) -> None:
 def test_a_store_with_one_backend_has_nothing_to_compare(tmp_path: Path) -> None:
     with (
         MessageStore.open(tmp_path / "store", backend="file") as store,
-        pytest.raises(RefusedStoreError, match="only the file queues"),
+        pytest.raises(
+            RefusedStoreError, match="nothing to compare: the store keeps only the file queues"
+        ),
     ):
         store.verify()
 
@@ -257,11 +260,13 @@ def test_a_difference_is_told_in_a_sentence() -> None:
         sides: dict[str, int | None] = {"first": 3, "last": 4, "source": 1, "target": 2}
         return both.sentence(ComparisonFinding(kind=kind, units=1, field=field, **sides | given))
 
-    assert said(DifferenceKind.HOLE, source=None) == "the file queues lack units 3 to 4 (hole)"
-    assert said(DifferenceKind.EXTRA, source=None) == "the rocksdb queues lack units 3 to 4 (extra)"
-    odd = "size is not the same in units 3 to 4: rocksdb 1, file 2"
+    hole = "units 3 to 4 are missing in the file queues (hole)"
+    assert said(DifferenceKind.HOLE, source=None) == hole
+    extra = "units 3 to 4 are missing in the rocksdb queues (extra)"
+    assert said(DifferenceKind.EXTRA, source=None) == extra
+    odd = "size differs in units 3 to 4: rocksdb 1, file 2"
     assert said(DifferenceKind.DIFFERENT, "size") == odd
-    odd = "store_timestamp is not the same in units 3 to 3: rocksdb 1, log 2"
+    odd = "store_timestamp differs in units 3 to 3: rocksdb 1, log 2"
     assert said(DifferenceKind.DIFFERENT, "store_timestamp", last=3) == odd
     ends = said(DifferenceKind.NEXT_OFFSET, first=None, last=None)
-    assert ends == "next_offset is not the same: rocksdb 1, file 2"
+    assert ends == "next_offset differs: rocksdb 1, file 2"

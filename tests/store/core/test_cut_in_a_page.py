@@ -90,7 +90,7 @@ def test_an_entry_that_became_zeros_is_missed(tmp_path: Path, store: MessageStor
             else:
                 assert isinstance(found, tuple)
                 assert found[0] is CorruptionError
-                assert f"expected entry {number + 1}, which its slot leads to" in found[1]
+                assert f"expected entry {number + 1}, to which its slot points" in found[1]
         found = outcome(lambda: keyed(store, 250))
         assert by_slow_path(store, lambda: keyed(store, 250)) == found
         assert keyed(store, COUNT + 5) == []  # whose slot leads nowhere

@@ -116,7 +116,7 @@ def test_a_text_of_a_class_of_its_own_is_refused_also_behind_a_plain_one(tmp_pat
         assert store.put_message(Message("t", b"", 0, {"a": "b"}, flag=True)).ok
         refused = store.put_message(Message("t", b"", 0, {"a": Text("b")}))
         assert not refused.ok
-        assert refused.reason == "the property 'a' is 'b': both have to be str"
+        assert refused.reason == "invalid property 'a' = 'b': name and value must be str"
 
 
 @pytest.mark.parametrize("odd", ["", "a\x02", "\ud800", 5, None])

@@ -69,7 +69,7 @@ def test_an_index_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) 
         found = outcome(lambda: keyed(store, 7))
         assert isinstance(found, tuple)
         assert found[0] is CorruptionError
-        assert "position 8200): expected entry 8, which its slot leads to, found zeros" in found[1]
+        assert "position 8200): expected entry 8, to which its slot points, found zeros" in found[1]
 
 
 def opened_queue(store: MessageStore) -> Any:

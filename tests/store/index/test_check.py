@@ -39,21 +39,22 @@ BROKEN: list[tuple[Callable[[Made], object], tuple[str, int | None, int]]] = [
     (lambda made: made.change(20, 0, -1), of_entry("has a negative hash", 20)),
     (lambda made: made.change(1, 0, -5), of_entry("has a negative hash", 1)),
     (lambda made: made.change(20, 2, -1), of_entry("has a negative time", 20)),
-    (lambda made: made.change(20, 3, 20), of_entry("points outside the file", 20)),
-    (lambda made: made.change(20, 3, -1), of_entry("points outside the file", 20)),
+    (lambda made: made.change(20, 3, 20), of_entry("points to an invalid previous entry", 20)),
+    (lambda made: made.change(20, 3, -1), of_entry("points to an invalid previous entry", 20)),
     (lambda made: made.change(20, 1, 1000 + 50 * 19 - 1),
-     of_entry("lies before its predecessor in the log", 20)),
+     of_entry("has a smaller phy offset than the previous entry", 20)),
     (lambda made: made.change(20, 1, 1000 + 50 * 21 + 1),
-     of_entry("lies before its predecessor in the log", 21)),
+     of_entry("has a smaller phy offset than the previous entry", 21)),
     (lambda made: made.change(second(made), 3, 0),
-     of_entry("does not point to the entry before it in its chain", second(Made(SLOTS, 40, 30)))),
+     of_entry("does not point to the previous entry of its chain", second(Made(SLOTS, 40, 30)))),
     (lambda made: header(made, 5, ENTRIES + 1),
-     (f"the header counts {ENTRIES + 1} entries of {ENTRIES}", None, 36)),
-    (lambda made: header(made, 5, -1), (f"the header counts -1 entries of {ENTRIES}", None, 36)),
-    (lambda made: header(made, 2, 1051), ("the header's begin_phy_offset is 1051, the entry's 1050",
-                                          None, 16)),
-    (lambda made: header(made, 3, 2499), ("the header's end_phy_offset is 2499, the entry's 2500",
-                                          None, 24)),
+     (f"the header counts {ENTRIES + 1} entries, but the file holds at most {ENTRIES}", None, 36)),
+    (lambda made: header(made, 5, -1),
+     (f"the header counts -1 entries, but the file holds at most {ENTRIES}", None, 36)),
+    (lambda made: header(made, 2, 1051),
+     ("the header's begin_phy_offset is 1051, but the entry's is 1050", None, 16)),
+    (lambda made: header(made, 3, 2499),
+     ("the header's end_phy_offset is 2499, but the entry's is 2500", None, 24)),
 ]  # fmt: skip
 
 
@@ -82,10 +83,10 @@ def test_entries_end_before_the_log_does(tmp_path: Path) -> None:
     made = Made(SLOTS, ENTRIES, 30)  # the last at 2500, the one before at 2450
     assert findings(tmp_path, made, 2501) == []
     (found,) = findings(tmp_path, made, 2500)
-    assert (found.problem, found.number) == ("an entry lies behind the end of the log", 30)
+    assert (found.problem, found.number) == ("an entry points past the end of the log", 30)
     (found,) = findings(tmp_path, made, 2450)
     assert (found.problem, found.number) == (
-        "an entry lies behind the end of the log, and 1 more",
+        "an entry points past the end of the log, and 1 more",
         29,
     )
 
@@ -96,13 +97,13 @@ def test_slots_lead_to_the_newest_entries(tmp_path: Path) -> None:
     newest = made.slot(slot)
     made.set_slot(slot, newest - 1)
     (found,) = findings(tmp_path, made)
-    assert found.problem == f"slot {slot} leads to {newest - 1} instead of {newest}"
+    assert found.problem == f"slot {slot} points to {newest - 1} instead of {newest}"
     assert found.position == HEADER.size + SLOT.size * slot
     made.set_slot(slot, newest)
     header(made, 4, 99)
     (found,) = findings(tmp_path, made)
     used = len({key_hash % SLOTS for key_hash in made.hashes})
-    assert found.problem == f"the header counts 99 used slots of {used}"
+    assert found.problem == f"the header counts 99 used slots, but {used} are used"
     assert found.position == 32
 
 
@@ -110,7 +111,7 @@ def test_a_file_begins_where_the_one_before_ends(tmp_path: Path) -> None:
     Made(SLOTS, ENTRIES, 12).write(tmp_path / "20250101000000000")  # ends at 1600
     later = Made(SLOTS, ENTRIES, 12)
     (found,) = findings(tmp_path, later)
-    assert found.problem == "the file begins before the end of the last one"
+    assert found.problem == "the index file begins before the end of the previous one"
     for number in range(1, 13):
         later.change(number, 1, 1550 + 50 * number)
     header(later, 2, 1600)

@@ -127,7 +127,9 @@ def test_a_damaged_file_tells_nothing_and_hides_nothing(
     with pytest.raises(CorruptionError) as raised:
         find_geometry([path], None, None)
     assert raised.value.path == path
-    assert raised.value.reason == "no pair of slots and entries fits the index files"
+    assert raised.value.reason == (
+        "the index file is corrupted: no numbers of slots and entries fit it"
+    )
     whole = Made(SLOTS, ENTRIES, 12).write(tmp_path / "2")
     for paths in ([path, whole], [whole, path], [path, path, whole]):
         assert find_geometry(paths, None, None) == (SLOTS, ENTRIES)
@@ -139,7 +141,7 @@ def test_a_file_that_has_no_room_for_what_it_counts_was_cut_short(
 ) -> None:
     path = Made(SLOTS, ENTRIES, 30).write(tmp_path / "1")
     os.truncate(path, size)
-    with pytest.raises(TruncatedRecordError, match="an index file was cut short") as raised:
+    with pytest.raises(TruncatedRecordError, match="the index file is truncated") as raised:
         find_geometry([path], None, None)
     least = 40 + 4 + 20 * (31 if size >= 40 else 1)
     assert (raised.value.path, raised.value.position) == (path, size)
@@ -147,7 +149,7 @@ def test_a_file_that_has_no_room_for_what_it_counts_was_cut_short(
     assert raised.value.got == f"{size} bytes"
     Made(SLOTS, ENTRIES, 30).write(path)
     os.truncate(path, 40 + 4 + 20 * 31)  # as much as a file of one slot has
-    with pytest.raises(CorruptionError, match="no pair"):
+    with pytest.raises(CorruptionError, match="no numbers of slots and entries fit"):
         find_geometry([path], None, None)
 
 
@@ -158,7 +160,7 @@ def test_a_file_whose_last_record_differs_fits_only_what_is_asked(
     header(odd, 3, 1000 + 50 * 29)
     DAMAGES["a negative hash"](bad)
     paths = [bad.write(tmp_path / "1"), odd.write(tmp_path / "2")]
-    with pytest.raises(CorruptionError, match="no pair"):
+    with pytest.raises(CorruptionError, match="no numbers of slots and entries fit"):
         find_geometry(paths, None, None)
     default = IndexGeometry(SLOTS, ENTRIES)
     monkeypatch.setattr(geometry, "default_geometry", lambda: default)
@@ -182,7 +184,7 @@ def test_files_that_contradict_each_other_tell_nothing(tmp_path: Path) -> None:
     one = Made(SLOTS, ENTRIES, 30).write(tmp_path / "1")
     other = Made(SLOTS + 5, ENTRIES - 1, 30).write(tmp_path / "2")
     assert one.stat().st_size == other.stat().st_size
-    with pytest.raises(UnsupportedFormatError, match="no pair"):
+    with pytest.raises(UnsupportedFormatError, match="no numbers fit"):
         find_geometry([one, other], None, None)
 
 

@@ -188,9 +188,13 @@ def test_the_checkpoint_has_its_fields_where_rocketmq_has_them(tmp_path: Path) -
         (struct.pack(">6q", 1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 5, 6), None),
         (struct.pack(">6q", 1, 2, 3, -1, -1, -1), (1, 2, 3, -1, -1, -1), None),
         (struct.pack(">6q", 1, 2, 3, 4, 5, 6).ljust(4097, b"\0"), (1, 2, 3, 4, 5, 6), "too long"),
-        (struct.pack(">6q", 1, -2, 3, 4, 5, 6), (0, 0, 0, 0, 0, 0), "no times and offsets"),
-        (struct.pack(">6q", 1 << 43, 2, 3, 4, 5, 6), (0, 0, 0, 0, 0, 0), "no times and offsets"),
-        (struct.pack(">6q", 1, 2, 3, 4, -5, 6), (0, 0, 0, 0, 0, 0), "no times and offsets"),
+        (struct.pack(">6q", 1, -2, 3, 4, 5, 6), (0, 0, 0, 0, 0, 0), "invalid times or offsets"),
+        (
+            struct.pack(">6q", 1 << 43, 2, 3, 4, 5, 6),
+            (0, 0, 0, 0, 0, 0),
+            "invalid times or offsets",
+        ),
+        (struct.pack(">6q", 1, 2, 3, 4, -5, 6), (0, 0, 0, 0, 0, 0), "invalid times or offsets"),
     ],
 )
 def test_a_checkpoint_is_read_as_a_map_of_4096_bytes(

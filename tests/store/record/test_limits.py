@@ -45,10 +45,10 @@ FAULTS: list[tuple[bytes, type[CorruptionError], str, object, object]] = [
      "magic 0xdaa320a7 or 0xdaa320ab", "0xdaa320a8"),
     (WHOLE + b"x", TruncatedRecordError, "another size",
      f"{len(WHOLE)} bytes", f"{len(WHOLE) + 1} bytes"),
-    (patched(PHY_AT, "q", AT + 1), CorruptionError, "lies elsewhere", AT, AT + 1),
-    (patched(OFFSET_AT, "q", -1), CorruptionError, "impossible queue offset",
+    (patched(PHY_AT, "q", AT + 1), CorruptionError, "holds another phy offset", AT, AT + 1),
+    (patched(OFFSET_AT, "q", -1), CorruptionError, "invalid queue offset",
      f"0 to {(1 << 58) - 1}", -1),
-    (patched(OFFSET_AT, "q", 1 << 58), CorruptionError, "impossible queue offset",
+    (patched(OFFSET_AT, "q", 1 << 58), CorruptionError, "invalid queue offset",
      f"0 to {(1 << 58) - 1}", 1 << 58),
     (patched(BODY_SIZE_AT, "i", -1), TruncatedRecordError, "body runs past", None, "-1 bytes"),
     (patched(BODY_SIZE_AT, "i", 13), TruncatedRecordError, "body runs past", None, "13 bytes"),
@@ -106,7 +106,7 @@ def test_what_lies_at_a_limit_is_a_record() -> None:
 def test_a_record_leaves_room_for_the_blank_one_behind_it() -> None:
     size = len(WHOLE)
     for left in (size + 7, size):
-        with pytest.raises(TruncatedRecordError, match="does not fit its file") as raised:
+        with pytest.raises(TruncatedRecordError, match="invalid record size") as raised:
             record_span(WHOLE, 0, left, AT)
         assert raised.value.expected == f"{LEAST} to {left - 8} bytes"
         assert raised.value.got == f"{size} bytes"
@@ -118,7 +118,7 @@ def test_a_record_leaves_room_for_the_blank_one_behind_it() -> None:
     blank = struct.pack(">iI", 64, 0xCBD43194)
     assert record_span(b"xx" + blank, 2, 64, AT) == 0
     for left in (63, 65):
-        with pytest.raises(CorruptionError, match="does not reach the end") as raised_too:
+        with pytest.raises(CorruptionError, match="does not extend to the end") as raised_too:
             record_span(blank, 0, left, AT)
         assert (raised_too.value.expected, raised_too.value.got) == (f"{left} bytes", "64 bytes")
 
@@ -140,7 +140,7 @@ def test_a_body_is_as_long_as_the_settings_say() -> None:
     small = encoder(max_message_size=10)
     assert len(small.encode(Message("t", b"x" * 10))) == LEAST + 1 + 10
     small.rules.check(Message("t", b"x" * 10))
-    with pytest.raises(IllegalMessageError, match="body of 11 bytes, at most 10"):
+    with pytest.raises(IllegalMessageError, match="body too large: 11 bytes, at most 10"):
         small.encode(Message("t", b"x" * 11))
     for body in (bytearray(b"x"), memoryview(b"x")):
         assert small.encode(Message("t", body)).endswith(b"x\x01t\0\0")  # type: ignore[arg-type]
@@ -149,16 +149,18 @@ def test_a_body_is_as_long_as_the_settings_say() -> None:
 def test_topics_by_version_and_limit() -> None:
     old = encoder(auto_message_version_on_topic_len=False)
     assert old.encode(Message("t" * 127, b""))[4:8].hex() == "daa320a7"
-    with pytest.raises(IllegalMessageError, match="topic of 128 bytes, a V1 record holds 127"):
+    with pytest.raises(
+        IllegalMessageError, match="topic too long: 128 bytes, at most 127 in a V1 record"
+    ):
         old.encode(Message("t" * 128, b""))
     new = encoder(auto_message_version_on_topic_len=True)
     for topic, magic in (
         ("t" * 127, "a7"), ("t" * 128, "ab"), ("t" * 255, "ab"), ("é" * 63, "a7"),
     ):  # fmt: skip
         assert new.encode(Message(topic, b""))[7:8].hex() == magic
-    with pytest.raises(IllegalMessageError, match="topic of 256 bytes, at most 255"):
+    with pytest.raises(IllegalMessageError, match="topic too long: 256 bytes, at most 255"):
         new.encode(Message("t" * 256, b""))
-    with pytest.raises(IllegalMessageError, match="a V1 record holds 127"):  # 64 characters
+    with pytest.raises(IllegalMessageError, match="at most 127 in a V1 record"):  # 64 characters
         new.encode(Message("é" * 64, b""))
 
 
@@ -169,7 +171,7 @@ def test_a_delay_level_is_what_java_reads(delay: str) -> None:
     assert StoredMessage(core.encode(message)).properties == {"DELAY": delay}
     for odd in (f"{delay}x", f" {delay}", "9" * 10, "²", "1_0"):
         message.properties["DELAY"] = odd
-        with pytest.raises(IllegalMessageError, match="no delay level"):
+        with pytest.raises(IllegalMessageError, match="invalid delay level"):
             core.encode(message)
     other = StoredMessage(core.encode(Message("t", b"", properties={"DELAY": "x"})))
     assert other.properties == {"DELAY": "x"}
@@ -205,13 +207,13 @@ def one_of_batch(size: int, body_size: int, rest: bytes) -> bytes:
 
 
 SOUND = one_of_batch(32, 2, b"hi" + b"\0\x08" + b"a\x01bcdef\x02")
-ADD_UP = "the lengths of the message at byte 32 do not add up"
+ADD_UP = "inconsistent lengths in the message at byte 32"
 
 
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (SOUND[:19], "the batch ends inside a head at byte 32"),
+        (SOUND[:19], "the batch is truncated inside the message head at byte 32"),
         (one_of_batch(22, -1, b"\0\0"), ADD_UP),
         (one_of_batch(22, 1, b"\0\0"), ADD_UP),
         (one_of_batch(23, 0, b"\0\0"), ADD_UP),

@@ -177,8 +177,8 @@ def test_a_crc_of_the_callers_gives_way_to_our_own() -> None:
 @pytest.mark.parametrize(
     ("pair", "word"),
     [
-        (("", "v"), "no name or no value"),
-        (("k", ""), "no name or no value"),
+        (("", "v"), "name and value must not be empty"),
+        (("k", ""), "name and value must not be empty"),
         (("k", "a\x02b"), "separator"),
         (("a\x01", "b"), "separator"),
     ],

@@ -92,7 +92,7 @@ def test_queues_that_cannot_be_listed_are_one_finding_and_the_index_is_checked(
     found, of_index = looked.run()
     assert found == CheckFinding("odd", path="/x", position=7, expected=1, found=2, all_queues=True)
     assert of_index.problem.endswith(
-        "cqstore rebuild --index builds the index anew from the commit log"
+        "run cqstore rebuild --index to rebuild the index from the commit log"
     )
     assert looked.records == COUNT + 1
 

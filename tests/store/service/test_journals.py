@@ -398,7 +398,7 @@ def test_a_journal_whose_size_cannot_be_asked_is_named(
     journal.append([{"a": 1}])
     assert journal.size() == journal.path.stat().st_size > 0
     Faults(monkeypatch).fail("stat", EIO, str(journal.path))
-    with pytest.raises(StoreIOError, match="look at the journal") as caught:
+    with pytest.raises(StoreIOError, match="read the size of the journal") as caught:
         journal.size()
     assert caught.value.path == journal.path
 

@@ -110,7 +110,7 @@ def test_a_lock_that_could_not_be_taken_has_nothing_to_let_go(
     except StoreIOError as exc:
         said = str(exc)
     gc.collect()
-    assert "cannot make the folder of the store" in said
+    assert "cannot create the folder of the store" in said
     assert unheard == []
 
 

@@ -165,7 +165,7 @@ def test_a_lost_file_of_ours_is_harmless_or_said(
         (again / "cqstore" / name).unlink()
         if name in MUST_BE_THERE:
             for read_only in (True, False):
-                with pytest.raises(RefusedStoreError, match="lost; without it") as caught:
+                with pytest.raises(RefusedStoreError, match="is missing; without it, ") as caught:
                     open_store(again, read_only=read_only)
                 assert caught.value.path == again / "cqstore" / name
         else:
@@ -186,7 +186,9 @@ def test_a_journal_that_was_emptied_or_cut_is_refused(
     for length in (0, *ends[:-1], len(data) - 1):
         journal.write_bytes(data[:length])
         for read_only in (True, False):
-            with pytest.raises(RefusedStoreError, match=f"was cut.*found {length} bytes") as caught:
+            with pytest.raises(
+                RefusedStoreError, match=f"is truncated: .*found {length} bytes"
+            ) as caught:
                 open_store(root, read_only=read_only)
             assert caught.value.path == journal
     journal.write_bytes(data)

@@ -204,7 +204,7 @@ def test_a_message_that_is_none_is_to_blame_itself(tmp_path: Path, way: str) -> 
     with opened(tmp_path, hooks=StoreHooks(put_hooks=[hook])) as store:
         refused = PUTS[way](store, Message(5, b"x"))  # type: ignore[arg-type]
         assert (refused.status, refused.reason) == (ILLEGAL, "topic is 5, not str")
-        with pytest.raises(TypeError, match="not a Message"):
+        with pytest.raises(TypeError, match="must be a Message"):
             PUTS[way](store, "text")  # type: ignore[arg-type]
         assert store.metrics.snapshot().put_hook_failures == 0
 

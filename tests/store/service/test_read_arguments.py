@@ -48,7 +48,7 @@ WRONG: list[tuple[Callable[..., object], str]] = [
     (lambda store: store.query_message("t", "k", 3, "a"), "begin is 'a', str: not an integer"),
     (lambda store: store.message_by_offset("0"), "phy_offset is '0', str: not an integer"),
     (lambda store: store.message_by_id(5), "message_id is 5, int: not a string"),
-    (lambda store: store.put_messages(5), "messages is 5, not an iterable of messages"),
+    (lambda store: store.put_messages(5), "messages must be an iterable of messages, not 5"),
 ]
 
 

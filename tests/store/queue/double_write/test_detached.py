@@ -315,7 +315,7 @@ def test_how_a_part_stands_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert figures["queue_backend_detached", "file"] == 0
     assert figures["queue_backend_whole_phy_offset", "rocksdb"] == whole
     assert figures["queue_backend_whole_phy_offset", "file"] > whole
-    assert f"whole up to phy offset {whole}" in str(
+    assert f"complete up to phy offset {whole}" in str(
         components_of(store).queues.describe()["rocksdb detached"]
     )
     store.close()

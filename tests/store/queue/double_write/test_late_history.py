@@ -122,7 +122,7 @@ def test_a_queue_that_rocketmq_began_anew_at_its_end_is_filled(root: Path, told:
 def test_what_lacks_history_is_not_served_read_only(root: Path) -> None:
     lose_history(root, "rocksdb")
     before = tree_digest(root)
-    with pytest.raises(RefusedStoreError, match=r"lack history .*cqstore recover"):
+    with pytest.raises(RefusedStoreError, match=r"lack units .*cqstore recover"):
         MessageStore.open(root, config("rocksdb"), read_only=True)
     with MessageStore.open(root, config("rocksdb"), read_only=True, backend="file") as store:
         assert store.min_offset("t", 0) == 0
