@@ -1,6 +1,6 @@
-"""The Spark session that the migration and the data sources run in: made, set up, stopped.
+"""The Spark session of the migration and the data sources: start, settings, stop.
 
-Nothing of Spark is imported before a session is asked for: everything else works without it.
+Spark is imported only when a session is requested: everything else works without it.
 """
 
 import atexit
@@ -50,16 +50,16 @@ _SETTINGS = {
 def spark_session(
     app_name: str, master: str = "local[*]", *, settings: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """Give a session on ``master`` for the block, and stop it afterwards.
+    """Start a session on ``master`` for the block, and stop it afterwards.
 
-    A session that is there already is given as it is, whatever ``master`` and ``settings`` say, and
-    goes on running. ``local[N]`` becomes ``local[N,4]``: a failed task is tried again. Python
-    workers run this interpreter and find this checkout; what is set in the environment for that is
-    taken back afterwards. ``settings`` win over ours. The Java process itself ends with this one.
+    An existing session is used unchanged, whatever ``master`` and ``settings`` are, and keeps
+    running. ``local[N]`` becomes ``local[N,4]``: failed tasks are retried. Python workers run this
+    interpreter and import this checkout; the environment variables for that are restored
+    afterwards. ``settings`` override the defaults. The Java process ends with this process.
 
     Raises:
-        StoreConfigError: Spark is not installed, there is no Java for it, or ``master`` is none.
-        StoreError: Spark cannot start there.
+        StoreConfigError: Spark or Java is not installed, or ``master`` is invalid.
+        StoreError: Spark cannot start on ``master``.
     """
     refuse_without_spark()
     refuse_no_master(master)
@@ -123,8 +123,8 @@ def refuse_no_master(master: str) -> None:
     """
     if not _MASTERS.match(master):
         raise StoreConfigError(
-            f"{master!r} is no master of Spark's: local[N], local[*], local-cluster[N,cores,MB], "
-            "spark://HOST:PORT, yarn, k8s://URL"
+            f"invalid Spark master {master!r}: expected local[N], local[*],"
+            " local-cluster[N,cores,MB], spark://HOST:PORT, yarn or k8s://URL"
         )
 
 
@@ -158,11 +158,11 @@ def _start(
             return builder.getOrCreate()
     except PySparkException as exc:
         raise StoreConfigError(
-            f"Spark does not start (it needs Java 17 or later; see JAVA_HOME): {_first_line(exc)}"
+            f"cannot start Spark (it needs Java 17 or later; see JAVA_HOME): {_first_line(exc)}"
         ) from exc
     except Exception as exc:
         if type(exc).__module__.startswith("py4j"):
-            raise StoreError(f"Spark does not start on {master!r}: {_first_line(exc)}") from exc
+            raise StoreError(f"cannot start Spark on {master!r}: {_first_line(exc)}") from exc
         raise
 
 
