@@ -51,10 +51,10 @@ def store_error(exc: Exception) -> StoreError | None:
         place = _TEMPORARY.search(text)
         folder = place["folder"] if place else os.environ.get("SPARK_LOCAL_DIRS") or _OF_JAVA
         return DiskFullError(
-            "no space is left in Spark's temporary folder: free some, or set SPARK_LOCAL_DIRS to a"
-            " folder with room", path=Path(folder),
+            "no space left in Spark's temporary folder: free some space, or set SPARK_LOCAL_DIRS to"
+            " another folder", path=Path(folder),
         )  # fmt: skip
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(exc).__name__)
     if type(exc).__name__ in _QUESTION:
-        return StoreConfigError(f"the query cannot be run: {first}")
+        return StoreConfigError(f"cannot run the query: {first}")
     return StoreError(f"Spark failed: {first}")

@@ -168,7 +168,7 @@ class MessageScan:
         if piece.stamps is not None:
             lost |= there & (piece.stamps == NULL_TIMESTAMP)
         for offset in piece.offsets[lost].tolist():
-            reason = "its record is not in the log"
+            reason = "the record of the unit is not in the log"
             damage = TopicDamage(piece.key.queue_id, offset, 1, reason)
             self._damage.report(piece.key.topic, damage)
         return rows_of(piece, there & ~lost)

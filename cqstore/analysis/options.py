@@ -59,16 +59,16 @@ class SourceOptions(BaseModel):
             RefusedStoreError: a path is empty.
         """
         if _SEVERAL in given:
-            raise StoreConfigError("one store a load: give one path")
+            raise StoreConfigError("load() takes exactly one path")
         for name in ("path", "config", "commitlog"):
             named_path(given.get(name, name))
         if "path" not in given:
-            raise StoreConfigError("which store? Give its root: load(ROOT)")
+            raise StoreConfigError("load() needs the root of a store: load(ROOT)")
         try:
             return cls.model_validate(dict(given))
         except ValidationError as exc:
             raise StoreConfigError(
-                f"bad option of the data source: {'; '.join(faults(exc))}"
+                f"invalid option of the data source: {'; '.join(faults(exc))}"
             ) from exc
 
     def as_text(self, **changed: bool) -> dict[str, str]:

@@ -36,8 +36,8 @@ def granted(own: pa.Schema, capsule: object) -> pa.Schema:
     wanted = pa.schema(_Capsule(capsule))
     if wanted.names != own.names:
         raise StoreConfigError(
-            f"columns {', '.join(wanted.names)} are requested, and these are there:"
-            f" {', '.join(own.names)}"
+            f"wrong columns in the requested schema: expected {', '.join(own.names)}, found"
+            f" {', '.join(wanted.names)}"
         )
     if not all(_holds(one.type, other.type) for one, other in zip(wanted, own, strict=True)):
         return own

@@ -1,4 +1,4 @@
-"""What becomes of damage that a scan meets: it is raised, or reported and passed over."""
+"""Damage found by a scan: it is raised, or reported and skipped."""
 
 from cqstore.analysis.scan_request import OnScanDamage
 from cqstore.store.errors import CorruptionError, QueueGapError
@@ -56,7 +56,7 @@ class ScanDamage:
         )
         where = f"{topic}, queue {damage.queue_id}, offset {damage.queue_offset}"
         if damage.queue_id == IN_NO_QUEUE:
-            where = f"{topic}, in no queue yet"
+            where = f"{topic}, not dispatched yet"
         placed = type(fault)(
             f"{where}: {fault.reason}", path=fault.path or (None if file is None else file.path),
             phy_offset=fault.phy_offset, position=fault.position, expected=fault.expected,

@@ -8,7 +8,7 @@ from cqstore.store.service.reading.store_times import ALL, Time, TimeRange, time
 from cqstore.store.service.reading.topic_reader import TopicDamage
 
 OnScanDamage = Callable[[str, TopicDamage], object]
-"""Is told the topic, and what of it was passed over; queue -1: what no queue shows yet."""
+"""Called with a topic and its skipped damage; queue id -1 if it is not dispatched yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def scan_request(
     times = time_range(begin, end)
     for queue_id in queue_ids or ():
         if type(queue_id) is not int or queue_id < 0:
-            raise StoreConfigError(f"queue_ids has {queue_id!r}, which is no queue id")
+            raise StoreConfigError(f"queue_ids: invalid queue id {queue_id!r}")
     ids = None if queue_ids is None else frozenset(queue_ids)
     return ScanRequest(_chosen(known, columns), _topics(topic), ids, times, on_damage)
 
@@ -61,12 +61,12 @@ def _chosen(known: Sequence[str], columns: Collection[str] | None) -> tuple[str,
     if columns is None:
         return tuple(known)
     if isinstance(columns, str):
-        raise StoreConfigError(f"columns is a list of names, not {columns!r}")
+        raise StoreConfigError(f"columns must be a list of names, not {columns!r}")
     for name in columns:
         if name not in known:
-            raise StoreConfigError(f"no column {name!r} here: {', '.join(known)}")
+            raise StoreConfigError(f"no column {name!r}; columns: {', '.join(known)}")
     if not columns or len(set(columns)) != len(columns):
-        raise StoreConfigError("columns names none, or one twice")
+        raise StoreConfigError("columns must have at least one name, and no name twice")
     return tuple(columns)
 
 
@@ -81,5 +81,5 @@ def _topics(topic: str | Collection[str] | None) -> tuple[str, ...] | None:
     names = [topic] if isinstance(topic, str) else [*topic]
     for name in names:
         if not isinstance(name, str):
-            raise StoreConfigError(f"topic has {name!r}, which is no name")
+            raise StoreConfigError(f"topic: invalid name {name!r}")
     return tuple(sorted({*names}))

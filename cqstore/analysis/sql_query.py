@@ -52,7 +52,7 @@ def run_query(spark: SparkSession, options: SourceOptions, query: str, limit: in
         found = _planned(spark, options, query)
         twice = sorted({name for name in found.columns if found.columns.count(name) > 1})
         if twice:
-            raise StoreConfigError(f"two columns are called {twice[0]!r}: name one with AS")
+            raise StoreConfigError(f"two columns have the name {twice[0]!r}: rename one with AS")
         answer = (found.limit(limit + 1) if limit else found).toArrow()
     if not limit:
         return Answer(answer, more=False)
@@ -66,12 +66,12 @@ def _planned(spark: SparkSession, options: SourceOptions, query: str) -> DataFra
     except AnalysisException as exc:
         if not (exc.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
             raise
-        wrong = (exc.getMessageParameters() or {}).get("objectName", "a column of the query")
+        wrong = (exc.getMessageParameters() or {}).get("objectName", "of that name")
         have = (
             f"{name} has {', '.join(column.name for column in every)}"
             for name, (_, _, every) in _kinds(options).items()
         )
-        raise StoreConfigError(f"no column {wrong}: {'; '.join(have)}") from exc
+        raise StoreConfigError(f"no column {wrong}; {'; '.join(have)}") from exc
 
 
 def tables(spark: SparkSession, options: SourceOptions, query: str) -> Mapping[str, DataFrame]:

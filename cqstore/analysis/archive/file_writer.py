@@ -18,15 +18,16 @@ from cqstore.analysis.archive.archive_rows import DAMAGE, ROWS
 from cqstore.store.errors import os_errors
 
 FILE_BYTES = 256 << 20
-"""Bytes of rows, not compressed, behind which a file is followed by another."""
+"""Uncompressed bytes of rows after which the next file is begun."""
 GROUP_BYTES = 16 << 20
 GROUP_ROWS = 16_384
-"""Of a row group, about: who reads a file back holds one in memory."""
+"""Approximate limits of a row group: a reader of the file holds one in memory."""
 _TIMES = ("storeTimestamp", "bornTimestamp")
 _TIME = pa.timestamp("us", tz="UTC")
 _MAX_MS = (1 << 63) // 1000 - 1
 _NULLABLE = {*_TIMES, "tags", "keys", "uniqKey"}
 _NO_STATISTICS = {"body", "properties"}
+_WRITE = "write a file of the archive"
 
 
 def _file_schema() -> pa.Schema:
@@ -43,7 +44,7 @@ FILES = _file_schema()
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that is whole and on disk, or, without a name, what was passed over."""
+    """A complete file on disk, or, without a name, the damage that was skipped."""
 
     name: str
     topic: str
@@ -121,7 +122,7 @@ class _OpenFile:
         self._counts: Counter[str] = Counter()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = self._waiting_rows = self._bytes = 0
-        with os_errors("write a file of the archive", self._path):
+        with os_errors(_WRITE, self._path):
             self._file = self._path.open("xb")
             self._writer = pq.ParquetWriter(
                 self._file, FILES, compression="zstd", write_page_checksum=True,
@@ -143,7 +144,7 @@ class _OpenFile:
     def finish(self) -> WrittenFile:
         """Write the rest; return the file, which is on disk."""
         self._flush()
-        with os_errors("write a file of the archive", self._path):
+        with os_errors(_WRITE, self._path):
             self._writer.close()
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -170,7 +171,7 @@ class _OpenFile:
         for name in _TIMES:
             columns[name] = _times(table[name])
         arrays = [columns[name].cast(FILES.field(name).type) for name in FILES.names]
-        with os_errors("write a file of the archive", self._path):
+        with os_errors(_WRITE, self._path):
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=FILES))
         self._bytes += self._waiting_bytes
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0

@@ -48,12 +48,12 @@ class IcebergArchive:
         """
         self._folder = folder.absolute()
         self._seen: dict[str, str] = {}
-        with os_errors("list an archive", folder):
+        with os_errors("list the archive", folder):
             names = sorted(each.name for each in folder.iterdir()) if exists(folder) else []
         strange = [name for name in names if name not in _OURS and not name.startswith(("_", "."))]
         if strange:
             raise RefusedStoreError(
-                f"this is no Iceberg archive: it holds {strange[0]}", path=folder
+                f"this folder is not an Iceberg archive: it contains {strange[0]}", path=folder
             )
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
@@ -110,7 +110,7 @@ class IcebergArchive:
             if meanwhile:
                 place.rename(made.batch)
                 raise RefusedStoreError(
-                    f"another run has archived {meanwhile[0]} meanwhile: nothing was added",
+                    f"another run has archived {meanwhile[0]} in the meantime: nothing was added",
                     path=self._folder,
                 )
             newest = max(number, int(table.properties.get(_BATCH, 0)))
@@ -175,4 +175,6 @@ def _failures(folder: Path) -> Iterator[None]:
         yield
     except SQLAlchemyError as exc:
         first = str(exc).splitlines()[0]
-        raise StoreIOError(f"the catalog of the table fails: {first}", path=folder) from exc
+        raise StoreIOError(
+            f"cannot access the catalog of the Iceberg table: {first}", path=folder
+        ) from exc

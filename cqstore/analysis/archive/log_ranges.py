@@ -1,4 +1,4 @@
-"""What is new in each log: from where the archive has it to where the log ends now."""
+"""The new part of each log: from the end of the archived part to the end of the log."""
 
 import hashlib
 from collections.abc import Sequence
@@ -79,14 +79,14 @@ def _check_goes_on(
 
     Where all that was archived has expired since, nothing is left to compare.
     """
-    way = "if it is another log, archive it with another --source"
+    way = "archive a different log with another --source"
     if before.end > end:
         raise RefusedStoreError(
-            f"{before.name} was archived up to phy offset {before.end}, and this log ends at {end}:"
-            f" it was cut back, or {way}", path=options.path,
+            f"{before.name} was archived up to phy offset {before.end}, but this log ends at {end}:"
+            f" it was truncated, or it is not the same log; {way}", path=options.path,
         )  # fmt: skip
     if before.end > low and log_mark(log, before.end) != before.mark:
         raise RefusedStoreError(
-            f"{before.name} was archived up to phy offset {before.end}, and this log has other"
-            f" records before it: {way}", path=options.path, phy_offset=before.end,
+            f"{before.name} was archived up to phy offset {before.end}, but this log has different"
+            f" records before it; {way}", path=options.path, phy_offset=before.end,
         )  # fmt: skip

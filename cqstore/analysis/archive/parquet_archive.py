@@ -32,11 +32,13 @@ class ParquetArchive:
         """
         self._folder = folder
         self._seen = max(batch_numbers(folder), default=0)
-        with os_errors("list an archive", folder):
+        with os_errors("list the archive", folder):
             names = sorted(each.name for each in folder.iterdir()) if exists(folder) else []
         strange = [name for name in names if not name.startswith(("batch=", "_", "."))]
         if strange:
-            raise RefusedStoreError(f"this is no archive: it holds {strange[0]}", path=folder)
+            raise RefusedStoreError(
+                f"this folder is not an archive: it contains {strange[0]}", path=folder
+            )
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
         """Return what the newest batch of each of these sources says of it.
@@ -90,7 +92,8 @@ class ParquetArchive:
                 for source in self._manifest(number).sources:
                     if source.name in sources:
                         raise RefusedStoreError(
-                            f"another run has archived {source.name} meanwhile: nothing was added",
+                            f"another run has archived {source.name} in the meantime: nothing was"
+                            " added",
                             path=self._folder,
                         )
                 self._seen = number

@@ -60,7 +60,8 @@ class Staging:
                 (self.files / one.name).rename(target)
                 if (found := target.stat().st_size) != one.size:
                     raise StoreIOError(
-                        f"a file was written with {one.size} bytes and has {found}", path=target
+                        f"the archive file is incomplete: expected {one.size} bytes, found {found}",
+                        path=target,
                     )
                 messages = sum(one.messages.values())
                 files.append(
@@ -91,13 +92,13 @@ def staging(folder: Path) -> Iterator[Staging]:
         StoreIOError: it cannot be made.
     """
     root = folder / f"{PREFIX}{uuid4().hex}"
-    with os_errors("write an archive", folder):
+    with os_errors("write the archive", folder):
         make_folder(folder)
         remove_dead(folder)
         root.mkdir()
         lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
-        with os_errors("write an archive", root):
+        with os_errors("write the archive", root):
             fcntl.flock(lock, fcntl.LOCK_EX)
             made = Staging(root)
             made.files.mkdir()

@@ -1,4 +1,4 @@
-"""``cqstore archive``: what is new in logs, into an archive of Parquet files.
+"""``cqstore archive``: adds new messages of logs to an archive of Parquet files.
 
 Nothing of Spark is imported before there is something to archive.
 """
@@ -77,7 +77,7 @@ def archive(
         cqstore archive DIR --to FOLDER --source broker-a --format iceberg
     """
     if commit_log is not None and len(roots) > 1:
-        raise typer.BadParameter("--commitlog is of one DIR")
+        raise typer.BadParameter("--commitlog can be used with only one DIR")
     sources = {
         name: SourceOptions(path=root.absolute(), config=config, commitlog=commit_log)
         for name, root in zip(_named(roots, names), map(_root, roots), strict=True)
@@ -95,12 +95,16 @@ def archive(
     for source, lost_bytes in lost.items():
         note(f"{source}: {lost_bytes} bytes of the log were deleted before they were archived")
     for fault in done.faults:
-        note(f"passed over: {fault}")
+        note(f"skipped: {fault}")
     output(out).rows(
         {"source": each.name, "begin": each.begin, "end": each.end, "messages": each.messages}
         for each in done.sources
     )
-    note("nothing is new" if done.batch is None else f"batch {done.batch}: {done.files} files")
+    note(
+        "nothing new to archive"
+        if done.batch is None
+        else f"batch {done.batch}: {done.files} files"
+    )
     if lost or done.faults:
         raise typer.Exit(1)
 
@@ -115,7 +119,7 @@ def _check_target(target: Path, roots: Sequence[Path]) -> None:
     place = target.absolute().resolve()
     there = next(each for each in (place, *place.parents) if exists(each))
     if not is_dir(there):
-        raise RefusedStoreError("this is a file, not the folder of an archive", path=there)
+        raise RefusedStoreError("this is a file, not an archive folder", path=there)
 
 
 def _named(roots: Sequence[Path], names: Sequence[str] | None) -> Sequence[str]:
@@ -126,12 +130,14 @@ def _named(roots: Sequence[Path], names: Sequence[str] | None) -> Sequence[str]:
         StoreConfigError: two have one name, or one has none.
     """
     if names and len(names) != len(roots):
-        raise typer.BadParameter(f"{len(names)} names for {len(roots)} folders: give one for each")
+        raise typer.BadParameter(
+            f"found {len(names)} names for {len(roots)} stores: give one --source per DIR"
+        )
     found = names or [str(root.resolve()) for root in roots]
     twice = [name for name, count in Counter(found).items() if count > 1]
     if twice or "" in found:
         raise StoreConfigError(
-            f"two sources are called {twice[0]!r}" if twice else "a source without a name"
+            f"two sources have the name {twice[0]!r}" if twice else "the name of a source is empty"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""``cqstore sql``: ask a store in SQL.
+"""``cqstore sql``: query a store with SQL.
 
 Nothing of Spark is imported before there is a question for it.
 """
@@ -69,7 +69,7 @@ def sql(
         output(kind).rows(dict(one._asdict()) for one in EXAMPLES)
         return
     if root is None:
-        raise typer.BadParameter("which store? Give its DIR")
+        raise typer.BadParameter("missing DIR: give the root of the store")
     text = _question(query, ready)
     options = SourceOptions(
         path=root, config=config, backend=backend, commitlog=commit_log, crc=crc
@@ -87,7 +87,7 @@ def sql(
             for row in answer.table.to_pylist(maps_as_pydicts="lossy")
         )
     if answer.table.num_columns and not answer.table.num_rows:
-        note("the answer has no rows")
+        note("the query returned no rows")
     if answer.more:
         note_more(limit, "rows", "--limit")
 
@@ -100,13 +100,13 @@ def _question(query: str | None, ready: str | None) -> str:
         StoreConfigError: there is no such example.
     """
     if (query is None) == (ready is None):
-        raise typer.BadParameter("give a QUERY or --example NAME (see --list-examples)")
+        raise typer.BadParameter("give either a QUERY or --example NAME (see --list-examples)")
     if query is not None:
         return query
     found = example(ready or "")
     if found is None:
         names = ", ".join(one.name for one in EXAMPLES)
-        raise StoreConfigError(f"no example {ready!r}: {names}")
+        raise StoreConfigError(f"no example {ready!r}; examples: {names}")
     return found.sql
 
 
