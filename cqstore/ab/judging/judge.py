@@ -77,7 +77,9 @@ def _footprint(result: Result) -> Iterator[ComparedFigure]:
 def _notes(result: Result) -> Iterator[str]:
     """Yield what weakens the judgement."""
     if twin(result) is None:
-        yield ("No noise floor was measured: the reference was not run against a repeat of itself.")
+        yield (
+            "No noise floor was measured: the reference was not compared with a repeat of itself."
+        )
     found = {
         (workload.name, side): pairs(
             workload, FIGURES[headline(result, workload)], side, result.sides[0].name
@@ -86,8 +88,8 @@ def _notes(result: Result) -> Iterator[str]:
         for side in compared_sides(result)
     }
     for told, field in (
-        ("Disturbed rounds that do not count", "left_out"),
-        ("Disturbed rounds that count, for too few would remain", "disturbed"),
+        ("Disturbed rounds that are excluded", "left_out"),
+        ("Disturbed rounds that count, because too few would remain", "disturbed"),
     ):
         counts = dict[str, int]()
         for (name, _), pair in found.items():

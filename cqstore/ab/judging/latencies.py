@@ -38,7 +38,7 @@ def histogram(
         ValueError, TypeError, IndexError, OverflowError, zlib.error,
     ) as exc:  # fmt: skip
         raise StoreConfigError(
-            f"the histogram of {side} at {workload.name} is none of HdrHistogram V2"
+            f"the histogram of {side} at {workload.name} is not valid HdrHistogram V2 data"
         ) from exc
     return found if found.total_count else None
 
@@ -72,10 +72,10 @@ def curve(
 
 
 def withheld(workload: WorkloadFigures, side: str) -> str:
-    """Return why a side's times from the due time are not shown; nothing if they are.
+    """Return why a side's latencies from the due time are withheld; empty if they are shown.
 
-    A side that cannot do what is offered falls ever further behind: such a percentile says how long
-    the run was, not how the side answers.
+    A side that cannot reach the offered rate is delayed more and more: its percentile depends on
+    the length of the run, not on the side.
     """
     turns = [turn for turn in workload.rounds if turn.side == side and not turn.warm_up]
     seconds = sum(turn.seconds for turn in turns)
@@ -85,6 +85,6 @@ def withheld(workload: WorkloadFigures, side: str) -> str:
     if reached >= REACHED * workload.offered:
         return ""
     return (
-        f"{workload.offered:,.0f} operations a second were due and {side} reached {reached:,.0f}:"
-        " its times from the due time would only show how long the run was"
+        f"{side} reached {reached:,.0f} of {workload.offered:,.0f} operations per second: its"
+        " latencies from the due time would only depend on the length of the run"
     )

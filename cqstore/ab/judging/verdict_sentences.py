@@ -1,4 +1,4 @@
-"""One plain sentence a side and workload: which, by how much, how sure."""
+"""One sentence per side and workload: which side, by how much, with what confidence."""
 
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from cqstore.ab.results.result import Result, WorkloadFigures
 
 
 class Phrases(NamedTuple):
-    """The ways to say a ratio; each has one place for it. More is always better."""
+    """Templates for a ratio; each has one placeholder for it. More is always better."""
 
     fast: str
-    """Of a throughput, and, turned round, of a latency."""
+    """For a throughput, and, inverted, for a latency."""
     figure: str
-    """Of anything else."""
+    """For any other figure."""
 
     def sentence(
         self, outcome: Outcome, found: Interval, figure: str, workload: str, confidence: float,
@@ -90,9 +90,9 @@ def _sentence(
         }[answers.status]
         return Outcome.NO_VERDICT, f"No verdict at {workload.name}: {why}."
     if first is None or first.ratio is None:
-        why = first.why if first is not None and first.why else "nothing was measured by rounds"
+        why = first.why if first is not None and first.why else "nothing was measured in rounds"
         outcome = first.outcome if first is not None else Outcome.ABSENT
-        return outcome, f"Too little to tell about {side} at {workload.name}: {why}."
+        return outcome, f"No conclusion about {side} at {workload.name}: {why}."
     return first.outcome, _judged(result, workload, first)
 
 
@@ -118,8 +118,10 @@ def _in_spite(result: Result, first: ComparedFigure) -> str:
         return ""
     reference, minimum = result.sides[0].name, result.method.min_ratio
     if (first.floor or 1) > minimum:
-        return f", but a repeat of {reference} may differ from it by {ratio_text(first.floor or 1)}"
-    return f", and less than {ratio_text(minimum)} is not called a difference"
+        return (
+            f", but a repeat of {reference} differs from it by up to {ratio_text(first.floor or 1)}"
+        )
+    return f", and less than {ratio_text(minimum)} does not count as a difference"
 
 
 def _also(comparison: ComparedFigure) -> str:

@@ -151,13 +151,13 @@ def _why_not(
 ) -> dict[str, object]:
     """Say why there is no interval."""
     if not found.mine:
-        few = FIGURES[told.figure].lacks if workload.rounds else "not measured by rounds"
+        few = FIGURES[told.figure].lacks if workload.rounds else "not measured in rounds"
         return {"why": few}
     if not found.ratios:
-        return {"why": "one of them is zero: there is no ratio"}
+        return {"why": "one value is zero, so there is no ratio"}
     return {
         "outcome": Outcome.FEW,
-        "why": f"{len(found.mine)} rounds, an interval needs {minimum}",
+        "why": f"{len(found.mine)} rounds, an interval requires {minimum}",
     }
 
 

@@ -79,7 +79,7 @@ def _headlines(judgement: Judgement) -> list[Row]:
             "figure": told.label,
             judgement.reference: value_text(told.reference, told.unit),
             "side": told.side,
-            "its figure": value_text(told.value, told.unit),
+            "its value": value_text(told.value, told.unit),
             "times as good": _times(told),
             "interval": _span(told),
             "noise": ratio_text(told.floor) if told.floor else "",
@@ -97,7 +97,7 @@ def _footprint(judgement: Judgement) -> list[Row]:
             "queues": told.label,
             judgement.reference: value_text(told.reference, told.unit),
             "side": told.side,
-            "its figure": value_text(told.value, told.unit),
+            "its value": value_text(told.value, told.unit),
             "times as good": _times(told),
         }
         for told in judgement.footprint
@@ -112,11 +112,11 @@ def _projections(judgement: Judgement) -> list[Row]:
             "side": each.side,
             f"at {each.queues:,} queues": each.label,
             "projected": value_text(each.value, each.unit),
-            "a queue": value_text(each.a_queue, each.unit),
-            "measured at queues": ", ".join(
+            "per queue": value_text(each.a_queue, each.unit),
+            "measured at": ", ".join(
                 f"{queues:,}: {value_text(value, each.unit)}" for queues, value in each.points
             ),
-            "times beyond": ratio_text(each.beyond),
+            "extrapolated, times": ratio_text(each.beyond),
         }
         for each in judgement.projections
     ]
@@ -155,9 +155,9 @@ def print_changes(changes: ResultChanges, kind: OutputFormat) -> None:
         output(kind).rows(change.model_dump(mode="json") for change in changes.changes)
         return
     for title, told in (
-        ("Nothing can be compared:", changes.cannot),
-        ("Left out:", changes.left_out),
-        ("What else differs, and may be the cause:", changes.circumstances),
+        ("No figures can be compared:", changes.cannot),
+        ("Not compared:", changes.left_out),
+        ("Other differences that may be the cause:", changes.circumstances),
         ("What changed:", _changed_texts(changes)),
     ):
         if told:
@@ -166,7 +166,7 @@ def print_changes(changes: ResultChanges, kind: OutputFormat) -> None:
 
 
 def _changed_texts(changes: ResultChanges) -> list[str]:
-    """Return the sentences that say something; that of the others is how many they are."""
+    """Return the sentences with a change, and one with the number of figures without."""
     told = [each.text for each in changes.changes if each.outcome is not Outcome.SAME]
     if same := len(changes.changes) - len(told):
         told.append(f"No change shown in {same} of {len(changes.changes)} figures.")
@@ -181,9 +181,9 @@ def _changed(change: Change) -> Row:
         "figure": change.label,
         "A": value_text(change.a, change.unit),
         "B": value_text(change.b, change.unit),
-        "B as good as A, times": _times(change),
+        "B vs. A, times as good": _times(change),
         "interval": _span(change),
-        "as the reference in A": change.beside_a,
-        "in B": change.beside_b,
+        "vs. reference in A": change.beside_a,
+        "vs. reference in B": change.beside_b,
         "change": _SHORT.get(change.outcome, change.outcome.value),
     }

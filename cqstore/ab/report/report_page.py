@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, nothing from elsewhere, and the result itself in it."""
+"""The report as one HTML page: no scripts, no external resources, the result embedded."""
 
 import json
 import shlex
@@ -36,17 +36,17 @@ _TEN = 10
 
 
 def write_page(path: Path, result: Result, judgement: Judgement) -> None:
-    """Write the page, durably; an existing file is replaced.
+    """Write the HTML report durably; an existing file is replaced.
 
     Raises:
         StoreIOError: it cannot be written.
     """
-    with os_errors("write the page", path):
+    with os_errors("write the HTML report", path):
         replace_file(path, page(result, judgement).encode())
 
 
 def page(result: Result, judgement: Judgement) -> str:
-    """Return the page of a result and its judgement; whatever comes from them is escaped."""
+    """Return the HTML report of a result and its judgement; all their texts are escaped."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     return _template().render(
