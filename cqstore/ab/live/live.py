@@ -49,17 +49,17 @@ _COMPARED = (ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT)
 _MAX_TOLD = 100
 """Differences that a result names; the journal has more."""
 _WHAT = {
-    StoreOp.PULL: "What a pull asks of its queue: both ends, and the units that it read.",
-    StoreOp.MIN_OFFSET: "The first offset of a queue.",
-    StoreOp.MAX_OFFSET: "The next offset of a queue.",
-    StoreOp.TIME_SEARCH: "The offset that a time leads to.",
-    StoreOp.ESTIMATE: "How many messages of a range a filter lets through.",
+    StoreOp.PULL: "Read min offset, max offset and units of a queue for a pull.",
+    StoreOp.MIN_OFFSET: "Get the min offset of a queue.",
+    StoreOp.MAX_OFFSET: "Get the max offset of a queue.",
+    StoreOp.TIME_SEARCH: "Find the offset for a store time.",
+    StoreOp.ESTIMATE: "Estimate how many messages of a range match a filter.",
 }
 _NS = 1e9
 
 
 def live_result(root: Path, command: list[str]) -> Result:
-    """Return what the mirror of the store in ``root`` has saved; once a minute it does so.
+    """Return the figures that the mirror of the store in ``root`` saved; it saves once a minute.
 
     Raises:
         RefusedStoreError: it has saved nothing, or no store is there.
@@ -75,7 +75,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         resolve_layout(root, StoreConfig(), read_only=True)  # refuses where no store is
     if figures is None or not figures.reads:
         raise RefusedStoreError(
-            "no read of this store has been mirrored yet: open it with double write and abShare",
+            "no reads of this store have been mirrored yet: open it with double write and abShare",
             path=root,
         )
     need_extras()
@@ -114,7 +114,7 @@ def _sides(figures: MirrorFiguresSnapshot, root: Path) -> tuple[str, str]:
     others = [side for side in backends if side != reference]
     if not counts[reference + AGAIN] or not others:
         raise RefusedStoreError(
-            "too few reads of this store have been mirrored yet to compare seconds", path=root
+            "too few reads of this store have been mirrored yet to compare latencies", path=root
         )
     return reference, max(others, key=lambda side: counts[side])
 
@@ -131,7 +131,7 @@ def _method(figures: MirrorFiguresSnapshot) -> Method:
     return Method.today(
         seed=0,
         rounds=len({hour.began for hour in figures.hours}),
-        warm_up="none is dropped: a round is an hour of a running store",
+        warm_up="No round is excluded: a round is one hour of a running store.",
         cache=Cache.WARM,
     )
 
@@ -160,7 +160,7 @@ def _workload(
             different=figures.count(ReadOutcome.DIFFERENT, op=op.value),
             first=[_difference(each) for each in told if each.op == op][:_MAX_TOLD],
         ),
-        not_measured="" if rounds else "no read of it was asked of all sides alike",
+        not_measured="" if rounds else "no such read was repeated on all sides",
     )
 
 
@@ -203,30 +203,28 @@ def _difference(each: Mismatch) -> Difference:
 def _limits(figures: MirrorFiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
     """Yield what these figures do not say, a sentence each."""
     yield (
-        "Seconds are those of the mirror's thread among all others of the process: where those are"
-        " busy, a backend whose calls release the interpreter lock waits to get it back."
+        "Latencies are measured in the mirror's thread: if other threads of the process are busy, a"
+        " backend whose calls release the interpreter lock waits to get it back."
     )
     yield (
-        "What is asked again was read a moment before, so the reference finds it in memory; the"
-        " other backend's memory is as warm as mirrored reads keep it."
+        "The reference has just read the same data, so it finds the data in memory; the caches of"
+        " the other backend hold only what mirrored reads loaded."
     )
-    yield "Topics, queues, bytes and memory: the store is not opened for this."
+    yield "Topics, queues, bytes and memory are not shown: the store is not opened."
     for outcome, text in (
         (
             ReadOutcome.EXPLAINED,
-            "differed until both were asked in one moment, and are no differences",
+            "differed at first, but were the same when repeated at a moment without a write",
         ),
         (
             ReadOutcome.UNSETTLED,
-            "differed, and no moment without a write was found to ask both again",
+            "differed, and no moment without a write was found to repeat them",
         ),
-        (ReadOutcome.GONE, "were not compared: the other backend had been detached"),
+        (ReadOutcome.GONE, "were not compared, because the other backend was detached"),
     ):
         if count := figures.count(outcome):
             yield f"{count:,} reads {text}."
     if figures.dropped:
-        yield f"{figures.dropped:,} reads came faster than they could be mirrored."
+        yield f"{figures.dropped:,} reads were not mirrored, because the mirror's queue was full."
     if (more := figures.count(ReadOutcome.DIFFERENT) - len(told)) > 0:
-        yield (
-            f"{more:,} differing answers are counted alone: the journal keeps the first of a place."
-        )
+        yield (f"{more:,} different answers are only counted: the journal keeps one per position.")

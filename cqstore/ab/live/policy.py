@@ -100,17 +100,17 @@ def policy_cost(
 
 
 def written_notes(paths: StorePaths) -> Iterator[str]:
-    """Yield what is known of the bytes that reach the disk for those that a backend is handed.
+    """Yield sentences about the bytes that each backend wrote for the bytes that it received.
 
-    Of whole backends, since they were opened, as they have noted themselves: the store may be
-    open elsewhere. None of them counts by topic.
+    They cover whole backends since they were opened, from the backends' own notes: the store may be
+    open elsewhere. No backend counts by topic.
 
     Raises:
         StoreIOError: a backend's notes cannot be read.
     """
     yield (
-        "bytes of units are those that a backend is handed, not those it writes: no backend counts"
-        " what it writes by topic"
+        "unit bytes are the bytes that a backend receives, not the bytes that it writes: no backend"
+        " counts its writes by topic"
     )
     for name in backend_names():
         stats = backend(name).watch(paths)
@@ -123,8 +123,8 @@ def written_notes(paths: StorePaths) -> Iterator[str]:
                 for stat in written
             )
             yield (
-                f"{name} wrote {times:.2f} times the {handed:,} bytes it was handed, keys and all,"
-                f" {written[0].part} ({causes})"
+                f"{name} wrote {times:.2f} times the {handed:,} bytes that it received, including"
+                f" keys, {written[0].part} ({causes})"
             )
 
 

@@ -94,7 +94,9 @@ class Mirror:
         self._stop = Latch()
         self._failure = ""
         self._goes_on = False  # the figures of before have been read
-        self.worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
+        self.worker = Worker(
+            "cqstore-mirror", self._run, self._give_up, "reads are no longer mirrored"
+        )
 
     @classmethod
     def of(cls, components: StoreComponents) -> "Mirror | None":
@@ -289,7 +291,7 @@ class Mirror:
         found = mismatch_of(read, reference, other, self._log, time.time())
         if self._mismatches.add(found):
             _LOG.warning(
-                "%s of queue %d of %r is answered differently: %s",
+                "%s on queue %d of topic %r: the backends gave different answers: %s",
                 found.op, found.queue.queue_id, found.queue.topic, dict(found.answers),
             )  # fmt: skip
 

@@ -81,24 +81,26 @@ class Hour(_Saved):
     """One hour of a side and an operation, of reads that all sides were asked alike."""
 
     began: NonNegativeInt = Field(
-        description="Seconds since the epoch: the hour, or when the store was opened in it."
+        description="Start of the hour, or time of opening in it, in seconds since the epoch."
     )
     op: str
-    side: str = Field(description="A backend, or the reference asked once more, see AGAIN.")
+    side: str = Field(description="A backend, or the reference repeated, see AGAIN.")
     reads: NonNegativeInt
     items: NonNegativeInt = Field(description="Units that pulls read; 1 for any other read.")
     seconds: NonNegativeFloat
-    cpu_seconds: NonNegativeFloat = Field(description="Of the thread: no wait is in them.")
-    p50: NonNegativeFloat = Field(description="Seconds, to the buckets of FINE_BOUNDS.")
+    cpu_seconds: NonNegativeFloat = Field(description="CPU time of the thread, without waits.")
+    p50: NonNegativeFloat = Field(description="In seconds, with the precision of FINE_BOUNDS.")
     p99: NonNegativeFloat
 
 
 class MirrorFiguresSnapshot(_Saved):
     """The figures at one moment."""
 
-    began: NonNegativeFloat = Field(description="First read, seconds since the epoch; 0: none.")
-    saved: NonNegativeFloat = Field(description="When this was taken.")
-    dropped: NonNegativeInt = Field(description="Reads that came faster than they were mirrored.")
+    began: NonNegativeFloat = Field(
+        description="Time of the first read in seconds since the epoch; 0: none."
+    )
+    saved: NonNegativeFloat = Field(description="Time of the snapshot in seconds since the epoch.")
+    dropped: NonNegativeInt = Field(description="Reads not mirrored because the queue was full.")
     reads: tuple[ReadCounts, ...] = ()
     seconds: tuple[Seconds, ...] = ()
     hours: tuple[Hour, ...] = ()
@@ -156,7 +158,7 @@ class MirrorFigures:
     def __init__(self, path: Path) -> None:
         """Begin without figures; ``load`` reads those that were saved in ``path``."""
         self._path = path
-        self._lock = CheckedLock("the figures of compared reads")  # guards all that follows
+        self._lock = CheckedLock("an update of the mirror's figures")  # guards all that follows
         self._began = 0.0
         self._reads: Counter[tuple[str, ReadOutcome]] = Counter()
         self._seconds: defaultdict[tuple[str, str, ReadOrigin], Histogram] = defaultdict(_histogram)
@@ -257,7 +259,7 @@ def read_figures(path: Path) -> MirrorFiguresSnapshot | None:
         CorruptionError: the file is damaged.
         StoreIOError: it cannot be read.
     """
-    entry = read_note(path, _is_entry, "the figures of the mirror are damaged")
+    entry = read_note(path, _is_entry, "the mirror's figures are damaged")
     return None if entry is None else MirrorFiguresSnapshot.model_validate(entry)
 
 

@@ -126,14 +126,14 @@ def _text(answer: Answer) -> str:
     if isinstance(answer, FailedAnswer):
         return f"cannot be read: {answer.error}"
     if isinstance(answer, PullAnswer):
-        return f"the queue goes from {answer.low} to {answer.high}"
+        return f"min offset {answer.low}, max offset {answer.high}"
     return str(answer)
 
 
 def _unit_text(at: int, row: UnitRow | None) -> str:
     if row is None:
-        return f"no unit {at}"
-    return f"unit {at} is {row[1]} bytes at {row[0]}, tags code {row[2]}"
+        return f"unit {at} is missing"
+    return f"unit {at}: phy offset {row[0]}, size {row[1]}, tags code {row[2]}"
 
 
 def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, UnitRow | None]) -> str:

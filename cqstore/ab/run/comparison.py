@@ -54,7 +54,7 @@ Say = Callable[[str, float], object]
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What ``cqstore ab run`` was asked for."""
+    """Options of ``cqstore ab run``."""
 
     root: Path
     config: StoreConfig
@@ -72,7 +72,7 @@ class RunOptions:
     mix: dict[str, int] = field(default_factory=lambda: dict(DEFAULT_MIX))
     readers: int = 3
     matters: Sequence[str] = ()
-    """Workloads by which a backend is recommended, as given; none: all."""
+    """Workloads that decide the recommendation, as given; empty: all."""
     command: Sequence[str] = ()
 
 
@@ -88,10 +88,10 @@ class Run:
         self._origin: Literal["derived", "given", "recorded"] = "derived"
 
     def prepare(self) -> RunPlan:
-        """Look at everything that is asked for, and return what will be done. Changes nothing.
+        """Check the options and the store, and return the plan. Changes nothing.
 
         Raises:
-            StoreError: it cannot be done; the sentence says why.
+            StoreError: the comparison is not possible; the message has the reason.
         """
         options = self._options
         self._names = chosen(options.workloads, given_trace=options.trace is not None)
@@ -129,12 +129,17 @@ class Run:
         self._origin = "recorded" if recorded else "given"
         if queries:
             self._not_measured.append(
-                f"{queries} queries by key of the trace: the index answers them, alike on any side."
+                f"{queries} queries by key in the trace: the index answers them, the same on every"
+                " side."
             )
         if len(operations) == MAX_OPERATIONS:
-            self._not_measured.append(f"What follows the trace's first {MAX_OPERATIONS} lines.")
+            self._not_measured.append(
+                f"Operations after the first {MAX_OPERATIONS:,} of the trace."
+            )
         if self._options.speed is not None and not _trace_rate(operations):
-            raise StoreConfigError("the trace has no times to replay it by (--rate)", path=path)
+            raise StoreConfigError(
+                "cannot replay the trace with --speed: it has no times. Use --rate", path=path
+            )
         return _in_order(operations) if self._options.speed is not None else operations
 
     def measure(self, say: Say = lambda *_: None) -> Result:
@@ -233,9 +238,9 @@ class Run:
 def _different(differences: list[Difference]) -> Figures:
     """Return the result in place of workloads where the sides' queues already differ."""
     return Figures(
-        name=PROOF, what="Hold a unit that the log has.", item="units",
+        name=PROOF, what="Compare a queue that was built from the log.", item="units",
         answers=Answers(compared=len(differences), different=len(differences), first=differences),
-        not_measured="The queues that the sides have built from the log are not the same.",
+        not_measured="the queues that the sides built from the log differ",
     )  # fmt: skip
 
 

@@ -16,15 +16,15 @@ from cqstore.ab.measuring.measures import MachineTimes
 from cqstore.ab.results.result import Answers, Cache, Difference, Method, Round
 from cqstore.ab.results.result import WorkloadFigures as Figures
 from cqstore.ab.sides.side_process import SideProcess
-from cqstore.ab.sides.side_worker import Told
+from cqstore.ab.sides.side_worker import TurnReport
 from cqstore.ab.workloads.base import Setting, Workload
 from cqstore.store.progress import noop
 
 WARM_UP = 2
 """Rounds of a workload that do not count; of one whose turns are long the first alone."""
 WARM_UP_RULE = (
-    f"The first {WARM_UP} rounds of a workload do not count; of one with a turn a side and round,"
-    " the first."
+    f"The first {WARM_UP} rounds of a workload do not count; only the first one, if a round has one"
+    " turn per side."
 )
 STEAL, OTHERS = 0.02, 0.3
 """Share of the CPU that other guests take, and CPU seconds a second of other processes, from which
@@ -67,7 +67,7 @@ class Measurement:
         self._draw = draw
         self._answers = Answers()
         self._turns: list[Round] = []
-        self._kept: dict[str, list[Told]] = {side.spec.name: [] for side in sides}
+        self._kept: dict[str, list[TurnReport]] = {side.spec.name: [] for side in sides}
         self._passes = 0
 
     def run(self, tick: Callable[[], object] = noop) -> Figures:
@@ -110,7 +110,7 @@ class Measurement:
     def _pass(self, number: int, order: Sequence[SideProcess], count: int) -> None:
         """Have each side take its turn, in ``order``, and compare their answers."""
         pids = [side.pid for side in self._sides]
-        told: dict[str, Told] = {}
+        told: dict[str, TurnReport] = {}
         warm_up = number < warm_up_of(self._workload)
         for side in order:
             before = MachineTimes.now(pids)
@@ -124,13 +124,13 @@ class Measurement:
         self._passes += 1
         self._compare(told)
 
-    def _compared(self, order: Sequence[SideProcess], count: int) -> dict[str, Told]:
+    def _compared(self, order: Sequence[SideProcess], count: int) -> dict[str, TurnReport]:
         told = {side.spec.name: side.turn(self._passes, count, drop=False) for side in order}
         self._passes += 1
         self._compare(told)
         return told
 
-    def _compare(self, told: dict[str, Told]) -> None:
+    def _compare(self, told: dict[str, TurnReport]) -> None:
         """Count what was compared, and find what differs."""
         reference = self._sides[0]
         mine = told[reference.spec.name]
@@ -192,12 +192,12 @@ def disturbance(steal: float, others: float) -> str:
     if steal > STEAL:
         reasons.append(f"other guests took {steal:.0%} of the CPU")
     if others > OTHERS:
-        reasons.append(f"other processes took {others:.2f} CPU seconds a second")
+        reasons.append(f"other processes took {others:.2f} CPU seconds per second")
     return "; ".join(reasons)
 
 
 def _round(
-    told: Told,
+    told: TurnReport,
     number: int,
     turn: int,
     side: str,

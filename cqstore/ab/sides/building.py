@@ -95,7 +95,7 @@ class Sides:
         shape = self._found.shape
         if not differences and (queues, units) != (shape.queues, shape.units):
             raise CorruptionError(
-                "the log gives other queues than those that lie there (cqstore check)",
+                "the queues built from the log differ from those of the store (cqstore check)",
                 path=self._root, expected=f"{shape.units} units in {shape.queues} queues",
                 got=f"{units} units in {queues} queues",
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sides: what ``--side`` says, and the settings that follow from it.
+"""Sides: parses ``--side`` into backend and settings.
 
 A backend by its entry point's name or the plural of it, then, with commas, settings of the store in
 either spelling, the backend's name before them left out if need be, and options of the backend's
@@ -23,12 +23,12 @@ _DECIDED = frozenset({
     "double_write_topics", "store_path_commit_log", "enable_dledger_commit_log",
     "enable_controller_mode", "broker_role", "duplication_enable", "message_index_enable",
 })  # fmt: skip
-"""Settings that say where a store lies, what it holds and who writes it: the comparison does."""
+"""Settings for the place, content and writer of a store: the comparison sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideSpec:
-    """One side as it was asked for."""
+    """One side as given by the user."""
 
     name: str
     given: str
@@ -47,7 +47,7 @@ def parse_sides(given: Sequence[str], base: StoreConfig) -> list[SideSpec]:
         UnsupportedFormatError: one asks for what does not work on this machine.
     """
     if len(given) < 2:  # noqa: PLR2004 - that is what a comparison is
-        raise StoreConfigError(f"a comparison has two sides or more, not {len(given)} (--side)")
+        raise StoreConfigError(f"a comparison needs at least 2 sides, found {len(given)} (--side)")
     plain = _plain(base)
     sides = [_parse(text, plain) for text in given]
     names = Counter[str]()
@@ -88,14 +88,14 @@ def _parse(text: str, base: StoreConfig) -> SideSpec:
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not (key and equals and value):
-            raise StoreConfigError(f"side {text!r}: {pair!r} is no setting=value")
+            raise StoreConfigError(f"side {text!r}: invalid {pair!r}: expected SETTING=VALUE")
         field = _field(name, key)
         if field is None:
             own.append(f"{key}={value}")
         elif field in _DECIDED:
-            raise StoreConfigError(f"side {text!r}: {key} is not for a side to say")
+            raise StoreConfigError(f"side {text!r}: {key} cannot be set for a side")
         elif field in values:
-            raise StoreConfigError(f"side {text!r}: {key} is given twice")
+            raise StoreConfigError(f"side {text!r}: {key} is set twice")
         else:
             values[field] = value
     if own:
@@ -115,7 +115,7 @@ def _backend(word: str) -> str:
         if word in {name, f"{name}s"}:
             return name
     close = get_close_matches(word, names, 1)
-    meant = f" (is {close[0]} meant?)" if close else ""
+    meant = f" (did you mean {close[0]}?)" if close else ""
     raise StoreConfigError(f"no backend {word!r}{meant}; installed: {', '.join(names)}")
 
 
@@ -134,8 +134,10 @@ def _own_options(text: str, name: str, own: list[str], values: dict[str, Any]) -
     if field not in StoreConfig.model_fields:
         key = own[0].partition("=")[0]
         close = get_close_matches(key, [*StoreConfig.known_keys(), *StoreConfig.model_fields], 1)
-        meant = f" (is {close[0]} meant?)" if close else ""
+        meant = f" (did you mean {close[0]}?)" if close else ""
         raise StoreConfigError(f"side {text!r}: no setting {key!r}{meant}")
     if field in values:
-        raise StoreConfigError(f"side {text!r}: give {own[0]!r} within {field}, or without it")
+        raise StoreConfigError(
+            f"side {text!r}: {own[0]!r} cannot be combined with {field}: add it there"
+        )
     return field

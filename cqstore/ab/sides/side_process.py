@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from cqstore.ab.sides.side import SideSpec
-from cqstore.ab.sides.side_worker import ERROR, Told
+from cqstore.ab.sides.side_worker import ERROR, TurnReport
 from cqstore.store.concurrency.processes import worker_environment
 from cqstore.store.errors import StoreError
 
@@ -54,16 +54,20 @@ class SideProcess:
             line = ""
         if not line:
             code = process.wait()
-            raise StoreError(f"the process of side {self.spec.name} ended ({code}), see above")
+            raise StoreError(
+                f"the process of side {self.spec.name} ended (exit code {code}), see above"
+            )
         kind, value = json.loads(line)
         if kind == ERROR:
             error: StoreError = pickle.loads(base64.b64decode(value))  # our own worker wrote it
             raise error
         return value
 
-    def turn(self, number: int, count: int, *, drop: bool) -> Told:
+    def turn(self, number: int, count: int, *, drop: bool) -> TurnReport:
         """Run one turn of the workload that was begun."""
-        return Told.model_validate(self.request("turn", number=number, count=count, drop=drop))
+        return TurnReport.model_validate(
+            self.request("turn", number=number, count=count, drop=drop)
+        )
 
     def stop(self) -> None:
         """End the process at once; what it was doing is lost."""

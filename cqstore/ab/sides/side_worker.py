@@ -38,7 +38,7 @@ from cqstore.store.settings.config import StoreConfig
 OK, ERROR = "ok", "error"
 
 
-class Told(BaseModel):
+class TurnReport(BaseModel):
     """What a side reports to its parent of one turn."""
 
     operations: int
@@ -148,7 +148,7 @@ class SideWorker:
         read_then, written_then = measures.input_output()
         counted_then = self._side.written()
         self._done = done
-        told = Told(
+        told = TurnReport(
             operations=done.operations, items=done.items,
             seconds=done.spent.seconds, cpu_seconds=done.spent.cpu_seconds,
             read_bytes=read_then - read, written_bytes=written_then - written,

@@ -1,6 +1,6 @@
-"""Workspace: the folder in which sides are made, one comparison at a time, gone afterwards.
+"""The work folder of a comparison: one comparison at a time, removed afterwards.
 
-Whatever a killed comparison has left there is removed by the next one.
+The next comparison removes what a killed one left in it.
 """
 
 import errno
@@ -22,7 +22,7 @@ _MARK = "cqstore-ab"
 
 
 class ScratchFolder:
-    """A folder of ours from ``__enter__`` to ``__exit__``."""
+    """Work folder that exists from ``__enter__`` to ``__exit__``."""
 
     def __init__(self, folder: Path) -> None:
         """Take the folder's path; nothing is touched before ``__enter__``."""
@@ -36,18 +36,18 @@ class ScratchFolder:
             RefusedStoreError: it is.
             StoreIOError: it cannot be looked at.
         """
-        refuse_in_store(self.folder, "folder to work in", root)
-        with os_errors("look at the folder to work in", self.folder):
+        refuse_in_store(self.folder, "work folder", root)
+        with os_errors("read the work folder", self.folder):
             if root.resolve().is_relative_to(self.folder.resolve()):
                 raise RefusedStoreError(
-                    "the folder to work in must not lie around the store (--work)",
+                    "the work folder must not contain the store (--work)",
                     path=self.folder,
                 )
             there = list(self.folder.iterdir()) if is_dir(self.folder) else []
             ours = any(path.name == _MARK for path in there)
             if (there and not ours) or (exists(self.folder) and not is_dir(self.folder)):
                 raise RefusedStoreError(
-                    "the folder to work in holds something else; name another one (--work)",
+                    "the work folder contains other files: choose another folder (--work)",
                     path=self.folder,
                 )
 
@@ -58,7 +58,7 @@ class ScratchFolder:
             StoreLockedError: another comparison is at work there.
             StoreIOError: it cannot be made.
         """
-        with os_errors("make the folder to work in", self.folder):
+        with os_errors("create the work folder", self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._fd = open_regular(self.folder / _MARK, os.O_RDWR | os.O_CREAT)
             try:
@@ -79,7 +79,9 @@ class ScratchFolder:
         except OSError as exc:
             if exc.errno not in {errno.EAGAIN, errno.EACCES}:
                 raise
-            raise StoreLockedError("another comparison is at work", path=self.folder) from exc
+            raise StoreLockedError(
+                "another comparison is using this work folder", path=self.folder
+            ) from exc
         for path in self.folder.iterdir():
             if is_dir(path):
                 shutil.rmtree(path)

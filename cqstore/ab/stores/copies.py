@@ -92,7 +92,7 @@ def bring_journals(root: Path, target: Path, found: StoreSurvey) -> None:
 
 
 def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
-    """Return what the comparison takes of the disk for a while, bytes.
+    """Return the temporary disk space that the comparison needs, in bytes.
 
     Raises:
         DiskFullError: there is less; nothing was made.
@@ -106,11 +106,12 @@ def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
     # Each side its log's last file and its queues, and a throw-away store with two copies of them.
     wanted = sides * (found.log_file_size + queues + shared)
     wanted += 2 * (2 * found.log_file_size + queues + shared)
-    with os_errors("ask for the room on the disk", place):
+    with os_errors("determine the free disk space", place):
         free = shutil.disk_usage(place).free
     if wanted > free:
         raise DiskFullError(
-            f"the comparison takes up to {wanted:,} bytes for a while, {free:,} are free", path=work
+            f"not enough disk space for the comparison: expected {wanted:,} bytes, found {free:,}",
+            path=work,
         )
     return wanted
 

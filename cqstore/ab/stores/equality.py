@@ -96,5 +96,5 @@ def first_difference(
 
 def _offsets_of(found: QueueDigest | None, key: QueueKey) -> str:
     if found is None or (found.topic, found.queue_id) != key:
-        return "no such queue"
+        return "queue does not exist"
     return f"offsets {found.min_offset} to {found.max_offset - 1}, {found.units} units"

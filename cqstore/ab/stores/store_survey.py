@@ -78,12 +78,14 @@ def survey(root: Path, config: StoreConfig, seed: int) -> StoreSurvey:
 def _refuse(store: MessageStore, root: Path) -> None:
     if not store.last_exit_ok or store.report.damage is not None:
         raise RefusedStoreError(
-            "the store was not closed well or is damaged: repair it, or a copy, before it is"
-            " compared (cqstore recover)",
+            "the store was not closed cleanly or is damaged: repair it or a copy before you compare"
+            " it (cqstore recover)",
             path=root,
         )
     if (batches := unlike_others(components_of(store).paths)) is not None:
-        raise RefusedStoreError("batch queues live in files alone: no comparison", path=batches)
+        raise RefusedStoreError(
+            "cannot compare a store with batch queues: only files support them", path=batches
+        )
     if store.max_phy_offset() <= max(store.min_phy_offset(), 0):
         raise RefusedStoreError("the commit log is empty: there is nothing to compare", path=root)
 

@@ -29,7 +29,7 @@ from cqstore.store.settings.validation import first_fault
 MAX_OPERATIONS = 200_000
 """Of a trace that are run; what follows them is passed over."""
 _LONGEST_LINE = 1 << 16
-Told = tuple[str, int]
+AnswerText = tuple[str, int]
 """An answer as text, and how many items it gave."""
 
 
@@ -56,7 +56,7 @@ class _Asked(BaseModel):
     def bind(self, store: MessageStore) -> Callable[[], object]:
         """Return what runs the operation, with nothing left to be looked up."""
 
-    def to_text(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> AnswerText:
         """Return ``answer`` as text: equal answers give the same, all others another one."""
         return str(answer), 1
 
@@ -81,7 +81,7 @@ class Pull(_OfQueue):
         tags = None if self.tags is None else TagFilter(self.tags)
         return partial(store.get_message, self.topic, self.queue_id, self.offset, self.count, tags)
 
-    def to_text(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> AnswerText:
         """Return status, offsets, and a checksum over the bytes of all records."""
         if not isinstance(answer, GetMessageResult):
             return str(answer), 0
@@ -159,7 +159,7 @@ class ListTopics(_Asked):
         """Return the call that lists topics, to the last one."""
         return lambda: list(store.topics(self.prefix))
 
-    def to_text(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> AnswerText:
         """Return how many, and a checksum: the order is a backend's own."""
         return _list_to_text(answer, "topics")
 
@@ -174,7 +174,7 @@ class ListQueues(_Asked):
         """Return the call that lists queues, to the last one."""
         return lambda: list(store.queue_spans(self.topic))
 
-    def to_text(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> AnswerText:
         """Return how many, and a checksum: the order is a backend's own."""
         return _list_to_text(answer, "queues")
 
@@ -193,7 +193,7 @@ class Put(_OfQueue):
         message = Message(self.topic, body, self.queue_id, properties, born_timestamp=1)
         return partial(store.put_message, message)
 
-    def to_text(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> AnswerText:
         """Return what does not depend on the moment."""
         if not isinstance(answer, PutMessageResult):
             return str(answer), 0
@@ -216,7 +216,7 @@ class Query(_Asked):
         Raises:
             StoreConfigError: always.
         """
-        raise StoreConfigError("queries by key are not run")
+        raise StoreConfigError("a comparison does not run queries by key")
 
 
 Operation = Pull | TimeSearch | MinOffset | MaxOffset | Estimate | ListTopics | ListQueues | Put
@@ -269,7 +269,7 @@ def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
             if len(found) == limit:
                 break
     if not found:
-        raise StoreConfigError("the trace has no operation that is run", path=path)
+        raise StoreConfigError("the trace has no operation to run", path=path)
     return TraceFile(found, queries, recorded)
 
 
@@ -282,13 +282,15 @@ def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstL
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as exc:
-        raise StoreConfigError(f"line {number} is no JSON", path=path) from exc
+        raise StoreConfigError(f"line {number} is not valid JSON", path=path) from exc
     is_first = number == 1 and isinstance(value, dict) and "trace" in value
     try:
         return _FirstLine.model_validate(value) if is_first else _ANY.validate_python(value)
     except ValidationError as exc:
         reason = first_fault(exc, 0 if is_first else 1)  # behind the kind of operation
-        raise StoreConfigError(f"line {number} is no operation: {reason}", path=path) from exc
+        raise StoreConfigError(
+            f"line {number} is not a valid operation: {reason}", path=path
+        ) from exc
 
 
 def trace_lines(operations: Iterable[Operation]) -> Iterator[bytes]:
@@ -304,10 +306,10 @@ def _offsets(offsets: list[int]) -> str:
     if offsets[-1] - offsets[0] == len(offsets) - 1:
         return f"{offsets[0]} to {offsets[-1]}"
     shown = ", ".join(map(str, islice(offsets, 64)))
-    return f"{shown}, in all {len(offsets)}" if len(offsets) > 64 else shown  # noqa: PLR2004
+    return f"{shown}, {len(offsets)} in total" if len(offsets) > 64 else shown  # noqa: PLR2004
 
 
-def _list_to_text(answer: object, what: str) -> Told:
+def _list_to_text(answer: object, what: str) -> AnswerText:
     if not isinstance(answer, list):
         return str(answer), 0
     checksum = 0

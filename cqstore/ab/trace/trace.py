@@ -42,14 +42,17 @@ class Trace:
         """
         self._first = first_line(int(time.time() * 1000))
         if max_bytes < len(self._first):
-            raise StoreConfigError(f"a trace of {max_bytes} bytes holds nothing")
+            raise StoreConfigError(
+                f"max_bytes {max_bytes} is too small for a trace: expected at least"
+                f" {len(self._first)}"
+            )
         self.path = path
-        with os_errors("make the trace", path):
+        with os_errors("create the trace", path):
             try:
                 self._fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             except FileExistsError as exc:
                 raise StoreConfigError(
-                    "a trace goes to a new file, and this one is there", path=path
+                    "cannot create the trace: the file already exists", path=path
                 ) from exc
         self.operations = 0
         """That were written, a line each behind the first."""
@@ -64,7 +67,7 @@ class Trace:
         self._began = _now()
         self._stop = Latch()
         self._closing = threading.RLock()  # one thread closes the file
-        self.worker = Worker("cqstore-trace", self._run, self._give_up, "the trace ends")
+        self.worker = Worker("cqstore-trace", self._run, self._give_up, "the trace is stopped")
 
     def start(self) -> None:
         """Start the thread that writes."""
@@ -93,7 +96,10 @@ class Trace:
             finally:
                 os.close(fd)
         if self.dropped:
-            _LOG.warning("the trace %s lacks %d operations", self.path, self.dropped)
+            _LOG.warning(
+                "trace %s: %d operations are missing, because its queue was full",
+                self.path, self.dropped,
+            )  # fmt: skip
 
     @property
     def is_ending(self) -> bool:

@@ -63,7 +63,7 @@ class TraceControl:
         self._reads = DirectReads(components.puller, components.queues)
         self._trace: Trace | None = None
         self._last: Trace | None = None  # the one that was begun last: its end may be cut short
-        self.lock = CheckedLock("the begin of a trace")
+        self.lock = CheckedLock("the start of a trace")
 
     def record(self, path: Path, max_bytes: int, route: Route, begun: list[Trace]) -> Trace:
         """Begin a trace, see ``record_trace``; ``route`` sets what the store calls.
@@ -83,7 +83,7 @@ class TraceControl:
 
     def _end_last(self) -> None:
         if self._trace is not None and not self._trace.is_ending:
-            raise StoreConfigError("a trace is being recorded already", path=self._trace.path)
+            raise StoreConfigError("a trace is already being recorded", path=self._trace.path)
         self.stop()  # where that was cut short
 
     def _forget(self, route: Route, trace: Trace) -> None:

@@ -36,7 +36,7 @@ def chosen(patterns: Sequence[str], *, given_trace: bool) -> list[str]:
         return [TRACE] if given_trace else names
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise StoreConfigError(f"no workload {pattern!r}; there are {', '.join(names)}")
+            raise StoreConfigError(f"no workload {pattern!r}; workloads: {', '.join(names)}")
     return [name for name in names if any(fnmatchcase(name, each) for each in patterns)]
 
 
@@ -53,7 +53,8 @@ def parse_mix(text: str | None) -> dict[str, int]:
         kind, _, part = (word.strip() for word in pair.partition("="))
         if kind not in KINDS or not part.isdecimal() or not int(part) or kind in mix:
             raise StoreConfigError(
-                f"--mix {text!r}: {pair.strip()!r} is no kind=parts; kinds are {', '.join(KINDS)}"
+                f"--mix {text!r}: invalid {pair.strip()!r}: expected KIND=PARTS, each kind once;"
+                f" kinds: {', '.join(KINDS)}"
             )
         mix[kind] = int(part)
     return mix

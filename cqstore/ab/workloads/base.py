@@ -14,6 +14,9 @@ from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace.operations import Operation
 from cqstore.ab.workloads.timing import OperationsRun
 
+NO_MESSAGES = "no queue of the store has a message in the log"
+"""Why a workload that reads messages is not supported."""
+
 
 class Setting(BaseModel):
     """What the processes of all sides get of a workload, alike; it is sent to them as JSON."""

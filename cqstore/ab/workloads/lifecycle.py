@@ -19,7 +19,7 @@ from cqstore.ab.stores import copies, killed_writer
 from cqstore.ab.stores.equality import whole_digest
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
-from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult, Workload
 from cqstore.store.concurrency.processes import worker_environment
 from cqstore.store.errors import StoreError
 from cqstore.store.path_kind import is_dir
@@ -60,12 +60,12 @@ class Dispatch(_Lifecycle):
     """
 
     name = "dispatch"
-    what = "Replay a record of a log like the store's into queues that begin empty, until durable."
+    what = "Dispatch a record of a log like the store's to queues that are empty at first, durably."
     item = "messages"
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """It needs queues to be like."""
-        return "" if found.keys else "no queue of the store has a message in the log"
+        """Return a reason if no queue has messages."""
+        return "" if found.keys else NO_MESSAGES
 
     def begin(self, side: SideStore, setting: Setting) -> None:
         """Put the messages to a throw-away store."""
@@ -158,7 +158,10 @@ class RestartAfterKill(_Lifecycle):
             env=worker_environment(),
         )  # fmt: skip
         if ended.returncode != -signal.SIGKILL:
-            raise StoreError(f"the process that was to be killed ended: {ended.stderr[-500:]}")
+            raise StoreError(
+                f"the writer process ended before it killed itself (exit code {ended.returncode}):"
+                f" {ended.stderr[-500:]}"
+            )
         return self._one(turn, lambda done: self._open(side, setting, done))
 
     def _open(self, side: SideStore, setting: Setting, done: TurnResult) -> tuple[str, int]:
@@ -166,7 +169,7 @@ class RestartAfterKill(_Lifecycle):
             side.open()
         store = side.store
         put = sum(store.max_offset(killed_writer.TOPIC, at) for at in range(killed_writer.QUEUES))
-        answer = f"{put} messages of those put; {_offsets(store, setting)}"
+        answer = f"{put} messages recovered; {_offsets(store, setting)}"
         store.delete_topic(killed_writer.TOPIC)
         side.close()
         return answer, 1
@@ -197,7 +200,7 @@ class Expiry(_Lifecycle):
                 report = store.delete_expired_files(setting.min_phy_offset + setting.file_size)
                 store.flush()
             side.count_written(store)
-            gone = f"{report.log_files} files, {report.log_bytes} bytes gone"
+            gone = f"{report.log_files} files, {report.log_bytes} bytes deleted"
             return f"{gone}; {_offsets(store, setting)}", report.log_files
 
 
@@ -206,4 +209,4 @@ def _offsets(store: MessageStore, setting: Setting) -> str:
     ends = [(store.min_offset(*key), store.max_offset(*key)) for key in setting.keys[:_ASKED]]
     lows, highs = (sum(each) for each in zip(*ends, strict=True)) if ends else (0, 0)
     digest = zlib.crc32(repr(ends).encode())
-    return f"of {len(ends)} queues sums of min {lows} and max {highs}, digest {digest:08x}"
+    return f"{len(ends)} queues: sum of min {lows}, of max {highs}, digest {digest:08x}"

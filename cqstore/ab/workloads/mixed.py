@@ -8,7 +8,7 @@ from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace import derived
 from cqstore.ab.trace.operations import Operation, Put
-from cqstore.ab.workloads.base import Setting, Turn, TurnResult
+from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult
 from cqstore.ab.workloads.reads import ReadWorkload
 from cqstore.ab.workloads.timing import Call, run_calls
 
@@ -26,13 +26,13 @@ class Mixed(ReadWorkload):
         """``mix`` says how many parts of the operations each kind is."""
         shares = ", ".join(f"{kind} {part}" for kind, part in mix.items())
         super().__init__(
-            "mixed", f"Run the next operation of a mixture by several threads: {shares}.", "items",
+            "mixed", f"Run the next operation of a mix in several threads: {shares}.", "items",
             derived.mixed(dict(mix)),
         )  # fmt: skip
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
         """Return why: there is no message to read."""
-        return "" if found.keys else "no queue of the store has a message in the log"
+        return "" if found.keys else NO_MESSAGES
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Run the readers beside the writer."""

@@ -9,7 +9,7 @@ from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace import derived
 from cqstore.ab.trace.operations import Operation, read_trace
-from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult, Workload
 from cqstore.ab.workloads.timing import run_closed, run_open
 
 
@@ -29,11 +29,11 @@ class ReadWorkload(Workload):
     def unsupported_reason(self, found: StoreSurvey) -> str:
         """Return why: no messages, or for filters no tags that match about 1 %."""
         if not found.keys:
-            return "no queue of the store has a message in the log"
+            return NO_MESSAGES
         if self._derive is derived.filtered_pulls and not found.tags:
             return (
-                "no tags of the store's messages match about 1 % of them"
-                f" (the nearest: {found.tags_share:.1%})"
+                "no tag filter matches about 1 % of the store's messages"
+                f" (closest: {found.tags_share:.1%})"
             )
         return ""
 
@@ -119,21 +119,21 @@ READS = (
     ),
     ReadWorkload(
         "filtered-pull",
-        "Pull through a filter by tags that lets about 1 % through.",
+        "Pull with a tag filter that matches about 1 % of the messages.",
         "messages",
         derived.filtered_pulls,
     ),
     ReadWorkload(
-        "time-search", "Look for the offset that a time leads to.", "offsets", derived.time_searches
+        "time-search", "Find the offset for a store time.", "offsets", derived.time_searches
     ),
     ReadWorkload(
         "lag-estimate",
-        "Estimate how many messages a group has yet to get.",
+        "Estimate how many messages a group has not received.",
         "estimates",
         derived.lag_estimates,
     ),
     ReadWorkload(
-        "offsets", "Ask for a queue's minimum or maximum.", "offsets", derived.offset_questions
+        "offsets", "Get the min or max offset of a queue.", "offsets", derived.offset_questions
     ),
     ReadWorkload(
         "list-topic",

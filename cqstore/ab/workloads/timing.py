@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from cqstore.ab.measuring.measures import ResourceUsage
-from cqstore.ab.trace.operations import Operation, Put, Told
+from cqstore.ab.trace.operations import AnswerText, Operation, Put
 from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
 
@@ -39,7 +39,7 @@ class OperationsRun:
         self.items += items
 
 
-def answer_text(operation: Operation, answer: object) -> Told:
+def answer_text(operation: Operation, answer: object) -> AnswerText:
     """Return an answer as text, and its items; a fault is an answer too."""
     if isinstance(answer, StoreError):  # without its path, which is each side's own
         return f"{type(answer).__name__}: {answer.reason}", 0
