@@ -1,7 +1,7 @@
-"""Live: a result made of what a store's mirror has kept in ``cqstore/ab``.
+"""Live: a result built from the files that a store's mirror saved in ``cqstore/ab``.
 
-The store may be open, here or in another process: its two files are read, and nothing else.
-A round is an hour of one opening.
+The store may be open, in this or another process: only the mirror's two files are read. A round is
+one hour of one opening.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _COMPARED = (ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT)
 _MAX_TOLD = 100
-"""Differences that a result names; the journal has more."""
+"""Maximum number of differences in a result; the journal may have more."""
 _WHAT = {
     StoreOp.PULL: "Read min offset, max offset and units of a queue for a pull.",
     StoreOp.MIN_OFFSET: "Get the min offset of a queue.",
@@ -62,10 +62,10 @@ def live_result(root: Path, command: list[str]) -> Result:
     """Return the figures that the mirror of the store in ``root`` saved; it saves once a minute.
 
     Raises:
-        RefusedStoreError: it has saved nothing, or no store is there.
-        StoreConfigError: an extra is missing.
-        CorruptionError: one of its files is damaged.
-        StoreIOError: one cannot be read.
+        RefusedStoreError: there is no store in ``root``, or its mirror has saved too few reads.
+        StoreConfigError: a library of the extra ``ab`` is missing.
+        CorruptionError: a file of the mirror is damaged.
+        StoreIOError: a file of the mirror cannot be read.
     """
     paths = StorePaths(root)
     if not is_dir(root):
@@ -105,7 +105,7 @@ def live_result(root: Path, command: list[str]) -> Result:
 
 
 def _sides(figures: MirrorFiguresSnapshot, root: Path) -> tuple[str, str]:
-    """Return the backend that is read, mostly if that has changed, and the other one."""
+    """Return the backend that served most reads, and the other backend."""
     counts: Counter[str] = Counter()
     for each in figures.seconds:
         counts[each.side] += sum(each.counts) if each.way is ReadOrigin.MIRRORED else 0
@@ -201,7 +201,7 @@ def _difference(each: Mismatch) -> Difference:
 
 
 def _limits(figures: MirrorFiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
-    """Yield what these figures do not say, a sentence each."""
+    """Yield the limits of these figures, one sentence each."""
     yield (
         "Latencies are measured in the mirror's thread: if other threads of the process are busy, a"
         " backend whose calls release the interpreter lock waits to get it back."

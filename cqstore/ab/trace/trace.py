@@ -1,8 +1,8 @@
-"""Trace: the operations of an open store, written down as they come; no bodies.
+"""Trace: records the operations of an open store in a file, without bodies.
 
-A caller leaves a tuple, about a microsecond; a thread makes lines of them, some two more. No call
-ever waits for the disk: what comes faster than it can be written is dropped and counted. Nothing
-that goes wrong here reaches the store: it ends the trace, which says so.
+A caller queues a tuple in about 1 µs; a thread writes it as a line in about 2 µs. No call waits for
+the disk: operations that arrive faster than they can be written are dropped and counted. A failure
+stops the trace, which reports it, and never affects the store.
 """
 
 import os
@@ -31,14 +31,14 @@ _Noted = tuple[StoreOp, float, tuple[object, ...]]
 
 
 class Trace:
-    """One recording in a file, from its making to ``stop``. Any thread may call any method."""
+    """Recording of a store's operations in a file. Any thread may call any method."""
 
     def __init__(self, path: Path, max_bytes: int, stopped: Callable[["Trace"], object]) -> None:
-        """Make the file ``path``; ``stopped`` is called when nothing is to be noted any more.
+        """Create the file ``path``; ``stopped`` is called when the trace stops recording.
 
         Raises:
-            StoreConfigError: the file is there already, or ``max_bytes`` makes no sense.
-            StoreIOError: it cannot be made.
+            StoreConfigError: the file already exists, or ``max_bytes`` is too small.
+            StoreIOError: the file cannot be created.
         """
         self._first = first_line(int(time.time() * 1000))
         if max_bytes < len(self._first):
@@ -55,12 +55,12 @@ class Trace:
                     "cannot create the trace: the file already exists", path=path
                 ) from exc
         self.operations = 0
-        """That were written, a line each behind the first."""
+        """Number of operations written, one line each after the first line."""
         self.total_bytes = 0
         self.full = False
-        """It has reached its limit of bytes, and ended itself."""
+        """Whether the trace reached ``max_bytes`` and stopped itself."""
         self.failure: BaseException | None = None
-        """What ended it before it was stopped."""
+        """The error that ended the trace, if any."""
         self._max_bytes = max_bytes
         self._stopped = stopped
         self._waiting: BoundedQueue[_Noted] = BoundedQueue(_MAX_WAITING)
@@ -74,13 +74,13 @@ class Trace:
         self.worker.start()
 
     def note(self, op: StoreOp, *values: object, at: float = 0.0) -> None:
-        """Note one operation that begins now, or began ``at`` by ``time.perf_counter``."""
+        """Record one operation that begins now, or began at ``at`` of ``time.perf_counter``."""
         self._waiting.put((op, at or _now(), values))
 
     def stop(self) -> None:
-        """Write what waits and close the file, durably. A second call does nothing.
+        """Write the waiting operations and close the file durably. A second call does nothing.
 
-        But where the first one was interrupted: it continues.
+        If the first call was interrupted, the second call continues it.
         """
         self._stop.set()
         self._stopped(self)
@@ -103,12 +103,12 @@ class Trace:
 
     @property
     def is_ending(self) -> bool:
-        """Return whether it was asked to end."""
+        """Return whether ``stop`` was called."""
         return self._stop.is_set()
 
     @property
     def dropped(self) -> int:
-        """Return how many operations came faster than they could be written."""
+        """Return the number of operations dropped because they arrived too fast."""
         return self._waiting.dropped
 
     def __enter__(self) -> Self:
@@ -132,7 +132,7 @@ class Trace:
                 return
 
     def _write(self) -> bool:
-        """Write what waits; False: there is no room for more."""
+        """Write the waiting operations; return False if the file is full."""
         lines: list[bytes] = []
         first = b"" if self.total_bytes else self._first
         size, waiting = self.total_bytes + len(first), self._waiting
