@@ -1,4 +1,4 @@
-"""The tables as data: every column with its type and meaning."""
+"""The columns of the tables, with types and meanings."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from cqstore.store.errors import StoreConfigError
 from cqstore.store.log.record_times import NO_TIME
 
 BATCH_ROWS = 65_536
-"""Rows of an Arrow batch, about."""
+"""Approximate number of rows per Arrow batch."""
 EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999: what a time column can show."""
+"""The years 1 to 9999: the range of a time column."""
 NULL_TIMESTAMP = NO_TIME
 """Store time of a unit whose record is not in the log; null in the table."""
 FIRST_STAMP = NULL_TIMESTAMP + 1
@@ -35,7 +35,7 @@ class TableColumn(NamedTuple):
 
     name: str
     type: str
-    """In Spark's words; ``ARROW`` has Arrow's."""
+    """Spark's name of the type; ``ARROW`` maps it to Arrow's type."""
     doc: str
 
 
@@ -82,16 +82,16 @@ _UNITS = (
     TableColumn("batch_num", "int", "messages in the record: 1 except in batch queues"),
 )
 UNIT_TABLE = (*_UNITS, *_STORED)
-"""All columns that the queues can have."""
+"""All columns of the table of units."""
 
 
 def log_columns(options: SourceOptions) -> Sequence[TableColumn]:
-    """Return the columns of the log: a row a record."""
+    """Return the columns of the log, one row per record."""
     return EVERY_LOG_COLUMN if options.body else _LOG
 
 
 def unit_columns(options: SourceOptions) -> Sequence[TableColumn]:
-    """Return the columns of the queues: a row a unit."""
+    """Return the columns of the queues, one row per unit."""
     return UNIT_TABLE if options.store_timestamp else _UNITS
 
 
@@ -103,10 +103,10 @@ def ddl(columns: Sequence[TableColumn]) -> str:
 def chosen(
     columns: Sequence[TableColumn], asked: Sequence[tuple[str, str]]
 ) -> tuple[TableColumn, ...]:
-    """Return those of ``columns`` that are ``asked`` for by name and type, in that order.
+    """Return the requested ``columns``, in the order of ``asked``, which has names and types.
 
     Raises:
-        StoreConfigError: there is no such column, or it has another type.
+        StoreConfigError: a column does not exist, or has another type.
     """
     known = {column.name: column for column in columns}
     for name, kind in asked:

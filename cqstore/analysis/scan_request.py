@@ -1,4 +1,4 @@
-"""What a scan reads: plain values, checked before a store is opened."""
+"""The request of a scan: plain values, checked before a store is opened."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ScanRequest:
     """``None``: damage is raised."""
 
     def takes_queue(self, queue_id: int) -> bool:
-        """Return whether a queue is asked for."""
+        """Return whether a queue is requested."""
         return self.queue_ids is None or queue_id in self.queue_ids
 
 
@@ -38,11 +38,11 @@ def scan_request(
     end: Time | None,
     on_damage: OnScanDamage | None,
 ) -> ScanRequest:
-    """Return what is asked for, of a table that has the ``known`` columns.
+    """Return the request for a table that has the ``known`` columns.
 
     Raises:
-        StoreConfigError: a column, topic or queue cannot be; the times are in the wrong order.
-        RefusedStoreError: a time is not one, or probably not in ms.
+        StoreConfigError: a column, topic or queue id is invalid; or the times are in wrong order.
+        RefusedStoreError: a time is invalid, or probably not in ms.
     """
     times = time_range(begin, end)
     for queue_id in queue_ids or ():
@@ -56,7 +56,7 @@ def _chosen(known: Sequence[str], columns: Collection[str] | None) -> tuple[str,
     """Return the columns to read.
 
     Raises:
-        StoreConfigError: one is none, or comes twice.
+        StoreConfigError: a column does not exist, or is given twice.
     """
     if columns is None:
         return tuple(known)
@@ -74,7 +74,7 @@ def _topics(topic: str | Collection[str] | None) -> tuple[str, ...] | None:
     """Return the topics to read, sorted; ``None``: all.
 
     Raises:
-        StoreConfigError: one is no name.
+        StoreConfigError: a topic is not a string.
     """
     if topic is None:
         return None

@@ -1,4 +1,4 @@
-"""Rows that come ordered by topic and day, into Parquet files: each has one topic and one day."""
+"""Writes rows, ordered by topic and day, to Parquet files of one topic and day each."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def _file_schema() -> pa.Schema:
 
 
 FILES = _file_schema()
-"""The columns of a file. A time that no microseconds hold is null."""
+"""Schema of a file. A time that microseconds cannot represent is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +60,17 @@ class WrittenFile:
 
     @classmethod
     def of_text(cls, text: str) -> "WrittenFile":
-        """Return the file that ``to_text`` has described."""
+        """Return the file described by ``text`` of ``to_text``."""
         return cls(**json.loads(text))
 
 
 def write_files(
     folder: Path, sources: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[WrittenFile]:
-    """Write rows that are ordered by topic and day into files below ``folder``, of new names.
+    """Write rows that are ordered by topic and day to new files in ``folder``.
 
-    Each is on disk when it is yielded. What another attempt of the same task has left stays
-    there: no result names it.
+    Each file is durable when it is yielded. Files of an earlier attempt of the same task remain: no
+    result refers to them.
 
     Raises:
         StoreIOError: a file cannot be written.
@@ -100,7 +100,7 @@ def write_files(
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
-    """Yield the rows of each topic and day that stand together."""
+    """Yield each run of adjacent rows with the same topic and day."""
     if not batch.num_rows:
         return
     keys = pc.binary_join_element_wise(batch["topic"], batch["day"], "\0")
@@ -130,7 +130,7 @@ class _OpenFile:
             )  # fmt: skip
 
     def takes(self, topic: str, day: str) -> bool:
-        """Return whether rows of this topic and day go here."""
+        """Return whether rows of this topic and day belong to this file."""
         return (topic, day) == (self._topic, self._day) and self._bytes < FILE_BYTES
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -142,7 +142,7 @@ class _OpenFile:
             self._flush()
 
     def finish(self) -> WrittenFile:
-        """Write the rest; return the file, which is on disk."""
+        """Write the remaining rows; return the file, which is durable."""
         self._flush()
         with os_errors(_WRITE, self._path):
             self._writer.close()
@@ -158,7 +158,7 @@ class _OpenFile:
         self._path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
-        """Write the rows that wait."""
+        """Write the waiting rows."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting)

@@ -1,6 +1,6 @@
 """``cqstore archive``: adds new messages of logs to an archive of Parquet files.
 
-Nothing of Spark is imported before there is something to archive.
+Spark is imported only if there is something to archive.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveFormat(StrEnum):
-    """What ``--format`` takes."""
+    """Value of ``--format``."""
 
     PARQUET = "parquet"
     ICEBERG = "iceberg"
@@ -110,10 +110,10 @@ def archive(
 
 
 def _check_target(target: Path, roots: Sequence[Path]) -> None:
-    """Refuse a place for an archive that is a file, or below one, or in one of the stores.
+    """Refuse an archive path that is a file, below a file, or inside one of the stores.
 
     Raises:
-        RefusedStoreError: so it is.
+        RefusedStoreError: the path is one of these.
     """
     refuse_in_store(target, "archive", *roots)
     place = target.absolute().resolve()
@@ -127,7 +127,7 @@ def _named(roots: Sequence[Path], names: Sequence[str] | None) -> Sequence[str]:
 
     Raises:
         typer.BadParameter: there are more or fewer names than folders.
-        StoreConfigError: two have one name, or one has none.
+        StoreConfigError: two sources have the same name, or a name is empty.
     """
     if names and len(names) != len(roots):
         raise typer.BadParameter(
@@ -149,11 +149,11 @@ def _root(root: Path) -> Path:
 
 
 def open_archive(kind: ArchiveFormat, target: Path) -> "Archive":
-    """Return the archive in a folder, which need not be there yet.
+    """Return the archive in a folder, which may not exist yet.
 
     Raises:
-        RefusedStoreError: the folder holds something else.
-        StoreConfigError: what this form needs is not installed.
+        RefusedStoreError: the folder contains other files.
+        StoreConfigError: the extra for this format is not installed.
         StoreIOError: the folder cannot be read.
     """
     if kind is ArchiveFormat.ICEBERG:
@@ -166,7 +166,7 @@ def open_archive(kind: ArchiveFormat, target: Path) -> "Archive":
 
 
 def _run(archive: "Archive", ranges: "Sequence[LogRange]", master: str) -> "ArchivedRun":
-    """Archive the ranges by tasks; Spark is started where there is something to read."""
+    """Archive the ranges; Spark is started only if there is something to read."""
     from cqstore.analysis.archive.archive_run import run  # noqa: PLC0415 - needs the extra
     from cqstore.analysis.archive.spark_job import SETTINGS, on_spark  # noqa: PLC0415 - likewise
 

@@ -1,6 +1,6 @@
 """``cqstore sql``: query a store with SQL.
 
-Nothing of Spark is imported before there is a question for it.
+Spark is imported only if there is a query to run.
 """
 
 import base64
@@ -93,7 +93,7 @@ def sql(
 
 
 def _question(query: str | None, ready: str | None) -> str:
-    """Return the query, or that of the example.
+    """Return the given query, or the query of the example.
 
     Raises:
         typer.BadParameter: neither or both are given.
@@ -111,7 +111,7 @@ def _question(query: str | None, ready: str | None) -> str:
 
 
 def _shown(value: object) -> object:
-    """Return a value as people read it: a time in UTC, bytes as text or Base64."""
+    """Return a value in readable form: times in UTC, bytes as text or Base64."""
     if isinstance(value, datetime):
         return value.isoformat(sep=" ").removesuffix("+00:00")
     if isinstance(value, bytes):
