@@ -1,8 +1,8 @@
 """Sides: parses ``--side`` into backend and settings.
 
-A backend by its entry point's name or the plural of it, then, with commas, settings of the store in
-either spelling, the backend's name before them left out if need be, and options of the backend's
-own. Which of these a word is, the settings tell: no backend is named here.
+A side is the entry point's name of a backend, or its plural, followed by settings separated by
+commas: settings of the store in either spelling, also without the backend's name before them, and
+the backend's own options. This module contains no name of a backend.
 """
 
 from collections import Counter
@@ -35,16 +35,16 @@ class SideSpec:
     backend: str
     config: StoreConfig
     options: dict[str, str]
-    """Settings that differ from the others', as they were given."""
+    """Given settings of the side."""
     twin_of: str | None = None
 
 
 def parse_sides(given: Sequence[str], base: StoreConfig) -> list[SideSpec]:
-    """Return the sides, the reference first, and a twin of it last; no two names are the same.
+    """Return the sides with unique names, the reference first, and its twin last.
 
     Raises:
-        StoreConfigError: fewer than two sides, or one of them makes no sense.
-        UnsupportedFormatError: one asks for what does not work on this machine.
+        StoreConfigError: there are fewer than two sides, or a side is invalid.
+        UnsupportedFormatError: a side needs something that does not work on this machine.
     """
     if len(given) < 2:  # noqa: PLR2004 - that is what a comparison is
         raise StoreConfigError(f"a comparison needs at least 2 sides, found {len(given)} (--side)")
@@ -60,7 +60,7 @@ def parse_sides(given: Sequence[str], base: StoreConfig) -> list[SideSpec]:
 
 
 def default_sides(first: str | None) -> list[str]:
-    """Return all installed backends, ``first`` before the others, if there is such a one."""
+    """Return all installed backends, with ``first`` at the front if it is one of them."""
     names = backend_names()
     return sorted(names, key=lambda name: (name != first, name))
 
@@ -79,7 +79,7 @@ def _parse(text: str, base: StoreConfig) -> SideSpec:
     """Return the side that ``backend,setting=value,…`` describes.
 
     Raises:
-        StoreConfigError: it describes none.
+        StoreConfigError: the text is not a valid side.
     """
     word, *pairs = (part.strip() for part in text.split(","))
     name = _backend(word)
@@ -120,7 +120,7 @@ def _backend(word: str) -> str:
 
 
 def _field(name: str, key: str) -> str | None:
-    """Return the setting that ``key`` names, also without its backend's name before it."""
+    """Return the setting for ``key``, which may omit the backend's name."""
     fields = StoreConfig.model_fields
     for field in (key, f"{name}_{key}", StoreConfig.known_keys().get(key)):
         if field in fields:
