@@ -84,7 +84,7 @@ def spark_session(
 
 @contextmanager
 def _handler_kept() -> Iterator[None]:
-    """Put the handler of Ctrl-C back after the block: pyspark leaves one that asks its context."""
+    """Restore the handler of Ctrl-C after the block: pyspark leaves its own handler."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -95,18 +95,18 @@ def _handler_kept() -> Iterator[None]:
 
 
 def master_with_retries(master: str) -> str:
-    """Return ``master``; a local one that does not say how often a task is tried now does."""
+    """Return ``master``; a local one without a number of task attempts gets one."""
     match = _LOCAL.fullmatch(master)
     return f"local[{match['threads'] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
 def refuse_without_spark(instead: str = "") -> None:
-    """Say what to install where Spark, or what it needs of Python, is missing.
+    """Refuse if Spark or a Python library that it needs is missing, with the command to install it.
 
-    ``instead``: what does without, as the end of the sentence.
+    ``instead``: an alternative without Spark, appended to the message.
 
     Raises:
-        StoreConfigError: it is.
+        StoreConfigError: a library is missing.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -116,10 +116,10 @@ def refuse_without_spark(instead: str = "") -> None:
 
 
 def refuse_no_master(master: str) -> None:
-    """Refuse what is no URL of Spark's master.
+    """Refuse an invalid URL of a Spark master.
 
     Raises:
-        StoreConfigError: it is none.
+        StoreConfigError: the URL is invalid.
     """
     if not _MASTERS.match(master):
         raise StoreConfigError(
@@ -129,7 +129,7 @@ def refuse_no_master(master: str) -> None:
 
 
 def _running_session(kind: "type[SparkSession]") -> "SparkSession | None":
-    """Return the session that runs in this process; ``None``: none does."""
+    """Return the running session of this process; ``None`` if there is none."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
 
     try:
@@ -146,7 +146,8 @@ def _start(
     """Start Spark's session.
 
     Raises:
-        StoreConfigError: it does not start; the sentence says what it needs.
+        StoreConfigError: Spark does not start; the message has what it needs.
+        StoreError: Spark does not start on ``master``.
     """
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -181,9 +182,9 @@ def _placed_settings(master: str) -> dict[str, str]:
 
 
 def _warehouse() -> Path:
-    """Return a folder that is not there yet, for Spark to make; else that is in the user's own.
+    """Return a new folder path for Spark to create, instead of one in the current folder.
 
-    Nothing is kept in it, and it goes when this process ends.
+    It stays empty, and is removed when this process ends.
     """
     folder = Path(tempfile.gettempdir(), f"cqstore-warehouse-{uuid4().hex}")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -195,7 +196,7 @@ def _is_on_this_machine(master: str) -> bool:
 
 
 def _wanted_environment(master: str) -> dict[str, str]:
-    """Return the variables that Spark's processes need and that are not set."""
+    """Return the environment variables that Spark's processes need and that are not set."""
     wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if _is_on_this_machine(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -215,9 +216,9 @@ def _wanted_environment(master: str) -> dict[str, str]:
 
 
 def _home_of_links() -> Path:
-    """Return a folder that looks like Spark's own: local-cluster's workers write into it.
+    """Return a copy of Spark's home made of links: workers of local-cluster write to it.
 
-    It stays until this process ends, as the Java process does that runs out of it.
+    It exists until this process ends, because the Java process runs from it.
     """
     spec = find_spec("pyspark")
     own = Path(spec.origin).parent if spec is not None and spec.origin else Path()
@@ -231,7 +232,7 @@ def _home_of_links() -> Path:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set ``variables`` for the block: Spark takes them from the process alone."""
+    """Set ``variables`` for the block: Spark reads them only from the environment."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -245,11 +246,11 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Return whether it is another's: py4j writes tracebacks of Ctrl-C to the root logger."""
+    """Return False for records of py4j, which logs tracebacks of Ctrl-C to the root logger."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def _first_line(exc: BaseException) -> str:
-    """Return what happened: a Java error says first where, then what, then its trace."""
+    """Return the reason of a Java error, which follows the place of the call."""
     lines = (line.strip().lstrip(": ") for line in str(exc).splitlines())
     return next((line for line in lines if line and "while calling" not in line), "no reason given")
