@@ -1,4 +1,4 @@
-"""The overall answer: which backend for this store, and how sure that is."""
+"""The overall answer: the recommended backend for this store, with its confidence."""
 
 import fnmatch
 from collections import Counter

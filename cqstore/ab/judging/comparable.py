@@ -8,7 +8,7 @@ from cqstore.ab.judging.answers import judge_answers
 from cqstore.ab.results.result import Result, Shape, Side, WorkloadFigures
 
 _SAME_RATE = 0.01
-"""Rates that differ by less are one: they are taken from operations that a turn holds."""
+"""Relative difference below which two rates count as equal: rates are measured per turn."""
 
 
 class Pair(NamedTuple):
@@ -49,7 +49,7 @@ def sides_of_both(pair: Pair) -> list[str]:
 
 
 def workloads_of_both(pair: Pair) -> list[tuple[WorkloadFigures, WorkloadFigures]]:
-    """Return the workloads that were run the same way in both."""
+    """Return the workloads that ran in the same way in both results."""
     there = {workload.name: workload for workload in pair.after.workloads}
     return [
         (workload, there[workload.name])
@@ -103,7 +103,7 @@ def _is_same(one: Side, other: Side) -> bool:
 
 
 def _otherwise(one: WorkloadFigures, other: WorkloadFigures) -> str:
-    """Return why two workloads of one name are not the same."""
+    """Return why two workloads with the same name differ; empty if they do not."""
     if one.not_measured or other.not_measured:
         return "was not measured in both"
     if one.mode != other.mode:

@@ -1,4 +1,4 @@
-"""From a result to its judgement."""
+"""Computes the judgement of a result."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from cqstore.ab.results.result import Result
 
 
 def judge(result: Result) -> Judgement:
-    """Return all that follows from a result; the same each time.
+    """Return the judgement of a result; the same each time.
 
     Raises:
         StoreConfigError: a library of the extra ``ab`` is missing, or a histogram cannot be read.
@@ -52,14 +52,14 @@ def judge(result: Result) -> Judgement:
 
 
 def _unjudged(comparison: ComparedFigure) -> ComparedFigure:
-    """Take the outcome back: without equal answers no figure decides anything."""
+    """Remove the outcome: if answers differ, no figure is judged."""
     if comparison.outcome in {Outcome.FLOOR, Outcome.WITHHELD}:
         return comparison
     return comparison.model_copy(update={"outcome": Outcome.NO_VERDICT})
 
 
 def _footprint(result: Result) -> Iterator[ComparedFigure]:
-    """Yield what each side's queues take; measured once, so it is shown and not judged."""
+    """Yield the resources of each side's queues; measured once, so shown and not judged."""
     reference, *others = result.sides
     for figure in SIDE_FIGURES:
         for side in others:
@@ -75,7 +75,7 @@ def _footprint(result: Result) -> Iterator[ComparedFigure]:
 
 
 def _notes(result: Result) -> Iterator[str]:
-    """Yield what weakens the judgement."""
+    """Yield sentences about what weakens the judgement."""
     if twin(result) is None:
         yield (
             "No noise floor was measured: the reference was not compared with a repeat of itself."

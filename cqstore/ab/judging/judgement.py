@@ -13,7 +13,7 @@ from cqstore.ab.results.result import Difference
 
 
 class _JudgementModel(BaseModel):
-    """A part of a judgement: unchangeable, with the declared fields and no other."""
+    """Part of a judgement: immutable, without extra fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -74,7 +74,7 @@ class ComparedFigure(_JudgementModel):
 
     @property
     def as_good(self) -> Interval | None:
-        """Return how many times as good it is as the reference's; its ends may be the ratio."""
+        """Return how many times as good the figure is as the reference's, with its interval."""
         return as_good(self.figure, self.ratio, self.low, self.high)
 
 
@@ -100,20 +100,20 @@ class WorkloadJudgement(_JudgementModel):
     )
 
     def of(self, side: str, figure: str) -> ComparedFigure | None:
-        """Return how ``side`` compares by ``figure``; ``None``: it was not compared."""
+        """Return the comparison of ``side`` by ``figure``; ``None`` if there is none."""
         return next(
             (each for each in self.comparisons if (each.side, each.figure) == (side, figure)), None
         )
 
     def deciding(self) -> Iterator[ComparedFigure]:
-        """Yield the figure that each side's sentence is about: what tables and plots show."""
+        """Yield the figure of each side's sentence, for tables and plots."""
         for said in self.sentences:
             if (found := self.of(said.side, said.figure)) is not None:
                 yield found
 
 
 class Projection(_JudgementModel):
-    """A figure of a side at another number of queues, by a line through measured points."""
+    """A figure of a side at another number of queues, on a line through measured points."""
 
     side: str
     figure: str
@@ -131,7 +131,7 @@ class Projection(_JudgementModel):
 
 
 class Banner(_JudgementModel):
-    """Which backend for this store, and how sure that is."""
+    """The recommended backend for this store, with its confidence."""
 
     text: str = Field(description="The answer, a sentence.")
     sure: str = Field(default="", description="Confidence of the answer, a sentence.")
@@ -148,7 +148,7 @@ class Banner(_JudgementModel):
 
     @property
     def is_firm(self) -> bool:
-        """Return whether it names a side by calm rounds of all workloads that count."""
+        """Return whether it names a side from undisturbed rounds of all deciding workloads."""
         return bool(self.side) and not (self.busy or self.missing)
 
 

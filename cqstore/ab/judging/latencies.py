@@ -1,4 +1,4 @@
-"""Latencies of whole workloads, from merged histograms, and when some of them are withheld."""
+"""Latencies of whole workloads, from merged histograms, and when they are withheld."""
 
 import zlib
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
 REACHED = 0.98
-"""Share of the offered rate that a side must reach for its times from the due time to be shown."""
+"""Share of the offered rate below which latencies from the due time are withheld."""
 _CURVE = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 _NANOSECONDS = 1e9
 
@@ -44,9 +44,9 @@ def histogram(
 
 
 def merged(workload: WorkloadFigures, side: str, key: str) -> float | None:
-    """Return a percentile over all rounds, in seconds; ``key`` is a figure's, as service_p99.
+    """Return a percentile over all rounds in seconds; ``key`` is a figure such as service_p99.
 
-    Nothing where not one operation lies above it.
+    ``None`` if no operation is above it.
     """
     kind, _, name = key.partition("_")
     found = histogram(workload, side, intended=kind == "intended")
@@ -63,7 +63,7 @@ def merged(workload: WorkloadFigures, side: str, key: str) -> float | None:
 def curve(
     workload: WorkloadFigures, side: str, *, intended: bool = False
 ) -> list[tuple[float, float]]:
-    """Return percentiles and seconds, as far up as one operation in the histogram lies above."""
+    """Return percentiles with seconds, up to the last one with an operation above it."""
     found = histogram(workload, side, intended=intended)
     if found is None:
         return []

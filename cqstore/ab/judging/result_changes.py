@@ -105,7 +105,7 @@ def _changes(pair: Pair, confidence: float) -> Iterator[Change]:
 
 
 def _headline(judged: tuple[Judgement, Judgement], name: str) -> str:
-    """Return the figure that both tell first, or the throughput, which both have."""
+    """Return the common headline of both results, else the throughput."""
     keys = {each.headline for told in judged for each in told.workloads if each.name == name}
     return keys.pop() if len(keys) == 1 else "throughput"
 
@@ -114,7 +114,7 @@ def _change(
     pair: Pair, workload: WorkloadFigures, side: str, key: str, found: list[list[float]],
     single: float, confidence: float,
 ) -> Change:  # fmt: skip
-    """Return how a side's figure differs between both results, rounds not being paired."""
+    """Return the change of a side's figure between both results, from unpaired rounds."""
     figure = FIGURES[key]
     centres = [sorted(each)[len(each) // 2] for each in found]
     made = None

@@ -12,7 +12,7 @@ THROUGHPUT = "throughput"
 
 
 class Figure(NamedTuple):
-    """A figure of a workload; ``of`` makes it from a side's turns of one round."""
+    """A figure of a workload; ``of`` computes it from a side's turns of one round."""
 
     key: str
     label: str
@@ -103,7 +103,7 @@ FIGURES: dict[str, Figure] = {
         Figure("memory", "memory", Measure.BYTES, _memory),
     )
 }
-"""By key, in the order they are shown."""
+"""Figures by key, in the order in which they are shown."""
 NEVER_JUDGED = {
     "service_max": "determined by a single operation",
     "intended_max": "determined by a single operation",
@@ -137,10 +137,10 @@ SIDE_FIGURES: tuple[SideFigure, ...] = (
 def as_good(
     figure: str, ratio: float | None, low: float | None, high: float | None
 ) -> Interval | None:
-    """Return how many times as good one is as the other, of the ratio of their figures.
+    """Return how many times as good the first figure is as the second, given their ratio.
 
-    Above 1 the first is better: the ratio itself where more is better, turned round where less is.
-    Without an interval both ends are the ratio; without a ratio there is nothing to show.
+    Above 1 the first is better: the ratio itself if more is better, its inverse if less is better.
+    Without an interval both ends are the ratio; ``None`` without a ratio.
     """
     if ratio is None:
         return None

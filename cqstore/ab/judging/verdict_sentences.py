@@ -49,7 +49,7 @@ def sentence(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement, headline: str,
     comparisons: list[ComparedFigure], side: str,
 ) -> Sentence:  # fmt: skip
-    """Return what is said of ``side``, from the comparisons of a workload."""
+    """Return the sentence about ``side``, from the comparisons of a workload."""
     mine = [each for each in comparisons if each.side == side]
     first = next((each for each in mine if each.figure == headline), None)
     if first is not None and first.outcome is Outcome.NOISY:
@@ -70,7 +70,7 @@ def sentence(
 
 
 def _is_firm(comparison: ComparedFigure) -> bool:
-    """Return whether it is a percentile that differs: that decides where the headline is noisy."""
+    """Return whether it is a percentile that differs; it decides if the headline is noisy."""
     times = comparison.figure.startswith(("service", "intended"))
     return times and comparison.outcome in DECIDED
 
@@ -79,7 +79,7 @@ def _sentence(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement,
     first: ComparedFigure | None, side: str,
 ) -> tuple[Outcome, str]:  # fmt: skip
-    """Return the outcome of a workload for a side, and the sentence that says it."""
+    """Return the outcome of a workload for a side, and its sentence."""
     if workload.not_measured:
         return Outcome.ABSENT, f"Not measured: {workload.name}: {workload.not_measured}."
     if answers.status != "same":
@@ -113,7 +113,7 @@ def _judged(result: Result, workload: WorkloadFigures, first: ComparedFigure) ->
 
 
 def _in_spite(result: Result, first: ComparedFigure) -> str:
-    """Say why it is called no difference though the interval excludes 1."""
+    """Return why there is no difference although the interval excludes 1."""
     if (first.low or 0) <= 1 <= (first.high or 1):
         return ""
     reference, minimum = result.sides[0].name, result.method.min_ratio

@@ -1,4 +1,4 @@
-"""The report in the terminal, or for a program."""
+"""The report in the terminal, as a table, JSON or JSON lines."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _SHORT = {Outcome.SAME: "no difference", Outcome.NOISY: "too noisy"}
 
 
 def print_report(judgement: Judgement, kind: OutputFormat) -> None:
-    """Print a judgement: for people sentences and tables, as JSON all of it, or a line a figure."""
+    """Print a judgement: sentences and tables, all of it as JSON, or one JSON line per figure."""
     if kind is OutputFormat.JSON:
         output(kind).record(judgement.model_dump(mode="json"))
     elif kind is OutputFormat.JSONL:
@@ -25,7 +25,7 @@ def print_report(judgement: Judgement, kind: OutputFormat) -> None:
 
 
 def _print_text(judgement: Judgement) -> None:
-    """Print a judgement for people: the answer, sentences by workload, tables, notes."""
+    """Print a judgement as text: banner, answers, sentences by workload, tables, notes."""
     _print_banner(judgement.banner)
     _print_answers(judgement)
     for told in tally(judgement):
@@ -49,7 +49,7 @@ def _print_text(judgement: Judgement) -> None:
 
 
 def _print_banner(banner: Banner) -> None:
-    """Print the answer, first of all whether the machine was too busy for one."""
+    """Print the banner; whether the machine was busy comes first."""
     if banner.busy and banner.busy not in banner.text:
         typer.echo(banner.busy)
     typer.echo(banner.text)
@@ -69,7 +69,7 @@ def _print_answers(judgement: Judgement) -> None:
 
 
 def _headlines(judgement: Judgement) -> list[Row]:
-    """Return a row a workload and side: what the sentences rest on."""
+    """Return one row per workload and side: the figures of the sentences."""
     found = [
         (workload.name, told) for workload in judgement.workloads for told in workload.deciding()
     ]
@@ -91,7 +91,7 @@ def _headlines(judgement: Judgement) -> list[Row]:
 
 
 def _footprint(judgement: Judgement) -> list[Row]:
-    """Return the rows of what the queues take."""
+    """Return the rows of the resources of the queues."""
     return [
         {
             "queues": told.label,
@@ -106,7 +106,7 @@ def _footprint(judgement: Judgement) -> list[Row]:
 
 
 def _projections(judgement: Judgement) -> list[Row]:
-    """Return the rows of what the queues would take at other counts."""
+    """Return the rows of the projected resources."""
     return [
         {
             "side": each.side,
@@ -133,7 +133,7 @@ def _span(told: ComparedFigure | Change) -> str:
 
 
 def _lines(judgement: Judgement) -> Iterator[Row]:
-    """Yield the answers, then every figure; each line says what it is."""
+    """Yield the answers, then every sentence and figure, with the kind of each line."""
     yield {"kind": "answers", **judgement.answers.model_dump(mode="json")}
     for workload in judgement.workloads:
         for said in workload.sentences:
