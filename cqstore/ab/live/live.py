@@ -227,4 +227,4 @@ def _limits(figures: MirrorFiguresSnapshot, told: list[Mismatch]) -> Iterator[st
     if figures.dropped:
         yield f"{figures.dropped:,} reads were not mirrored, because the mirror's queue was full."
     if (more := figures.count(ReadOutcome.DIFFERENT) - len(told)) > 0:
-        yield (f"{more:,} different answers are only counted: the journal keeps one per position.")
+        yield f"{more:,} different answers are only counted: the journal keeps one per position."

@@ -100,11 +100,7 @@ def archive(
         {"source": each.name, "begin": each.begin, "end": each.end, "messages": each.messages}
         for each in done.sources
     )
-    note(
-        "nothing new to archive"
-        if done.batch is None
-        else f"batch {done.batch}: {done.files} files"
-    )
+    note("nothing to archive" if done.batch is None else f"batch {done.batch}: {done.files} files")
     if lost or done.faults:
         raise typer.Exit(1)
 

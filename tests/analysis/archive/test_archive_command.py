@@ -45,7 +45,7 @@ def test_spark_writes_the_same_and_reads_it_back(
     sums = {each["source"]: each["messages"] for each in json.loads(done.stdout)}
     assert sums == {name: sum(row["source"] == name for row in expected) for name in "xy"}
     once_more = run(one, other, *again, *to)
-    assert "nothing new to archive" in once_more.stderr
+    assert "nothing to archive" in once_more.stderr
     assert rows_of(tmp_path / "archive") == expected
     topic = expected[0]["topic"]
     count = sum(row["topic"] == topic for row in expected)
@@ -76,7 +76,7 @@ def test_nothing_new_needs_no_spark(
     monkeypatch.setattr("cqstore.analysis.commands.archive.spark_session", None)
     done = run(tmp_path / "store", "--source", "s", "--to", tmp_path / "archive")
     assert done.exit_code == 0, done.exception
-    assert "nothing new to archive" in done.stderr
+    assert "nothing to archive" in done.stderr
 
 
 def test_what_was_passed_over_or_lost_is_said(
