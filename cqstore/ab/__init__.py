@@ -1,6 +1,6 @@
-"""A/B: which backend serves a store better, on its own data, and whether a user would notice.
+"""A/B comparison: which backend serves a store better, measured on the store's own data.
 
-Offline the same operations run against copies of one store, each *side* in a process of its own;
-live the combined store asks its other backend again what it has answered. Answers come before
-figures: sides that answer differently are not compared any further.
+Offline, the same operations run on copies of one store, each *side* in its own process. Live, a
+store with double write repeats a share of its reads on its other backend. Answers are compared
+before figures: if the answers of two sides differ, no figure is judged.
 """

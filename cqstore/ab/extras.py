@@ -1,4 +1,4 @@
-"""The libraries that only a comparison needs, see the extra ``ab``."""
+"""The libraries of the extra ``ab``, which only comparisons need."""
 
 from importlib import import_module
 
@@ -8,10 +8,10 @@ _MODULES = {"scipy": "scipy", "hdrh": "hdrhistogram", "jinja2": "jinja2"}
 
 
 def need_extras() -> None:
-    """Check that they are installed; called before a comparison or a report begins.
+    """Check that all libraries of the extra ``ab`` are installed.
 
     Raises:
-        StoreConfigError: one is missing.
+        StoreConfigError: a library is missing.
     """
     for module, project in _MODULES.items():
         try:

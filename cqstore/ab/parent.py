@@ -1,4 +1,4 @@
-"""A process that dies with the one that started it, however that ends."""
+"""Ends a process when its parent process ends, for whatever reason."""
 
 import ctypes
 import os
@@ -8,13 +8,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system kill this process when its parent, process ``parent``, has ended.
+    """Have the system kill this process when its parent, process ``parent``, ends.
 
-    Where the system cannot do that (it is no Linux) nothing happens; a process that reads from its
-    parent then ends with the input.
+    Does nothing on systems other than Linux; there, a process that reads from its parent ends with
+    its input.
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was faster
+        if os.getppid() != parent:  # the parent ended before the call
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""Stores as tables: Arrow streams (``cqstore.scan``), Spark data sources, questions in SQL.
+"""Stores as tables: Arrow streams (``cqstore.scan``), Spark data sources, SQL queries.
 
-``register`` makes the data sources known to a session of Spark (extra ``spark``).
+``register`` registers the data sources with a Spark session (extra ``spark``).
 
 These names do not change between releases; the modules below this package may. Each is imported
 when it is first used.

@@ -1,4 +1,4 @@
-"""The tables as data: every column with its type and meaning."""
+"""The columns of the tables, with types and meanings."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from cqstore.store.errors import StoreConfigError
 from cqstore.store.log.record_times import NO_TIME
 
 BATCH_ROWS = 65_536
-"""Rows of an Arrow batch, about."""
+"""Approximate number of rows per Arrow batch."""
 EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999: what a time column can show."""
+"""The years 1 to 9999: the range of a time column."""
 NULL_TIMESTAMP = NO_TIME
 """Store time of a unit whose record is not in the log; null in the table."""
 FIRST_STAMP = NULL_TIMESTAMP + 1
@@ -35,59 +35,63 @@ class TableColumn(NamedTuple):
 
     name: str
     type: str
-    """In Spark's words; ``ARROW`` has Arrow's."""
+    """Spark's name of the type; ``ARROW`` maps it to Arrow's type."""
     doc: str
 
 
 _QUEUE = (
     TableColumn("topic", "string", "topic"),
     TableColumn("queue_id", "int", "queue of the topic"),
-    TableColumn("queue_offset", "bigint", "place in the queue, units"),
-    TableColumn("phy_offset", "bigint", "start of the record, bytes from the start of the log"),
-    TableColumn("size", "int", "whole record, bytes"),
+    TableColumn("queue_offset", "bigint", "position in the queue, in units"),
+    TableColumn("phy_offset", "bigint", "start of the record, in bytes from the start of the log"),
+    TableColumn("size", "int", "size of the whole record, in bytes"),
 )
 _STORED = (
-    TableColumn("store_timestamp", "bigint", "when the log took it, ms since the epoch"),
-    TableColumn("store_time", "timestamp", "the same as a time; null outside the years 1 to 9999"),
+    TableColumn("store_timestamp", "bigint", "store time, in ms since the epoch"),
+    TableColumn(
+        "store_time", "timestamp", "store time as a timestamp; null outside the years 1 to 9999"
+    ),
 )
 _BODY = TableColumn("body", "binary", "the body, decompressed")
 _LOG = (
     *_QUEUE,
     *_STORED,
-    TableColumn("born_timestamp", "bigint", "when the producer made it, ms since the epoch"),
-    TableColumn("born_time", "timestamp", "the same as a time"),
+    TableColumn(
+        "born_timestamp", "bigint", "time when the producer created it, in ms since the epoch"
+    ),
+    TableColumn("born_time", "timestamp", "that time as a timestamp"),
     TableColumn("tags", "string", "property TAGS"),
-    TableColumn("keys", "string", "property KEYS, several with spaces between them"),
+    TableColumn("keys", "string", "property KEYS, separated by spaces"),
     TableColumn("uniq_key", "string", "property UNIQ_KEY, the producer's message id"),
-    TableColumn("flag", "int", "the application's own"),
+    TableColumn("flag", "int", "flag of the application"),
     TableColumn("sys_flag", "int", "compression, transaction, host and batch bits"),
     TableColumn("born_host", "string", "the producer's address and port"),
     TableColumn("store_host", "string", "the broker's address and port"),
-    TableColumn("reconsume_times", "int", "how often it was consumed again"),
-    TableColumn("prepared_transaction_offset", "bigint", "phy offset of its half message"),
+    TableColumn("reconsume_times", "int", "number of redeliveries"),
+    TableColumn("prepared_transaction_offset", "bigint", "phy offset of the half message"),
     TableColumn("body_crc", "int", "CRC-32 of the stored body, sign bit cleared"),
-    TableColumn("body_length", "int", "bytes of the stored body"),
+    TableColumn("body_length", "int", "size of the stored body, in bytes"),
     TableColumn("properties", "map<string,string>", "all properties"),
 )
 EVERY_LOG_COLUMN = (*_LOG, _BODY)
 _UNITS = (
     *_QUEUE,
     TableColumn(
-        "tags_code", "bigint", "hash of the tag, or deliver time in ms; null: leads nowhere"
+        "tags_code", "bigint", "hash of the tag, or delivery time in ms; null if it is missing"
     ),
-    TableColumn("batch_num", "int", "messages in the record: 1 but for batch queues"),
+    TableColumn("batch_num", "int", "messages in the record: 1 except in batch queues"),
 )
 UNIT_TABLE = (*_UNITS, *_STORED)
-"""All columns that the queues can have."""
+"""All columns of the table of units."""
 
 
 def log_columns(options: SourceOptions) -> Sequence[TableColumn]:
-    """Return the columns of the log: a row a record."""
+    """Return the columns of the log, one row per record."""
     return EVERY_LOG_COLUMN if options.body else _LOG
 
 
 def unit_columns(options: SourceOptions) -> Sequence[TableColumn]:
-    """Return the columns of the queues: a row a unit."""
+    """Return the columns of the queues, one row per unit."""
     return UNIT_TABLE if options.store_timestamp else _UNITS
 
 
@@ -99,17 +103,19 @@ def ddl(columns: Sequence[TableColumn]) -> str:
 def chosen(
     columns: Sequence[TableColumn], asked: Sequence[tuple[str, str]]
 ) -> tuple[TableColumn, ...]:
-    """Return those of ``columns`` that are ``asked`` for by name and type, in that order.
+    """Return the requested ``columns``, in the order of ``asked``, which has names and types.
 
     Raises:
-        StoreConfigError: there is no such column, or it has another type.
+        StoreConfigError: a column does not exist, or has another type.
     """
     known = {column.name: column for column in columns}
     for name, kind in asked:
         if name not in known:
-            raise StoreConfigError(f"no column {name!r} here: {', '.join(known)}")
+            raise StoreConfigError(f"no column {name!r}; columns: {', '.join(known)}")
         if known[name].type != kind:
-            raise StoreConfigError(f"column {name!r} is {known[name].type}, not {kind}")
+            raise StoreConfigError(
+                f"wrong type of column {name!r}: expected {known[name].type}, found {kind}"
+            )
     return tuple(known[name] for name, _ in asked)
 
 

@@ -1,4 +1,4 @@
-"""What Spark raises, as one sentence: the store's own where a task met it."""
+"""Converts Spark's exceptions to store errors; a store error of a task keeps its message."""
 
 import os
 import re
@@ -12,18 +12,18 @@ from cqstore.store.errors import DiskFullError, StoreConfigError, StoreError
 _OURS = re.compile(r"^(?:\w+\.)*errors\.(\w+Error): (.+)$", re.MULTILINE)
 _FULL = re.compile("No space left on device|Disk quota exceeded")
 _TEMPORARY = re.compile(r"(?P<folder>/[^\n:,]*?)/(?:blockmgr|spark)-[0-9a-f-]{36}")
-"""A file of Spark's own: below a folder that it makes again for each session."""
-_OF_JAVA = "/tmp"  # where Java puts what is temporary, whatever TMPDIR says
+"""A temporary file of Spark, in a folder that it creates for each session."""
+_OF_JAVA = "/tmp"  # Java's temporary folder, regardless of TMPDIR
 _QUESTION = ("ParseException", "AnalysisException", "ArithmeticException", "DateTimeException",
              "NumberFormatException", "SparkRuntimeException")  # fmt: skip
 
 
 @contextmanager
 def spark_failures() -> Iterator[None]:
-    """Turn what Spark raises in the block into a ``StoreError`` of one sentence.
+    """Convert exceptions of Spark in the block to a ``StoreError`` of one sentence.
 
-    A ``StoreError`` that a task raised comes out as its own kind; a query that makes no sense as a
-    ``StoreConfigError``. Everything else is left alone.
+    A ``StoreError`` of a task keeps its class; an invalid query becomes a ``StoreConfigError``.
+    Other exceptions are unchanged.
 
     Raises:
         StoreError: Spark or a task failed.
@@ -38,7 +38,7 @@ def spark_failures() -> Iterator[None]:
 
 
 def store_error(exc: Exception) -> StoreError | None:
-    """Return what ``exc`` of Spark's says; ``None``: it is none of Spark's."""
+    """Return ``exc`` as a store error; ``None`` if it is not an exception of Spark."""
     module = type(exc).__module__
     if not module.startswith(("pyspark.", "py4j.")):
         return None
@@ -51,10 +51,10 @@ def store_error(exc: Exception) -> StoreError | None:
         place = _TEMPORARY.search(text)
         folder = place["folder"] if place else os.environ.get("SPARK_LOCAL_DIRS") or _OF_JAVA
         return DiskFullError(
-            "no space is left in Spark's temporary folder: free some, or set SPARK_LOCAL_DIRS to a"
-            " folder with room", path=Path(folder),
+            "no space left in Spark's temporary folder: free some space, or set SPARK_LOCAL_DIRS to"
+            " another folder", path=Path(folder),
         )  # fmt: skip
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(exc).__name__)
     if type(exc).__name__ in _QUESTION:
-        return StoreConfigError(f"the query cannot be run: {first}")
+        return StoreConfigError(f"cannot run the query: {first}")
     return StoreError(f"Spark failed: {first}")

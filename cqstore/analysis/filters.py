@@ -1,6 +1,6 @@
-"""Which rows are asked for: what was pushed down, as plain spans and sets.
+"""Row filters: conditions that were pushed down, as spans and sets.
 
-Every condition must hold. A condition that is not understood is not taken: Spark then applies it.
+All conditions must hold. An unsupported condition is not taken: Spark then applies it.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ _TIME, _STAMP = "store_time", "store_timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of whole numbers, both ends included, and of these only ``among`` if that is set."""
+    """Range of integers, both ends included, restricted to ``among`` if that is set."""
 
     low: int = INT64_MIN
     high: int = INT64_MAX
     among: frozenset[int] | None = None
 
     def both(self, other: "Span") -> "Span":
-        """Return the span of what lies in this one and in ``other``."""
+        """Return the intersection with ``other``."""
         among = self.among
         if other.among is not None:
             among = other.among if among is None else among & other.among
@@ -46,7 +46,7 @@ class Span:
         return self.low <= value <= self.high and (self.among is None or value in self.among)
 
     def mask(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of ``values`` lie in the span, a truth value each."""
+        """Return a mask of the ``values`` in the span."""
         if self.low > self.high or self.low > INT64_MAX or self.high < INT64_MIN:
             return np.zeros(len(values), np.bool_)
         found = (values >= self.low) & (values <= self.high)
@@ -58,7 +58,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """The rows that are asked for; without anything: all. Small, and can be pickled.
+    """Filter of the requested rows; all rows if empty. Small, can be pickled.
 
     ``first_stamp`` is the first store time, ms, that is not null: ``FIRST_STAMP`` where a missing
     record makes the time null, as in the queues.
@@ -70,25 +70,25 @@ class RowFilter:
     first_stamp: int = INT64_MIN
 
     def span(self, name: str) -> Span:
-        """Return what is asked of a column of numbers."""
+        """Return the condition on a numeric column."""
         return self.numbers.get(name, Span())
 
     def accepts_topic(self, topic: str) -> bool:
-        """Return whether rows of ``topic`` are asked for."""
+        """Return whether rows of ``topic`` are requested."""
         named = self.topics is None or topic in self.topics
         return named and all(topic.startswith(prefix) for prefix in self.prefixes)
 
     def mask(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_] | None:
-        """Return which rows are asked for by the numbers in ``columns``; ``None``: all."""
+        """Return a mask of the requested rows by the numbers in ``columns``; ``None`` for all."""
         masks = [span.mask(columns[name]) for name, span in self.numbers.items()]
         return np.asarray(np.logical_and.reduce(masks), np.bool_) if masks else None
 
     # ---- taking conditions
 
     def taking(self, kind: str, column: str, value: object) -> Self | None:
-        """Return this filter with one more condition; ``None``: it is not understood.
+        """Return this filter with one more condition; ``None`` if it is not supported.
 
-        ``kind`` is the name of Spark's filter class, ``column`` one of the table's.
+        ``kind`` is the name of Spark's filter class, ``column`` a column of the table.
         """
         if kind == "IsNotNull" and column in {*_NUMBERS, _TOPIC, _TIME}:
             return self._not_null(column)
@@ -103,7 +103,7 @@ class RowFilter:
         return None
 
     def narrowed(self, column: str, span: Span) -> Self:
-        """Return this filter with ``span`` asked of ``column`` too."""
+        """Return this filter with ``span`` as a further condition on ``column``."""
         return replace(self, numbers={**self.numbers, column: self.span(column).both(span)})
 
     def _not_null(self, column: str) -> Self:
@@ -123,7 +123,7 @@ class RowFilter:
 
 
 def _set_of(kind: str, value: object) -> frozenset[Any] | None:
-    """Return the values that an equality lets through: a null equals nothing."""
+    """Return the values that an equality accepts: null equals nothing."""
     if kind == "In" and isinstance(value, list | tuple):
         return frozenset(one for one in value if one is not None)
     return frozenset({value}) if kind == "EqualTo" and value is not None else None
@@ -139,7 +139,7 @@ def _number_span(kind: str, value: object) -> Span | None:
 
 
 def _time_span(kind: str, value: object) -> Span | None:
-    """Return the ms that fulfil a comparison with a time that has microseconds."""
+    """Return the ms that satisfy a comparison with a time in microseconds."""
     wanted = _set_of(kind, value)
     if wanted is not None:
         if not all(isinstance(one, datetime) for one in wanted):
@@ -153,7 +153,7 @@ def _time_span(kind: str, value: object) -> Span | None:
 
 
 def _compared(kind: str, floor: int, ceiling: int) -> Span | None:
-    """Return the whole numbers on the asked side of a value between ``floor`` and ``ceiling``."""
+    """Return the integers on the requested side of a value between ``floor`` and ``ceiling``."""
     return {
         "GreaterThan": Span(low=floor + 1),
         "GreaterThanOrEqual": Span(low=ceiling),

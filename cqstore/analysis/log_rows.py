@@ -1,4 +1,4 @@
-"""Records of one log file as columns: fixed runs gathered by numpy out of the file."""
+"""Records of one log file as columns: numpy gathers their fixed fields from the file."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
@@ -32,7 +32,7 @@ _HOST_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
 def _rest(sys_flag: int) -> np.dtype[Any]:
-    """Return the dtype of what lies between head and body, by the sizes of the hosts."""
+    """Return the dtype of the fields between head and body, for these sizes of the hosts."""
     born, stored = f"V{born_host_size(sys_flag)}", f"V{store_host_size(sys_flag)}"
     return np.dtype([
         ("born_host", born), *STORED.dtype.descr, ("store_host", stored), *TAIL.dtype.descr,
@@ -40,7 +40,7 @@ def _rest(sys_flag: int) -> np.dtype[Any]:
 
 
 class LogRows:
-    """Those of ``records``, all out of one file, that ``rows`` asks for; ``count`` of them."""
+    """The ``records`` of one file that match ``rows``; ``count`` of them."""
 
     def __init__(self, log: CommitLog, records: Sequence[ScannedRecord], rows: RowFilter) -> None:
         phy = np.fromiter((record[0] for record in records), np.int64, len(records))
@@ -65,7 +65,7 @@ class LogRows:
         self.count = len(self._phy)
 
     def _take(self, phy: NDArray[np.int64], keep: NDArray[np.intp]) -> None:
-        """Keep these rows, and gather their fixed runs."""
+        """Keep these rows, and gather their fixed fields."""
         if len(keep) < len(self._records):
             self._records = [self._records[row] for row in keep.tolist()]
         self._phy = phy[keep]
@@ -74,7 +74,7 @@ class LogRows:
         self._tail = self._gather_tails(positions + HEAD.size)
 
     def _gather_tails(self, positions: NDArray[np.int64]) -> dict[str, Array]:
-        """Return store time, hosts (objects: bytes) and what follows them, as columns."""
+        """Return store time, hosts (as bytes) and the fields after them, as columns."""
         names = ("store_timestamp", "reconsume_times", "prepared_transaction_offset", "body_size")
         columns: dict[str, Array] = {name: np.zeros(len(positions), np.int64) for name in names}
         hosts = {name: np.empty(len(positions), object) for name in ("born_host", "store_host")}
@@ -123,7 +123,7 @@ class LogRows:
         return pa.array([self._body(row) for row in range(self.count)], ARROW["binary"])
 
     def _body(self, row: int) -> bytes:
-        """Return the body of a record, not compressed."""
+        """Return the decompressed body of a record."""
         phy, size = int(self._phy[row]), int(self._head["total_size"][row])
         start = phy - self._start
         flag = int(self._head["sys_flag"][row])

@@ -1,4 +1,4 @@
-"""The commit log as a table: a row a record, in log order within a task.
+"""The commit log as a table: one row per record, in log order within a task.
 
 A task is a run of whole files: the start of a file is the start of a record.
 """
@@ -18,21 +18,21 @@ from cqstore.store.record.scan import ScannedRecord, ScanRules
 from cqstore.store.service.opening.components import components_of
 
 CHUNK_BYTES = 16 << 20
-"""Log bytes whose records are columns at once."""
+"""Maximum log bytes whose records are converted at once."""
 
 
 class LogPart(NamedTuple):
-    """What one task scans: phy offsets, bytes."""
+    """Range of phy offsets that one task scans."""
 
     start: int
     end: int
 
 
 def plan_log(options: SourceOptions, rows: RowFilter) -> list[LogPart]:
-    """Return the tasks that together hold every row asked for.
+    """Return the tasks that together contain every requested row.
 
-    Files are left out by phy offset. None is by store time: a clock that was set back leaves any
-    time in any file.
+    Files are skipped by phy offset, never by store time: if the clock was set back, a file can
+    contain any time.
 
     Raises:
         StoreError: there is no store, or it cannot be read.
@@ -52,10 +52,10 @@ def plan_log(options: SourceOptions, rows: RowFilter) -> list[LogPart]:
 def read_log(
     options: SourceOptions, columns: Sequence[TableColumn], rows: RowFilter, part: LogPart
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``part`` that are asked for, as ``columns``.
+    """Yield the requested rows of ``part``, as ``columns``.
 
     Raises:
-        CorruptionError: no valid record where one should be.
+        CorruptionError: a record is damaged.
         StoreError: the log cannot be read.
     """
     with closing(options.open_log()) as log:
@@ -79,7 +79,7 @@ def _chunks(log: CommitLog, part: LogPart, rules: ScanRules) -> Iterator[list[Sc
 
 
 def joined(spans: Sequence[LogPart], wanted: Sequence[bool], partition_bytes: int) -> list[LogPart]:
-    """Return the wanted files as tasks: neighbours together up to ``partition_bytes``."""
+    """Return the requested files as tasks; adjacent files are joined up to ``partition_bytes``."""
     parts: list[LogPart] = []
     for span, take in zip(spans, wanted, strict=True):
         if not take:

@@ -1,4 +1,4 @@
-"""Messages as columns: those of ``cqstore export``, and of them the ones that are asked for."""
+"""Messages as columns: the requested columns of ``cqstore export``."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,16 +14,16 @@ from cqstore.store.service.reading.topic_reader import TopicMessage
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
-"""Of records and bodies; a batch that has more is full."""
+"""Maximum bytes of records and bodies in a batch."""
 
 
 class _Row(NamedTuple):
-    """A message, and its place in the queue that was read."""
+    """A message and its queue offset."""
 
     queue_offset: int
     stored: StoredMessage
     values: dict[str, Any] | None = None
-    """All columns of a message that lies in a record with others; ``None``: it has its own."""
+    """All columns of a message from a batch record; ``None`` if it has its own record."""
 
 
 _MADE: dict[str, Callable[[_Row], object]] = {
@@ -46,10 +46,10 @@ _MADE: dict[str, Callable[[_Row], object]] = {
 
 
 class MessageColumns:
-    """Collects messages until there is a batch of them.
+    """Collects messages until a batch is full.
 
-    A column that was not asked for is not made, and what only such a column shows is neither read
-    nor checked: without ``body`` no CRC is compared and nothing is decompressed.
+    Only requested columns are built, and only their data is read and checked: without ``body`` no
+    CRC is checked and nothing is decompressed.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -61,11 +61,11 @@ class MessageColumns:
         self._bytes = 0
 
     def take(self, found: TopicMessage) -> None:
-        """Take a record: its message, or of the record of a batch queue those that are in it.
+        """Take the message of a record, or all messages of a batch record.
 
         Raises:
-            CorruptionError: what is asked of it cannot be read; nothing was taken.
-            UnsupportedFormatError: its body was compressed in a way that the format does not know.
+            CorruptionError: a requested column cannot be read; nothing was taken.
+            UnsupportedFormatError: the compression of the body is not supported.
         """
         stored = found.message
         if self._has_body:
@@ -86,7 +86,7 @@ class MessageColumns:
         return len(self._rows) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
     def rest(self) -> list[pa.RecordBatch]:
-        """Return what was taken and not returned yet as a batch; nothing if there is nothing."""
+        """Return the remaining messages as a batch; empty if there are none."""
         rows, self._rows, self._bytes = self._rows, [], 0
         if not rows:
             return []

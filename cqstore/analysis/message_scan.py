@@ -1,8 +1,8 @@
 """Messages of an open store, topic by topic and queue by queue, in batches.
 
-Where only places and store times are asked for, they come from the units, and no record is read.
-Everything else comes from the records. Messages that the queues of a store do not show yet are read
-from the log, behind those of the queues of their topic: see ``TopicFollower``.
+If only positions and store times are requested, they are read from the units, and no record is
+read. All other columns need the records. Messages that are not dispatched yet are read from the
+log, after the messages in the queues of their topic: see ``TopicFollower``.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _PULL_BYTES = 1 << 20
 
 
 class MessageScan:
-    """Reads the table of messages of ``store``, which was opened read-only."""
+    """Scan of the messages of ``store``, which was opened read-only."""
 
     def __init__(self, store: MessageStore, request: ScanRequest) -> None:
         self._store, self._request = store, request
@@ -43,14 +43,14 @@ class MessageScan:
         if set(request.columns) <= set(IN_UNITS):
             self._places = PlaceColumns(request.columns, UNIT_TABLE, time_filter(request))
         self._reported_faults: set[int | None] = set()
-        """Phy offsets of records that no queue shows, and whose damage was reported."""
+        """Phy offsets of undispatched records whose damage was reported."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all messages that are asked for.
+        """Yield all requested messages.
 
         Raises:
-            NoSuchQueueError: a topic that was named is not there.
-            CorruptionError: something is damaged, and no reports are taken.
+            NoSuchQueueError: a given topic does not exist.
+            CorruptionError: the store is damaged, and there is no ``on_damage``.
             StoreError: the store cannot be read.
         """
         unseen = TopicFollower(components_of(self._store)).topics()
@@ -61,7 +61,7 @@ class MessageScan:
         yield from self._rest()
 
     def _topics(self, unseen: set[str]) -> list[str]:
-        """Return the topics to read; light queues only where they are named, as in an export."""
+        """Return the topics to read; light queues only if they are named, as in an export."""
         named = self._request.topics
         if named is None:
             known = {*self._store.topics(), *unseen}
@@ -72,7 +72,7 @@ class MessageScan:
         return [*named]
 
     def _topic(self, topic: str, *, with_undispatched: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that the messages of a topic fill, queue by queue."""
+        """Yield the batches of a topic, queue by queue."""
         keys = sorted(
             key for key in self._store.queue_keys(topic) if self._request.takes_queue(key.queue_id)
         )
@@ -86,14 +86,14 @@ class MessageScan:
             yield from self._undispatched(topic)
 
     def _is_in_units(self, topic: str) -> bool:
-        """Return whether each unit of the topic stands for one message of the same topic."""
+        """Return whether each unit of the topic is one message of the same topic."""
         kind = components_of(self._store).queues.queue_type(topic)
         return kind is not QueueType.BATCH and not topic.startswith(LMQ_PREFIX)
 
     # ---- out of records
 
     def _queue(self, key: QueueKey) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that a queue's messages fill, from its records."""
+        """Yield the batches of a queue, from its records."""
         request = self._request
         found = read_topic(
             self._store, key.topic, *request.times, queue_ids={key.queue_id},
@@ -107,7 +107,7 @@ class MessageScan:
                 yield from self._messages.rest()
 
     def _undispatched(self, topic: str) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that messages fill which no queue of the topic shows yet."""
+        """Yield the batches of the undispatched messages of a topic."""
         request, follower = self._request, TopicFollower(components_of(self._store))
         yield from self._places_before()
         for each in follower.poll(topic):
@@ -132,19 +132,19 @@ class MessageScan:
             self._damage.report(topic, damage, exc)
 
     def _places_before(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of units that stand before those of records to come."""
+        """Yield the waiting rows of units, which precede the next rows of records."""
         if self._places is not None:
             yield from self._places.rest()
 
     def _rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that wait because they did not fill a batch."""
+        """Yield the waiting rows that did not fill a batch."""
         yield from self._messages.rest()
         yield from self._places_before()
 
     # ---- out of units
 
     def _queue_places(self, key: QueueKey, places: PlaceColumns) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that a queue's messages fill, from its units alone."""
+        """Yield the batches of a queue, from its units only."""
         yield from self._messages.rest()
         at, end = components_of(self._store).queues.queue(*key).ends()
         for piece in unit_pieces(self._store, key, at, end, timed=places.is_timed):
@@ -158,8 +158,8 @@ class MessageScan:
     def _in_log(self, piece: UnitPiece) -> UnitPiece:
         """Return the units whose records are in the log.
 
-        What lies below its begin has expired. A unit that leads behind its end is damage, and so is
-        one of a size that no record has, where times are asked for.
+        Records below the min phy offset have expired. A unit that points beyond the max phy offset
+        is damaged; so is a unit with an invalid record size, if store times are requested.
         """
         log = components_of(self._store).log
         phy = piece.units["phy_offset"].astype(np.int64)
@@ -168,7 +168,7 @@ class MessageScan:
         if piece.stamps is not None:
             lost |= there & (piece.stamps == NULL_TIMESTAMP)
         for offset in piece.offsets[lost].tolist():
-            reason = "its record is not in the log"
+            reason = "the record of the unit is not in the log"
             damage = TopicDamage(piece.key.queue_id, offset, 1, reason)
             self._damage.report(piece.key.topic, damage)
         return rows_of(piece, there & ~lost)

@@ -1,4 +1,4 @@
-"""The options of both data sources, and the opening of a store by them, in any process."""
+"""Options of both data sources, and how a store is opened with them in any process."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ _SEVERAL = "paths"  # what Spark makes of load([one, another])
 
 
 class SourceOptions(BaseModel):
-    """Options as Spark hands them over: names in lower case, values as text. Frozen, small."""
+    """Options as passed by Spark: names in lower case, values as text. Frozen, small."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,56 +33,56 @@ class SourceOptions(BaseModel):
     backend: str | None = None
     """Backend to read of a combined store."""
     commitlog: Path | None = None
-    """Folder of a commit log that lies elsewhere."""
+    """Folder of a commit log outside the root."""
     crc: bool = False
-    """Log: check every body's CRC, and fail at the first that is wrong."""
+    """Log: check the CRC of every body, and fail at the first mismatch."""
     body: bool = False
-    """Log: have the column ``body``."""
+    """Log: add the column ``body``."""
     store_timestamp: bool = False
-    """Queues: have the columns ``store_timestamp`` and ``store_time``; a look into the log a unit
-    where the queues are files."""
+    """Queues: add the columns ``store_timestamp`` and ``store_time``; with queues in files each
+    unit needs a read of the log."""
     pushdown: bool = False
-    """Take filters from Spark: for a frame that is loaded for one query and used in it once. Spark
-    (4.3, seen) keeps what one use of a frame pushed down, and gives those rows alone to a later
-    use without filters, or to both sides of a union."""
+    """Accept filters from Spark: only for a frame that is loaded for one query and used in it once.
+    Spark (seen in 4.3) reuses the pushed filters of one use of a frame for a later use without
+    filters, and for both sides of a union."""
     partition_units: int = Field(1_000_000, ge=1)
-    """Queues: units of one task, about."""
+    """Queues: approximate number of units per task."""
     partition_bytes: int = Field(256 << 20, ge=1)
-    """Log: bytes of the files of one task, about; a file is never divided."""
+    """Log: approximate bytes of the files per task; files are never split."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Return the options in ``given``.
 
         Raises:
-            StoreConfigError: none of ours, a value that does not fit, or not one path.
+            StoreConfigError: an option or a value is invalid, or there is not exactly one path.
             RefusedStoreError: a path is empty.
         """
         if _SEVERAL in given:
-            raise StoreConfigError("one store a load: give one path")
+            raise StoreConfigError("load() takes exactly one path")
         for name in ("path", "config", "commitlog"):
             named_path(given.get(name, name))
         if "path" not in given:
-            raise StoreConfigError("which store? Give its root: load(ROOT)")
+            raise StoreConfigError("load() needs the root of a store: load(ROOT)")
         try:
             return cls.model_validate(dict(given))
         except ValidationError as exc:
             raise StoreConfigError(
-                f"bad option of the data source: {'; '.join(faults(exc))}"
+                f"invalid option of the data source: {'; '.join(faults(exc))}"
             ) from exc
 
     def as_text(self, **changed: bool) -> dict[str, str]:
-        """Return the options for Spark, but for the path, some of them ``changed``."""
+        """Return the options for Spark without the path, with ``changed`` values."""
         given = self.model_copy(update=changed).model_dump(
             mode="json", exclude_none=True, exclude={"path"}
         )
         return {name: str(value) for name, value in given.items()}
 
     def check_root(self) -> None:
-        """Refuse what is no store at a glance; opens nothing.
+        """Refuse a path that is not a store; opens nothing.
 
         Raises:
-            RefusedStoreError: there is none.
+            RefusedStoreError: there is no store.
         """
         resolve_layout(self.path, self._settings(), read_only=True)
 
@@ -96,7 +96,7 @@ class SourceOptions(BaseModel):
         return open_served(MessageStore, self.path, self._settings(), options)
 
     def open_log(self) -> CommitLog:
-        """Open the log alone, read-only; it ends with its last file, not with its last record.
+        """Open only the log, read-only; it ends with its last file, not with its last record.
 
         Raises:
             StoreError: as ``MessageStore.open``.

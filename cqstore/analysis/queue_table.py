@@ -1,6 +1,6 @@
-"""The consume queues as a table: a row a unit, from each queue's minimum to its maximum.
+"""The consume queues as a table: one row per unit, from each queue's min to its max offset.
 
-Queues come in RocksDB's key order: by the topic's length in bytes, its bytes, the queue id.
+Queues are in RocksDB's key order: by length of the topic in bytes, topic, queue id.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from cqstore.store.service.opening.components import components_of
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """What one task reads: of queue *i* the units [``first[i]``, ``end[i]``), queue offsets."""
+    """Range of one task: the units [``first[i]``, ``end[i]``) of queue *i*, as queue offsets."""
 
     topics: list[str]
     topic_index: NDArray[np.int32]
@@ -54,9 +54,9 @@ class QueuePart:
 
 
 def plan_queues(options: SourceOptions, rows: RowFilter) -> list[QueuePart]:
-    """Return the tasks that together hold every unit asked for.
+    """Return the tasks that together contain every requested unit.
 
-    A task has about ``partition_units`` units: small queues share one, a large one has several.
+    A task has about ``partition_units`` units: small queues share one, large queues have several.
 
     Raises:
         StoreError: there is no store, or it cannot be read.
@@ -81,7 +81,7 @@ def plan_queues(options: SourceOptions, rows: RowFilter) -> list[QueuePart]:
 def read_queues(
     options: SourceOptions, columns: Sequence[TableColumn], rows: RowFilter, part: QueuePart
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the units of ``part`` that are asked for, as ``columns``; a hole has no rows.
+    """Yield the requested units of ``part``, as ``columns``; a hole has no rows.
 
     Raises:
         StoreError: the store cannot be read.
@@ -94,7 +94,7 @@ def read_queues(
 
 
 def _spans(queues: ConsumeQueueStore, rows: RowFilter) -> Iterator[tuple[QueueKey, int, int]]:
-    """Yield the queues that are asked for with what of them is asked for, in key order."""
+    """Yield the requested queues with their requested offsets, in key order."""
     ids, offsets = rows.span("queue_id"), rows.span("queue_offset")
     named = [None] if rows.topics is None else sorted(rows.topics)
     keys = {
@@ -111,7 +111,7 @@ def _spans(queues: ConsumeQueueStore, rows: RowFilter) -> Iterator[tuple[QueueKe
 
 
 def _filled(store: MessageStore, part: QueuePart, *, timed: bool) -> Iterator[list[UnitPiece]]:
-    """Yield the units of ``part`` in lists of about a batch."""
+    """Yield the units of ``part`` in lists of about one batch."""
     waiting: list[UnitPiece] = []
     count = 0
     for key, first, end in part.spans():

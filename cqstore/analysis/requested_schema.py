@@ -1,7 +1,7 @@
-"""Types that a consumer of a stream requests, and which of them are granted.
+"""Column types that the consumer of a stream requests, and which of them are granted.
 
-Source: Arrow's PyCapsule interface, "Schema Requests": another representation of the same data,
-which need not be granted, and never other data.
+Source: Arrow's PyCapsule interface, "Schema Requests": a request is for another representation of
+the same data, never for other data, and may be declined.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ class _Capsule:
 
 
 def granted(own: pa.Schema, capsule: object) -> pa.Schema:
-    """Return the schema that is requested, or ``own`` if a column cannot be represented so.
+    """Return the requested schema, or ``own`` if a column cannot be represented in it.
 
     Raises:
         StoreConfigError: the request has other columns.
@@ -36,8 +36,8 @@ def granted(own: pa.Schema, capsule: object) -> pa.Schema:
     wanted = pa.schema(_Capsule(capsule))
     if wanted.names != own.names:
         raise StoreConfigError(
-            f"columns {', '.join(wanted.names)} are requested, and these are there:"
-            f" {', '.join(own.names)}"
+            f"wrong columns in the requested schema: expected {', '.join(own.names)}, found"
+            f" {', '.join(wanted.names)}"
         )
     if not all(_holds(one.type, other.type) for one, other in zip(wanted, own, strict=True)):
         return own

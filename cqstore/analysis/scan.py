@@ -1,4 +1,4 @@
-"""Log and queues for programs that read Arrow: DuckDB, Polars, pyarrow, without Spark and Java.
+"""Tables of a store for programs that read Arrow: DuckDB, Polars, pyarrow, without Spark.
 
 ``Scan`` has ``__arrow_c_stream__``, the stream of Arrow's PyCapsule interface
 (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html). pyarrow is imported
@@ -29,17 +29,17 @@ _Batches = Callable[[MessageStore], Iterator[Any]]
 
 
 class Scan:
-    """A table of one store. Holds nothing open: each stream opens the store anew, read-only.
+    """Table of one store. It keeps nothing open: each stream opens the store again, read-only.
 
-    So it may be read as often as one likes, and by any thread. A process that forked begins streams
-    of its own; of queues in RocksDB only if its parent had not opened any, see decision 19.
+    It can be read any number of times, by any thread. A forked process needs its own streams; with
+    queues in RocksDB only if its parent had not opened any, see decision 19.
     """
 
     def __init__(
         self, open_store: Callable[[], MessageStore], batches: _Batches, table_schema: Any,
         what: str,
     ) -> None:  # fmt: skip
-        """Read what ``batches`` yields of a store, ``what`` in a repr; see ``cqstore.scan``."""
+        """Read what ``batches`` yields; ``what`` is for the repr. See ``cqstore.scan``."""
         from cqstore.analysis.requested_schema import granted  # noqa: PLC0415 - needs the extra
 
         self._open_store, self._batches, self._granted = open_store, batches, granted
@@ -51,12 +51,12 @@ class Scan:
         return f"<Scan of {self._what}, columns {', '.join(self.schema.names)}>"
 
     def to_batches(self) -> Generator[Any, None, None]:
-        """Yield ``pyarrow.RecordBatch``; the store is open until the last one, or until ``close``.
+        """Yield each ``pyarrow.RecordBatch``; the store is open until the last one or ``close``.
 
         Raises:
-            NoSuchQueueError: a topic that was named is not there.
-            CorruptionError: something is damaged, and there is no ``on_damage``.
-            StoreError: the store cannot be opened, or be read.
+            NoSuchQueueError: a given topic does not exist.
+            CorruptionError: the store is damaged, and there is no ``on_damage``.
+            StoreError: the store cannot be opened or read.
         """
         batches = self._opened()
         next(batches)
@@ -69,12 +69,12 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a stream of all rows; the store is closed when the stream is released.
 
-        Of ``requested_schema`` the types are granted where they hold all values of all columns, and
-        otherwise the own ones are returned, as the interface allows.
+        The types of ``requested_schema`` are used if they can hold all values of all columns;
+        otherwise the table's own types are returned, as the interface allows.
 
         Raises:
-            StoreConfigError: the request has other columns.
-            StoreError: the store cannot be opened. What is met later is an error of the stream.
+            StoreConfigError: the requested schema has other columns.
+            StoreError: the store cannot be opened. Later errors are errors of the stream.
         """
         wanted = self.schema
         if requested_schema is not None:
@@ -102,24 +102,25 @@ def scan(
     config: StoreConfig | None = None,
     backend: str | None = None,
 ) -> Scan:
-    """Return messages or units of the store in ``root`` as a table that Arrow's consumers read.
+    """Return messages or units of the store in ``root`` as a table for Arrow consumers.
 
-    Takes no lock and changes no byte, also beside a process that writes. ``topic`` is a name, or
-    several; not given: all but light queues, and of ``units`` those too. Stored between ``begin``
-    and ``end``, both included. ``columns`` are those to make, in that order, default all. What is
-    damaged ends a stream with an error, or is told to ``on_damage`` with its topic and is passed
-    over. ``config`` and ``backend`` are those of ``MessageStore.open``.
+    Takes no lock and changes no byte, also while another process writes. ``topic`` is one name or
+    several; by default all topics except light queues, and for ``units`` also light queues. Rows
+    are those stored between ``begin`` and ``end``, both inclusive. ``columns`` selects and orders
+    the columns; by default all. Damage ends the stream with an error, or is reported to
+    ``on_damage`` with its topic and skipped. ``config`` and ``backend`` are those of
+    ``MessageStore.open``.
 
-    Rows come by topic, queue and queue offset, and behind those of a topic what its queues do not
-    show yet. Memory holds a batch, whatever the store has.
+    Rows are ordered by topic, queue and queue offset; messages of a topic that are not dispatched
+    yet follow at its end. Memory holds one batch, whatever the size of the store.
 
     Raises:
-        StoreConfigError: pyarrow is not installed, or an argument makes no sense.
-        RefusedStoreError: there is no store.
+        StoreConfigError: pyarrow is not installed, or an argument is invalid.
+        RefusedStoreError: there is no store in ``root``.
     """
     require_arrow()
     if table not in {"messages", "units"}:
-        raise StoreConfigError(f"no table {table!r}: there are messages and units")
+        raise StoreConfigError(f"no table {table!r}; tables: messages, units")
     settings = (config or StoreConfig()).model_copy(update=_PULLED)
     place = named_path(root)
     asked = (columns, topic, queue_ids, begin, end, on_damage)

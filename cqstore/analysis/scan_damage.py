@@ -1,4 +1,4 @@
-"""What becomes of damage that a scan meets: it is raised, or reported and passed over."""
+"""Damage found by a scan: it is raised, or reported and skipped."""
 
 from cqstore.analysis.scan_request import OnScanDamage
 from cqstore.store.errors import CorruptionError, QueueGapError
@@ -8,20 +8,20 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_reader import TopicDamage
 
 IN_NO_QUEUE = -1
-"""Queue id and offset of what is damaged in the log, where no queue shows yet what it was."""
+"""Queue id and offset of damage in undispatched records, whose queue is unknown."""
 
 
 class ScanDamage:
-    """Takes what is damaged in ``store``."""
+    """Receiver of the damage found in ``store``."""
 
     def __init__(self, store: MessageStore, on_damage: OnScanDamage | None) -> None:
         self._store, self._on_damage = store, on_damage
 
     def report(self, topic: str, damage: TopicDamage, fault: CorruptionError | None = None) -> None:
-        """Report units of ``topic`` that are passed over; ``fault`` is what was found, if known.
+        """Report units of ``topic`` that are skipped; ``fault`` is the error, if known.
 
         Raises:
-            CorruptionError: no reports are taken; it has file, phy offset, expected and found.
+            CorruptionError: there is no ``on_damage``; has file, phy offset, expected and found.
         """
         if self._on_damage is not None:
             self._on_damage(topic, damage)
@@ -29,7 +29,7 @@ class ScanDamage:
         raise self._placed(fault or self._found(topic, damage), topic, damage)
 
     def _found(self, topic: str, damage: TopicDamage) -> CorruptionError:
-        """Return what is wrong, by one more look at the unit and its record."""
+        """Return the error, found by reading the unit and its record again."""
         first, last = damage.queue_offset, damage.queue_offset + damage.units - 1
         unit = next(
             components_of(self._store).queues.queue(topic, damage.queue_id).iterate(first), None
@@ -48,7 +48,7 @@ class ScanDamage:
         return CorruptionError(damage.reason, phy_offset=unit.phy_offset)
 
     def _placed(self, fault: CorruptionError, topic: str, damage: TopicDamage) -> CorruptionError:
-        """Return ``fault`` with the file and the place in the queue."""
+        """Return ``fault`` with the file and the position in the queue."""
         file = (
             None
             if fault.phy_offset is None
@@ -56,7 +56,7 @@ class ScanDamage:
         )
         where = f"{topic}, queue {damage.queue_id}, offset {damage.queue_offset}"
         if damage.queue_id == IN_NO_QUEUE:
-            where = f"{topic}, in no queue yet"
+            where = f"{topic}, not dispatched yet"
         placed = type(fault)(
             f"{where}: {fault.reason}", path=fault.path or (None if file is None else file.path),
             phy_offset=fault.phy_offset, position=fault.position, expected=fault.expected,

@@ -1,4 +1,4 @@
-"""What a scan reads: plain values, checked before a store is opened."""
+"""The request of a scan: plain values, checked before a store is opened."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cqstore.store.service.reading.store_times import ALL, Time, TimeRange, time
 from cqstore.store.service.reading.topic_reader import TopicDamage
 
 OnScanDamage = Callable[[str, TopicDamage], object]
-"""Is told the topic, and what of it was passed over; queue -1: what no queue shows yet."""
+"""Called with a topic and its skipped damage; queue id -1 if it is not dispatched yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ScanRequest:
     """``None``: damage is raised."""
 
     def takes_queue(self, queue_id: int) -> bool:
-        """Return whether a queue is asked for."""
+        """Return whether a queue is requested."""
         return self.queue_ids is None or queue_id in self.queue_ids
 
 
@@ -38,16 +38,16 @@ def scan_request(
     end: Time | None,
     on_damage: OnScanDamage | None,
 ) -> ScanRequest:
-    """Return what is asked for, of a table that has the ``known`` columns.
+    """Return the request for a table that has the ``known`` columns.
 
     Raises:
-        StoreConfigError: a column, topic or queue cannot be; the times are in the wrong order.
-        RefusedStoreError: a time is not one, or probably not in ms.
+        StoreConfigError: a column, topic or queue id is invalid; or the times are in wrong order.
+        RefusedStoreError: a time is invalid, or probably not in ms.
     """
     times = time_range(begin, end)
     for queue_id in queue_ids or ():
         if type(queue_id) is not int or queue_id < 0:
-            raise StoreConfigError(f"queue_ids has {queue_id!r}, which is no queue id")
+            raise StoreConfigError(f"queue_ids: invalid queue id {queue_id!r}")
     ids = None if queue_ids is None else frozenset(queue_ids)
     return ScanRequest(_chosen(known, columns), _topics(topic), ids, times, on_damage)
 
@@ -56,17 +56,17 @@ def _chosen(known: Sequence[str], columns: Collection[str] | None) -> tuple[str,
     """Return the columns to read.
 
     Raises:
-        StoreConfigError: one is none, or comes twice.
+        StoreConfigError: a column does not exist, or is given twice.
     """
     if columns is None:
         return tuple(known)
     if isinstance(columns, str):
-        raise StoreConfigError(f"columns is a list of names, not {columns!r}")
+        raise StoreConfigError(f"columns must be a list of names, not {columns!r}")
     for name in columns:
         if name not in known:
-            raise StoreConfigError(f"no column {name!r} here: {', '.join(known)}")
+            raise StoreConfigError(f"no column {name!r}; columns: {', '.join(known)}")
     if not columns or len(set(columns)) != len(columns):
-        raise StoreConfigError("columns names none, or one twice")
+        raise StoreConfigError("columns must have at least one name, and no name twice")
     return tuple(columns)
 
 
@@ -74,12 +74,12 @@ def _topics(topic: str | Collection[str] | None) -> tuple[str, ...] | None:
     """Return the topics to read, sorted; ``None``: all.
 
     Raises:
-        StoreConfigError: one is no name.
+        StoreConfigError: a topic is not a string.
     """
     if topic is None:
         return None
     names = [topic] if isinstance(topic, str) else [*topic]
     for name in names:
         if not isinstance(name, str):
-            raise StoreConfigError(f"topic has {name!r}, which is no name")
+            raise StoreConfigError(f"topic: invalid name {name!r}")
     return tuple(sorted({*names}))

@@ -1,7 +1,7 @@
-"""The Spark data sources ``rocketmq_commitlog`` and ``rocketmq_cq``; Spark's errors as ours.
+"""The Spark data sources ``rocketmq_commitlog`` and ``rocketmq_cq``.
 
-Spark asks for the schema and the tasks in a Python process beside the driver, for the rows in
-those of the executors: what is here is pickled, and every process opens the store anew, read-only.
+Spark requests schema and tasks in a Python process next to the driver, and rows in processes of the
+executors: these objects are pickled, and every process opens the store itself, read-only.
 """
 
 from abc import abstractmethod
@@ -33,7 +33,7 @@ QUEUE_FORMAT = "rocketmq_cq"
 def register(spark: SparkSession) -> None:
     """Register both data sources with the session, and enable filter pushdown.
 
-    Without that setting Spark refuses every read of a source that takes filters.
+    Without that setting Spark rejects every read of a source that accepts filters.
     """
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(CommitLogSource)
@@ -41,16 +41,16 @@ def register(spark: SparkSession) -> None:
 
 
 class SourceTable(Protocol):
-    """What both tables are to Spark. Objects of it are small and can be pickled."""
+    """Interface of both tables for Spark. Objects are small and can be pickled."""
 
     first_stamp: int
-    """The first store time, ms, that is no null."""
+    """The first store time in ms that is not null."""
 
     def columns(self, options: SourceOptions) -> Sequence[TableColumn]:
         """Return all columns that a table with these options has."""
 
     def plan(self, options: SourceOptions, rows: RowFilter) -> Sequence[object]:
-        """Return the parts of the table that may have such rows, each the work of a task."""
+        """Return the parts of the table that may contain such rows, one per task."""
 
     def read(
         self, options: SourceOptions, columns: Sequence[TableColumn], rows: RowFilter, part: Any
@@ -85,7 +85,7 @@ class _Source(DataSource):
         """Return all columns of the table.
 
         Raises:
-            StoreError: there is no store, or an option makes no sense.
+            StoreError: there is no store, or an option is invalid.
         """
         options = SourceOptions.parse(self.options)
         options.check_root()
@@ -106,7 +106,7 @@ class _Source(DataSource):
 
 
 class CommitLogSource(_Source):
-    """``spark.read.format("rocketmq_commitlog").load(root)``: a row a record of the log."""
+    """``spark.read.format("rocketmq_commitlog").load(root)``: one row per record of the log."""
 
     table = _LogTable()
 
@@ -117,7 +117,7 @@ class CommitLogSource(_Source):
 
 
 class QueueSource(_Source):
-    """``spark.read.format("rocketmq_cq").load(root)``: a row a unit of the queues."""
+    """``spark.read.format("rocketmq_cq").load(root)``: one row per unit of the queues."""
 
     table = _QueueTable()
 
@@ -143,7 +143,7 @@ class _Reader(DataSourceReader):
         return [InputPartition(part) for part in self._table.plan(self._options, self._rows)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task; an empty list of tasks comes as one without a value."""
+        """Yield the rows of one task; for no tasks Spark passes a partition without a value."""
         if partition.value is None:
             return iter(())
         return self._table.read(self._options, self._columns, self._rows, partition.value)
@@ -153,7 +153,7 @@ class _FilteringReader(_Reader):
     """Reads a table and takes filters: planning and reading apply them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Take what is understood; yield the rest, which Spark applies."""
+        """Accept the supported filters; yield the others, which Spark applies."""
         for one in filters:
             column: tuple[str, ...] = getattr(one, "attribute", ())
             taken = None

@@ -1,7 +1,7 @@
-"""A question in SQL over one store: which tables and columns it needs, and its answer.
+"""An SQL query on one store: the tables and columns that it needs, and its answer.
 
-Spark reads every column of a Python source whatever is asked, and parsing the properties of every
-record is most of the work: so the tables are given the columns alone that the query can mean.
+Spark reads every column of a Python source for any query, and parsing the properties of every
+record is most of the work. So the tables have only the columns that the query can refer to.
 """
 
 import re
@@ -22,26 +22,26 @@ _WORD = re.compile(r"\w+")
 _COUNT_ALL = re.compile(r"count\s*\(\s*\*\s*\)", re.IGNORECASE)
 _PLAIN = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 _IMPLICIT = frozenset({"table", "natural", "pivot", "unpivot", "describe", "desc"})
-"""Words that may bring columns into a query that it does not name."""
+"""Words with which a query may use columns that it does not name."""
 _CHEAP = "phy_offset"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows that a query gave, as many as were asked for."""
+    """Rows of a query, up to the limit."""
 
     table: pa.Table
     more: bool
-    """There are more rows than were asked for."""
+    """Whether there are more rows than the limit."""
 
 
 def run_query(spark: SparkSession, options: SourceOptions, query: str, limit: int) -> Answer:
-    """Return what ``query`` says about the store; at most ``limit`` rows, 0: all.
+    """Run ``query`` on the store; return at most ``limit`` rows, or all if it is 0.
 
     The tables ``commitlog`` and ``cq`` are temporary views of the session.
 
     Raises:
-        StoreConfigError: the query makes no sense, or names two columns alike.
+        StoreConfigError: the query is invalid, or two of its columns have the same name.
         CorruptionError: the store is damaged where the query reads.
         StoreError: the store cannot be read, or Spark fails.
     """
@@ -52,7 +52,7 @@ def run_query(spark: SparkSession, options: SourceOptions, query: str, limit: in
         found = _planned(spark, options, query)
         twice = sorted({name for name in found.columns if found.columns.count(name) > 1})
         if twice:
-            raise StoreConfigError(f"two columns are called {twice[0]!r}: name one with AS")
+            raise StoreConfigError(f"two columns have the name {twice[0]!r}: rename one with AS")
         answer = (found.limit(limit + 1) if limit else found).toArrow()
     if not limit:
         return Answer(answer, more=False)
@@ -60,22 +60,22 @@ def run_query(spark: SparkSession, options: SourceOptions, query: str, limit: in
 
 
 def _planned(spark: SparkSession, options: SourceOptions, query: str) -> DataFrame:
-    """Return the answer to come; a missing column is reported with those that exist."""
+    """Return the planned query; a missing column is reported with the existing ones."""
     try:
         return spark.sql(query)
     except AnalysisException as exc:
         if not (exc.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
             raise
-        wrong = (exc.getMessageParameters() or {}).get("objectName", "a column of the query")
+        wrong = (exc.getMessageParameters() or {}).get("objectName", "of that name")
         have = (
             f"{name} has {', '.join(column.name for column in every)}"
             for name, (_, _, every) in _kinds(options).items()
         )
-        raise StoreConfigError(f"no column {wrong}: {'; '.join(have)}") from exc
+        raise StoreConfigError(f"no column {wrong}; {'; '.join(have)}") from exc
 
 
 def tables(spark: SparkSession, options: SourceOptions, query: str) -> Mapping[str, DataFrame]:
-    """Return the tables that ``query`` names, with the columns that it can mean."""
+    """Return the tables that ``query`` names, with the columns that it can refer to."""
     words = {word.lower() for word in _WORD.findall(query)}
     found = {}
     for name, (source, usual, every) in _kinds(options).items():
@@ -93,9 +93,9 @@ def tables(spark: SparkSession, options: SourceOptions, query: str) -> Mapping[s
 
 
 def _read_once(query: str, table: str) -> bool:
-    """Return whether Spark surely reads ``table`` once: see ``SourceOptions.pushdown``.
+    """Return whether Spark certainly reads ``table`` once, see ``SourceOptions.pushdown``.
 
-    What a WITH names may be read as often as it is used.
+    A table of a WITH clause may be read each time it is used.
     """
     words = [word.lower() for word in _WORD.findall(query)]
     return words.count(table) == 1 and "with" not in words
@@ -104,7 +104,7 @@ def _read_once(query: str, table: str) -> bool:
 def _kinds(
     options: SourceOptions,
 ) -> dict[str, tuple[str, Sequence[TableColumn], Sequence[TableColumn]]]:
-    """Return of each table the format, the usual columns, and every column there is."""
+    """Return format, default columns and all columns of each table."""
     wide = options.model_copy(update={"body": True, "store_timestamp": True})
     return {
         "commitlog": (LOG_FORMAT, log_columns(options), log_columns(wide)),
@@ -115,10 +115,10 @@ def _kinds(
 def meant(
     query: str, usual: Sequence[TableColumn], every: Sequence[TableColumn]
 ) -> Sequence[TableColumn]:
-    """Return the columns that ``query`` can mean: those it names, and without names the ``usual``.
+    """Return the columns that ``query`` can refer to: those that it names, else the ``usual`` ones.
 
-    Where a query may take columns without naming them (``*``, a natural join, a pivot) it gets the
-    usual ones too; a query that only counts gets one.
+    A query that may use columns without naming them (``*``, a natural join, a pivot) also gets the
+    usual ones; a query that only counts gets one column.
     """
     words = {word.lower() for word in _WORD.findall(query)}
     rest = _COUNT_ALL.sub("", query)

@@ -1,4 +1,4 @@
-"""Units as columns of either table, collected until there is a batch of them."""
+"""Units as columns of either table, collected until a batch is full."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ IN_UNITS = {
     "topic": "topic", "queueId": "queue_id", "queueOffset": "queue_offset", "phy": "phy_offset",
     "storeTimestamp": "store_timestamp",
 }  # fmt: skip
-"""Columns of messages that units have too, and what those call them."""
+"""Columns of messages that units have too, with their names there."""
 TIMED = frozenset({"store_timestamp", "store_time"})
-"""Columns of units for which the log may have to be read."""
+"""Columns of units that may need a read of the log."""
 
 
 def unit_schema(columns: Sequence[TableColumn]) -> pa.Schema:
@@ -26,7 +26,7 @@ def unit_schema(columns: Sequence[TableColumn]) -> pa.Schema:
 
 
 class UnitTableColumns:
-    """Collects units, and returns ``columns`` of those that ``rows`` asks for."""
+    """Collects units, and returns ``columns`` of those that match ``rows``."""
 
     def __init__(self, columns: Sequence[TableColumn], rows: RowFilter) -> None:
         self.is_timed = bool(TIMED & {*(column.name for column in columns), *rows.numbers})
@@ -45,7 +45,7 @@ class UnitTableColumns:
         return self._count >= BATCH_ROWS
 
     def rest(self) -> list[pa.RecordBatch]:
-        """Return what was taken and not returned yet as a batch; nothing if there is nothing."""
+        """Return the remaining units as a batch; empty if there are none."""
         pieces, self._pieces, self._count = self._pieces, [], 0
         if not pieces:
             return []
@@ -54,7 +54,7 @@ class UnitTableColumns:
 
 
 class PlaceColumns:
-    """Collects units, and returns columns of messages that units show: their places, and times."""
+    """Collects units, and returns the columns of messages that units have: positions and times."""
 
     def __init__(self, names: Sequence[str], known: Sequence[TableColumn], rows: RowFilter) -> None:
         self.schema = schema(names)
@@ -69,7 +69,7 @@ class PlaceColumns:
         return self._units.is_full
 
     def rest(self) -> list[pa.RecordBatch]:
-        """Return what was taken and not returned yet as a batch, see ``UnitTableColumns``."""
+        """Return the remaining units as a batch, see ``UnitTableColumns``."""
         return [
             pa.RecordBatch.from_arrays(
                 [
@@ -83,7 +83,7 @@ class PlaceColumns:
 
 
 def rows_of(piece: UnitPiece, keep: NDArray[np.bool_]) -> UnitPiece:
-    """Return those units of ``piece`` that are to be kept."""
+    """Return the units of ``piece`` selected by ``keep``."""
     if keep.all():
         return piece
     no_code, batch_num, stamps = piece.no_code, piece.batch_num, piece.stamps

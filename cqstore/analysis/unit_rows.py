@@ -1,4 +1,4 @@
-"""Units of queues as columns: packed blocks read by numpy, no Python object a unit."""
+"""Units of queues as columns: numpy reads packed blocks, without a Python object per unit."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -25,17 +25,17 @@ class UnitPiece(NamedTuple):
     units: NDArray[Any]
     """Fields ``phy_offset``, ``size``, ``tags_code``."""
     no_code: NDArray[np.bool_] | None
-    """Where the tags code leads nowhere; ``None``: nowhere is that so."""
+    """Mask of units whose tags code address cannot be resolved; ``None`` if there are none."""
     batch_num: NDArray[np.int32] | None
-    """``None``: all 1."""
+    """Messages per unit; ``None`` if all are 1."""
     stamps: NDArray[np.int64] | None
-    """Store times, ms, ``NULL_TIMESTAMP`` without record; ``None``: not asked for."""
+    """Store times in ms, ``NULL_TIMESTAMP`` without a record; ``None`` if not requested."""
 
 
 def pieces_of(
     store: MessageStore, key: QueueKey, first: int, end: int, *, timed: bool
 ) -> Iterator[UnitPiece]:
-    """Yield the units [``first``, ``end``) of a queue; a hole is passed over."""
+    """Yield the units [``first``, ``end``) of a queue; holes are skipped."""
     queue = components_of(store).queues.queue(*key)
     if components_of(store).queues.queue_type(key.topic) is QueueType.BATCH:
         yield from _batch_pieces(queue, components_of(store).log, key, first, end, timed=timed)
@@ -77,7 +77,7 @@ def _batch_pieces(
 def _resolved(
     queue: ConsumeQueue, units: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """Return ``units`` with the codes behind extension addresses, and where there is none."""
+    """Return ``units`` with resolved extension addresses, and a mask of those without a code."""
     rows = np.flatnonzero(units["tags_code"] <= EXT_ADDRESS_MAX)
     if not len(rows):
         return units, None
@@ -90,7 +90,7 @@ def _resolved(
 
 
 def _stamps(log: CommitLog, units: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the units' store times: their own, else those of their records in the log."""
+    """Return the store times of the units: their own, or else those of their records."""
     phy = units["phy_offset"].astype(np.int64)
     if "store_timestamp" not in (units.dtype.names or ()):
         return log.known_timestamps(phy, units["size"].astype(np.int64))
@@ -99,7 +99,7 @@ def _stamps(log: CommitLog, units: NDArray[Any]) -> NDArray[np.int64]:
 
 
 class UnitRows:
-    """Those units of ``pieces`` that ``rows`` asks for; ``count`` of them."""
+    """The units of ``pieces`` that match ``rows``; ``count`` of them."""
 
     def __init__(self, pieces: Sequence[UnitPiece], rows: RowFilter) -> None:
         lengths = np.array([len(piece.offsets) for piece in pieces])

@@ -1,4 +1,4 @@
-"""Units of an open store, queue by queue, in batches: a queue in pieces, never whole."""
+"""Units of an open store, queue by queue, in batches; a queue is read in pieces."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from cqstore.store.service.opening.components import components_of
 
 
 class UnitScan:
-    """Reads the table of units of ``store``."""
+    """Scan of the units of ``store``."""
 
     def __init__(
         self, store: MessageStore, columns: list[TableColumn], request: ScanRequest
@@ -26,10 +26,10 @@ class UnitScan:
         self._units = UnitTableColumns(columns, time_filter(request))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all units that are asked for, queues in RocksDB's key order; a hole has no rows.
+        """Yield all requested units, with queues in RocksDB's key order; a hole has no rows.
 
         Raises:
-            NoSuchQueueError: a topic that was named is not there.
+            NoSuchQueueError: a given topic does not exist.
             StoreError: the store cannot be read.
         """
         store, units = self._store, self._units
@@ -45,7 +45,7 @@ class UnitScan:
         """Return the queues to read, in key order.
 
         Raises:
-            NoSuchQueueError: a topic that was named is not there.
+            NoSuchQueueError: a given topic does not exist.
         """
         request = self._request
         for topic in request.topics or ():
@@ -60,7 +60,7 @@ class UnitScan:
 
 
 def time_filter(request: ScanRequest) -> RowFilter:
-    """Return the filter of units by the store times that are asked for."""
+    """Return the filter of units by the requested store times."""
     if request.times.is_all:
         return RowFilter()
     first = max(request.times.begin, FIRST_STAMP)
@@ -70,6 +70,6 @@ def time_filter(request: ScanRequest) -> RowFilter:
 def unit_pieces(
     store: MessageStore, key: QueueKey, first: int, end: int, *, timed: bool
 ) -> Iterator[UnitPiece]:
-    """Yield the units [``first``, ``end``) of a queue, at most a batch of them at once."""
+    """Yield the units [``first``, ``end``) of a queue, at most one batch at a time."""
     for at in range(first, end, BATCH_ROWS):
         yield from pieces_of(store, key, at, min(at + BATCH_ROWS, end), timed=timed)

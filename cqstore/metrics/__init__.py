@@ -1,4 +1,4 @@
-"""Metrics of open stores for Prometheus (extra ``metrics``): ``register`` begins with it.
+"""Metrics of open stores for Prometheus (extra ``metrics``); start with ``register``.
 
 These names do not change between releases; the modules below this package may. Each is imported
 when it is first used.

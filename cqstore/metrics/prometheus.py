@@ -1,4 +1,4 @@
-"""The figures of open stores for Prometheus, in the process that has them open.
+"""Metrics of open stores for Prometheus, exported by the process that has them open.
 
 Needs ``prometheus_client`` (``pip install cqstore[metrics]``); nothing else imports this module.
 """
@@ -32,91 +32,103 @@ from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_seconds": (
-        "Calls that put; of those of one message a sample, under SYNC_FLUSH every one",
+        "Duration of put calls in seconds (single-message calls are sampled unless SYNC_FLUSH)",
         ("call",),
     ),
-    "cqstore_get_seconds": ("Pulls", ()),
-    "cqstore_flush_seconds": ("Flushes of the commit log", ()),
-    "cqstore_delay_late_seconds": ("How late delayed messages came to their topics", ()),
+    "cqstore_get_seconds": ("Duration of pulls in seconds", ()),
+    "cqstore_flush_seconds": ("Duration of commit log flushes in seconds", ()),
+    "cqstore_delay_late_seconds": (
+        "Time between the due time and the delivery of delayed messages in seconds",
+        (),
+    ),
     "cqstore_ab_seconds": (
-        "Reads of a backend: served, or mirrored to both of them",
+        "Duration of reads on one backend in seconds: served, or repeated by the mirror",
         ("op", "side", "way"),
     ),
 }
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_messages": ("Messages stored", ()),
-    "cqstore_put_bytes": ("Bytes of the records stored", ()),
-    "cqstore_put_fallbacks": ("Messages stored that the compiled path did not take", ()),
-    "cqstore_reput_batches": ("Batches that the dispatch thread brought to queues and index", ()),
-    "cqstore_listener_failures": ("Calls of arrival listeners that raised something", ()),
-    "cqstore_arrivals_dropped": ("Units that arrival listeners were too slow for", ()),
-    "cqstore_put_hooked": ("Messages of which put hooks were asked", ()),
-    "cqstore_put_hook_refusals": ("Messages that put hooks refused", ()),
-    "cqstore_put_hook_failures": ("Calls of put hooks that failed", ()),
-    "cqstore_dispatcher_records": ("Records that all dispatchers have taken", ()),
-    "cqstore_dispatcher_failures": ("Calls of dispatchers that failed", ()),
-    "cqstore_delay_delivered": ("Delayed messages that came to their topics", ("level",)),
-    "cqstore_delay_failures": ("Delayed messages that were passed over", ("level",)),
-    "cqstore_put_not_ok": ("Messages refused, or stored but flushed late, by status", ("status",)),
+    "cqstore_put_bytes": ("Bytes of stored records", ()),
+    "cqstore_put_fallbacks": ("Messages stored without the fast path", ()),
+    "cqstore_reput_batches": ("Batches dispatched by the dispatch thread", ()),
+    "cqstore_listener_failures": ("Arrival listener calls that raised an exception", ()),
+    "cqstore_arrivals_dropped": ("Units not reported to arrival listeners that were too slow", ()),
+    "cqstore_put_hooked": ("Messages passed to put hooks", ()),
+    "cqstore_put_hook_refusals": ("Messages rejected by put hooks", ()),
+    "cqstore_put_hook_failures": ("Put hook calls that failed", ()),
+    "cqstore_dispatcher_records": ("Records processed by every dispatcher", ()),
+    "cqstore_dispatcher_failures": ("Dispatcher calls that failed", ()),
+    "cqstore_delay_delivered": ("Delayed messages delivered to their topics", ("level",)),
+    "cqstore_delay_failures": ("Delayed messages that were skipped", ("level",)),
+    "cqstore_put_not_ok": (
+        "Messages rejected, or stored but not flushed in time, by status",
+        ("status",),
+    ),
     "cqstore_gets": ("Pulls by status", ("status",)),
-    "cqstore_get_messages": ("Messages that pulls returned", ()),
-    "cqstore_get_bytes": ("Bytes of the records that pulls returned", ()),
+    "cqstore_get_messages": ("Messages returned by pulls", ()),
+    "cqstore_get_bytes": ("Bytes of the records returned by pulls", ()),
     "cqstore_read_fallbacks": (
-        "Pulls, searches by time and queries that the compiled path did not answer",
+        "Pulls, time searches and key queries answered without the fast path",
         ("kind", "reason"),
     ),
-    "cqstore_ab_reads": ("Mirrored reads by what became of them", ("op", "outcome")),
-    "cqstore_ab_dropped": ("Reads that came faster than they could be mirrored", ()),
+    "cqstore_ab_reads": ("Mirrored reads by outcome", ("op", "outcome")),
+    "cqstore_ab_dropped": ("Reads not mirrored because the queue of the mirror was full", ()),
 }
 _FOLLOWER_COUNTERS = {
-    "cqstore_follow_connections": "Connections made to the master",
-    "cqstore_follow_body_bytes": "Bytes of log that came, those among them that were here already",
+    "cqstore_follow_connections": "Connections established to the master",
+    "cqstore_follow_body_bytes": "Log bytes received, including bytes that were already stored",
 }
 _FOLLOWER_GAUGES = {
-    "cqstore_follow_connected": "1: there is a connection to the master",
-    "cqstore_follow_verified": "1: the master has sent what the log here ended with",
-    "cqstore_follow_caught_up": "1: the master has no byte that is not here",
-    "cqstore_follow_phy_offset_bytes": "End of the log here",
-    "cqstore_follow_reported_phy_offset_bytes": "What was last reported to the master",
-    "cqstore_follow_lag_bytes": "Bytes of the master's log that are not here, where that is known",
-    "cqstore_follow_last_stored_seconds": "Store time of the last record, since the epoch",
-    "cqstore_follow_metadata_seconds": "When all tables had come last, since the epoch",
+    "cqstore_follow_connected": "1 if the master is connected",
+    "cqstore_follow_verified": "1 if the master has sent the bytes at the end of the local log",
+    "cqstore_follow_caught_up": "1 if the local log has all bytes of the master's log",
+    "cqstore_follow_phy_offset_bytes": "Max phy offset of the local log",
+    "cqstore_follow_reported_phy_offset_bytes": "Phy offset last reported to the master",
+    "cqstore_follow_lag_bytes": "Bytes of the master's log that are missing, if known",
+    "cqstore_follow_last_stored_seconds": "Last record's store time in seconds since the epoch",
+    "cqstore_follow_metadata_seconds": "Last transfer of all tables in seconds since the epoch",
 }
 _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "cqstore_up": ("1: the store is open and answers", ()),
-    "cqstore_failed": ("1: a write or flush failed, the store takes no more writes", ()),
-    "cqstore_dispatch_stalled": ("1: no room for units or keys, nothing is put until then", ()),
-    "cqstore_dispatch_lag_bytes": ("Bytes of the log that may not be in the queues yet", ()),
-    "cqstore_dispatch_lag_seconds": ("Since when the first record of them waits", ()),
-    "cqstore_reput_active": ("1: full batches are left to the dispatch thread", ()),
-    "cqstore_append_seconds": ("Since when the append that is under way runs, 0: none is", ()),
-    "cqstore_page_cache_busy": ("1: an append has run for more than a second", ()),
-    "cqstore_log_min_phy_offset_bytes": ("Start of the commit log", ()),
-    "cqstore_log_max_phy_offset_bytes": ("End of the commit log", ()),
-    "cqstore_log_flushed_phy_offset_bytes": ("Up to where the log is surely on disk", ()),
-    "cqstore_delay_waiting": ("Delayed messages that wait, due or not", ("level",)),
-    "cqstore_delay_lag_seconds": ("How long the first of them is overdue", ("level",)),
-    "cqstore_ab_failed": ("1: the mirror ended by a failure, reads are not mirrored", ()),
-    "cqstore_ab_waiting": ("Reads that wait to be mirrored", ()),
-    "cqstore_disk_used_ratio": ("How full the file system of a folder is, 0 to 1", ("folder",)),
+    "cqstore_up": ("1 if the store is open and responds", ()),
+    "cqstore_failed": ("1 if a write or flush failed and the store rejects writes", ()),
+    "cqstore_dispatch_stalled": (
+        "1 if the disk has no space for units or keys, and puts are rejected until it has",
+        (),
+    ),
+    "cqstore_dispatch_lag_bytes": ("Log bytes that are possibly not dispatched yet", ()),
+    "cqstore_dispatch_lag_seconds": ("Age of the oldest undispatched record in seconds", ()),
+    "cqstore_reput_active": ("1 if the dispatch thread dispatches full batches", ()),
+    "cqstore_append_seconds": ("Duration of the append in progress in seconds, 0 if none", ()),
+    "cqstore_page_cache_busy": ("1 if the append in progress has taken more than one second", ()),
+    "cqstore_log_min_phy_offset_bytes": ("Min phy offset of the commit log", ()),
+    "cqstore_log_max_phy_offset_bytes": ("Max phy offset of the commit log", ()),
+    "cqstore_log_flushed_phy_offset_bytes": ("Phy offset up to which the log is flushed", ()),
+    "cqstore_delay_waiting": ("Delayed messages not delivered yet, due or not", ("level",)),
+    "cqstore_delay_lag_seconds": (
+        "How long the next delayed message is overdue in seconds",
+        ("level",),
+    ),
+    "cqstore_ab_failed": ("1 if the mirror failed and reads are no longer mirrored", ()),
+    "cqstore_ab_waiting": ("Reads waiting to be mirrored", ()),
+    "cqstore_disk_used_ratio": ("Used share of the file system of a folder, 0 to 1", ("folder",)),
 }
 
 
 class Followed(Protocol):
-    """A follower that reports its progress: ``cqstore.replication.follow.follower.Follower``."""
+    """Follower that reports its progress: ``cqstore.replication.follow.follower.Follower``."""
 
     @property
     def root(self) -> Path:
         """Return the root of its store."""
 
     def figures(self) -> Following:
-        """Return how far it is; any thread may ask."""
+        """Return its progress; any thread may call this."""
 
 
 class StoreCollector(Collector):
-    """Collects from some stores and followers, each by the label ``store``, its root.
+    """Collector for stores and followers; the label ``store`` is the root of each.
 
-    A store that is closed, or cannot be asked, has ``cqstore_up`` 0 and nothing else.
+    A store that is closed or cannot be read has ``cqstore_up`` 0 and no other sample.
     """
 
     def __init__(
@@ -137,11 +149,11 @@ class StoreCollector(Collector):
         }
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metrics that every store has, without samples; asks no store."""
+        """Return the metrics of every store without samples; reads no store."""
         return [*self._families().metrics(), *self._topic_families().metrics()]
 
     def collect(self) -> Iterable[Metric]:
-        """Return all metrics of now; the registry calls this, from any thread."""
+        """Return the current metrics; the registry calls this from any thread."""
         families, by_topic = self._families(), self._topic_families()
         for follower in self._followers:
             families.add_follower(str(follower.root), follower.figures())
@@ -167,7 +179,7 @@ class StoreCollector(Collector):
 
 
 def _looked(figures: FiguresByTopic | None) -> TopicSnapshot | None:
-    """Return the figures by topic; ``None``: none are wanted, or a queue cannot be read."""
+    """Return the figures by topic; ``None`` if not requested, or if a queue cannot be read."""
     try:
         return None if figures is None else figures.sample()
     except StoreError:
@@ -184,31 +196,31 @@ def register(
 ) -> StoreCollector:
     """Register one collector for ``stores`` in the registry that the embedder serves.
 
-    ``followers`` are those that run in this process, with figures of their own. ``topics`` is how
-    many of the busiest topics of a store have series of their own, and how many rows of groups
-    where ``offsets`` has who keeps the offsets of its groups; 0: none have. The series of stores in
-    ``brokers`` are there under RocketMQ's names too, for dashboards that know these.
+    ``followers`` run in this process and get their own series. ``topics`` is the number of busiest
+    topics per store that get their own series, and the number of rows of groups for stores in
+    ``offsets``, which maps a store to the owner of its group offsets; 0 for no such series. Stores
+    in ``brokers`` are also exported under RocketMQ's metric names, for existing dashboards.
 
-    ``registry.unregister`` of what is returned ends it.
+    Pass the result to ``registry.unregister`` to stop the export.
 
     Raises:
-        StoreConfigError: the registry has one already: name all stores of a process at once. Or
-            ``brokers`` are given and no topics.
+        StoreConfigError: the registry already has such a collector: register all stores of a
+            process in one call. Or ``brokers`` is given and ``topics`` is 0.
     """
     if brokers and topics < 1:
-        raise StoreConfigError("RocketMQ's names are for figures by topic: topics is 1 at least")
+        raise StoreConfigError("brokers needs figures by topic: topics must be at least 1")
     collector = StoreCollector(stores, followers, topics, offsets, brokers)
     try:
         registry.register(collector)
     except ValueError as exc:
         raise StoreConfigError(
-            f"the registry has these metrics already, name all stores at once: {exc}"
+            f"cannot register the stores: {exc}. Register all stores of a process in one call"
         ) from exc
     return collector
 
 
 class _Families:
-    """The metric families of one scrape that have figures of whole stores and followers."""
+    """Metric families of one scrape with figures of whole stores and followers."""
 
     def __init__(self, *, follow: bool) -> None:
         self._gauges = {
@@ -230,7 +242,7 @@ class _Families:
                 self._counters[name] = CounterMetricFamily(name, text, labels=("store",))
 
     def metrics(self) -> list[Metric]:
-        """Return the families of metrics, filled as far as they are."""
+        """Return the metric families with the samples added so far."""
         families = (self._gauges, self._counters, self._histograms)
         return [metric for family in families for metric in family.values()]
 
@@ -277,7 +289,7 @@ class _Families:
         for name, part, value in of.queue_stats:
             known_as = f"cqstore_{name}"
             if known_as not in self._gauges:
-                text = "What a queue backend reports of itself"
+                text = "Statistic reported by a queue backend"
                 self._gauges[known_as] = GaugeMetricFamily(known_as, text, labels=("store", "part"))
             self.gauge(known_as, root, value, part)
 
@@ -353,7 +365,7 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
 
 
 def _buckets(histogram: HistogramSnapshot) -> Iterator[tuple[str, float]]:
-    """Yield upper bound and count of all that was at most that, the last bound infinite."""
+    """Yield each upper bound and the count of values up to it; the last bound is infinite."""
     total = 0
     for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
         total += count

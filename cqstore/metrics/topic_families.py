@@ -1,7 +1,7 @@
-"""The figures by topic and group for Prometheus, under our names and under those of RocketMQ.
+"""Metrics by topic and group for Prometheus, under cqstore's and RocketMQ's names.
 
 Sources: RocketMQ ``BrokerMetricsConstant``, ``DefaultStoreMetricsConstant``, and the collector of
-``rocketmq-exporter``, ``RMQMetricsCollector``. A label of theirs that is not known here is empty.
+``rocketmq-exporter``, ``RMQMetricsCollector``. A label whose value is unknown here is empty.
 """
 
 import time
@@ -20,13 +20,25 @@ from cqstore.store.service.metrics.metrics import MetricsSnapshot
 Sample = tuple[str, tuple[str, ...], float]
 """Name, values of the labels, value."""
 _OURS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "cqstore_topic_offset": ("What was ever put to a busy topic", ("topic",)),
-    "cqstore_topic_messages": ("Messages of a busy topic that the log has", ("topic",)),
-    "cqstore_topic_puts_per_second": ("Messages put since the last scrape", ("topic",)),
-    "cqstore_topic_bytes_per_second": ("Their records, estimated by a sample", ("topic",)),
-    "cqstore_group_offset": ("Next offsets of a group that lags", ("topic", "group")),
-    "cqstore_group_lag": ("Messages that a group has not consumed", ("topic", "group")),
-    "cqstore_group_lag_seconds": ("Age of the oldest of them that the log has", ("topic", "group")),
+    "cqstore_topic_offset": ("Messages ever put to a busy topic", ("topic",)),
+    "cqstore_topic_messages": ("Messages of a busy topic still in the log", ("topic",)),
+    "cqstore_topic_puts_per_second": (
+        "Messages put per second since the last scrape",
+        ("topic",),
+    ),
+    "cqstore_topic_bytes_per_second": (
+        "Record bytes put per second since the last scrape, estimated from a sample",
+        ("topic",),
+    ),
+    "cqstore_group_offset": (
+        "Sum of the consumer offsets of a lagging group in a topic",
+        ("topic", "group"),
+    ),
+    "cqstore_group_lag": ("Messages not consumed by a group", ("topic", "group")),
+    "cqstore_group_lag_seconds": (
+        "Age of the oldest message in the log not consumed by a group in seconds",
+        ("topic", "group"),
+    ),
 }
 _TOPIC, _GROUP = ("cluster", "broker", "topic"), ("cluster", "broker", "topic", "group")
 _DIFF = ("group", "topic", "countOfOnlineConsumers", "msgModel")
@@ -37,30 +49,42 @@ _STORAGE = (*_NODE, "storage_type", "storage_medium")
 _IN = (*_NODE, "topic", "message_type", "is_system")
 _LAG = (*_NODE, "consumer_group", "topic", "is_retry", "is_system")
 ROCKETMQ: dict[str, tuple[str, tuple[str, ...]]] = {
-    "rocketmq_producer_offset": ("Sum of the maxima of a topic's queues", _TOPIC),
-    "rocketmq_topic_retry_offset": ("The same of a retry topic", _TOPIC),
-    "rocketmq_topic_dlq_offset": ("The same of dead letters", ("cluster", "broker", "group")),
-    "rocketmq_producer_tps": ("Messages put to a topic, a second", _TOPIC),
-    "rocketmq_producer_message_size": ("Bytes put to a topic, a second", _TOPIC),
-    "rocketmq_consumer_offset": ("Sum of the offsets of a group in a topic", _GROUP),
-    "rocketmq_message_accumulation": ("How far these lag behind the maxima", _GROUP),
-    "rocketmq_group_diff": ("The same", _DIFF),
-    "rocketmq_group_retrydiff": ("The same of a retry topic", _DIFF),
-    "rocketmq_group_get_latency_by_storetime": ("Age of the oldest next message, ms", _GROUP),
-    "rocketmq_broker_tps": ("Messages put, a second", _BROKER),
-    "rocketmq_broker_qps": ("Messages pulled, a second", _BROKER),
-    "rocketmq_brokeruntime_dispatch_behind_bytes": ("Log that is in no queue yet", _RUNTIME),
-    "rocketmq_brokeruntime_commitlog_maxoffset": ("End of the log", _RUNTIME),
-    "rocketmq_brokeruntime_commitlog_minoffset": ("Start of the log", _RUNTIME),
-    "rocketmq_brokeruntime_commitlog_disk_ratio": ("How full the log's disk is", _RUNTIME),
-    "rocketmq_brokeruntime_consumequeue_disk_ratio": ("How full the queues' is", _RUNTIME),
-    "rocketmq_brokeruntime_remain_howmanydata_toflush": ("Log that is not on disk", _RUNTIME),
-    "rocketmq_storage_flush_behind_bytes": ("Log that is not on disk", _STORAGE),
-    "rocketmq_storage_dispatch_behind_bytes": ("Log that is in no queue yet", _STORAGE),
-    "rocketmq_messages_in": ("What was ever put to a topic", _IN),
-    "rocketmq_consumer_lag_messages": ("Messages that a group has not consumed", _LAG),
-    "rocketmq_consumer_lag_latency": ("Age of the oldest of them, ms", _LAG),
-    "rocketmq_consumer_lag_latency_milliseconds": ("The same, as newer brokers call it", _LAG),
+    "rocketmq_producer_offset": ("Sum of the max offsets of a topic", _TOPIC),
+    "rocketmq_topic_retry_offset": ("Sum of the max offsets of a retry topic", _TOPIC),
+    "rocketmq_topic_dlq_offset": (
+        "Sum of the max offsets of a dead-letter topic",
+        ("cluster", "broker", "group"),
+    ),
+    "rocketmq_producer_tps": ("Messages put to a topic per second", _TOPIC),
+    "rocketmq_producer_message_size": ("Bytes put to a topic per second", _TOPIC),
+    "rocketmq_consumer_offset": ("Sum of the consumer offsets of a group in a topic", _GROUP),
+    "rocketmq_message_accumulation": ("Messages not consumed by a group", _GROUP),
+    "rocketmq_group_diff": ("Messages not consumed by a group", _DIFF),
+    "rocketmq_group_retrydiff": ("Messages of a retry topic not consumed by a group", _DIFF),
+    "rocketmq_group_get_latency_by_storetime": (
+        "Age of the oldest message not consumed by a group in ms",
+        _GROUP,
+    ),
+    "rocketmq_broker_tps": ("Messages put per second", _BROKER),
+    "rocketmq_broker_qps": ("Messages pulled per second", _BROKER),
+    "rocketmq_brokeruntime_dispatch_behind_bytes": ("Log bytes not dispatched yet", _RUNTIME),
+    "rocketmq_brokeruntime_commitlog_maxoffset": ("Max phy offset of the log", _RUNTIME),
+    "rocketmq_brokeruntime_commitlog_minoffset": ("Min phy offset of the log", _RUNTIME),
+    "rocketmq_brokeruntime_commitlog_disk_ratio": ("Used share of the log's disk", _RUNTIME),
+    "rocketmq_brokeruntime_consumequeue_disk_ratio": ("Used share of the queues' disk", _RUNTIME),
+    "rocketmq_brokeruntime_remain_howmanydata_toflush": ("Log bytes not flushed yet", _RUNTIME),
+    "rocketmq_storage_flush_behind_bytes": ("Log bytes not flushed yet", _STORAGE),
+    "rocketmq_storage_dispatch_behind_bytes": ("Log bytes not dispatched yet", _STORAGE),
+    "rocketmq_messages_in": ("Messages ever put to a topic", _IN),
+    "rocketmq_consumer_lag_messages": ("Messages not consumed by a group", _LAG),
+    "rocketmq_consumer_lag_latency": (
+        "Age of the oldest message not consumed by a group in ms",
+        _LAG,
+    ),
+    "rocketmq_consumer_lag_latency_milliseconds": (
+        "Age of the oldest message not consumed by a group in ms (name in newer brokers)",
+        _LAG,
+    ),
 }
 _COUNTERS = {"rocketmq_messages_in"}
 _CLUSTERING = "1"
@@ -68,7 +92,7 @@ _CLUSTERING = "1"
 
 
 class BrokerLabels(NamedTuple):
-    """How a store's figures are labelled under RocketMQ's names."""
+    """Labels of a store's metrics under RocketMQ's names."""
 
     broker: str
     """``brokerName``."""
@@ -77,10 +101,10 @@ class BrokerLabels(NamedTuple):
 
 
 class TopicFamilies:
-    """The metric families of one scrape that have figures by topic and group."""
+    """Metric families of one scrape with figures by topic and group."""
 
     def __init__(self, *, rocketmq: bool) -> None:
-        """``rocketmq``: make the families under RocketMQ's names, too."""
+        """``rocketmq``: also create the families under RocketMQ's names."""
         ours = {name: (text, ("store", *labels)) for name, (text, labels) in _OURS.items()}
         self._families = {
             name: (CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily)(
@@ -90,11 +114,11 @@ class TopicFamilies:
         }
 
     def metrics(self) -> list[Metric]:
-        """Return the families of metrics, filled as far as they are."""
+        """Return the metric families with the samples added so far."""
         return [*self._families.values()]
 
     def add(self, root: str, found: TopicSnapshot) -> None:
-        """Add the figures of one store under our names."""
+        """Add the figures of one store under cqstore's names."""
         for name, labels, value in _ours(found):
             self._families[name].add_metric((root, *labels), value)
 
@@ -134,7 +158,7 @@ def _bytes(found: TopicSnapshot) -> Iterator[tuple[str, float | None]]:
 def _rates(
     name: str, before: tuple[str, ...], rates: Iterable[tuple[str, float | None]]
 ) -> Iterator[Sample]:
-    """Yield rates that are known: none is at the first look."""
+    """Yield the known rates; the first sample has none."""
     yield from ((name, (*before, topic), rate) for topic, rate in rates if rate is not None)
 
 

@@ -1,4 +1,4 @@
-"""Running on Spark: the session that tables and tasks share, and the daemon of its workers.
+"""Running on Spark: the session of tables and tasks, and the daemon of its workers.
 
 These names do not change between releases; the modules below this package may. Each is imported
 when it is first used.

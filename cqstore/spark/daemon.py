@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers, silent where Spark itself has ended a worker.
+"""Spark's daemon of Python workers, silent if Spark itself has ended a worker.
 
 A task that needs no more rows, and the end of a session, close the pipe of a worker that is still
-writing. Spark expects that and goes on, but the daemon prints the worker's traceback, which looks
-like a failure. Whatever else a worker meets is printed as before, and reaches the caller.
+writing. Spark expects that and continues, but the daemon prints the worker's traceback, which looks
+like a failure. All other errors of a worker are printed as before, and reach the caller.
 
 Source: ``pyspark.daemon``, as which this module runs (``spark.python.daemon.module``).
 """
@@ -18,13 +18,13 @@ _CLOSED = (BrokenPipeError, ConnectionResetError)
 
 
 def print_line(*words: object, file: TextIO | None = None) -> None:
-    """Print as the daemon does, unless the pipe was closed."""
+    """Print like the daemon, unless the pipe was closed."""
     if not _is_closed():
         print(*words, file=file or sys.stderr)
 
 
 def print_exc() -> None:
-    """Print the traceback of what is being handled, unless the pipe was closed."""
+    """Print the current traceback, unless the pipe was closed."""
     if not _is_closed():
         traceback.print_exc()
 
@@ -34,7 +34,7 @@ def _is_closed() -> bool:
 
 
 def quieten() -> None:
-    """Put both in the place of what the daemon's module calls by these names."""
+    """Replace ``print`` and ``traceback`` in the daemon's module."""
     names = vars(daemon)
     names["print"] = print_line
     names["traceback"] = SimpleNamespace(print_exc=print_exc, format_exc=traceback.format_exc)

@@ -1,8 +1,8 @@
-"""What Spark's Java process and its Python workers say on standard error, without what is no news.
+"""Standard error of Spark's Java process and its Python workers, without expected messages.
 
-Java says at each start that it uses the vector module. A worker that plans a read is run by
-pyspark's own daemon, whatever ``spark.python.daemon.module`` says, and that prints a traceback
-where Spark has closed its pipe: see ``cqstore.spark.daemon``.
+Java reports at each start that it uses the vector module. A worker that plans a read is run by
+pyspark's own daemon, regardless of ``spark.python.daemon.module``, and prints a traceback if Spark
+has closed its pipe: see ``cqstore.spark.daemon``.
 """
 
 import sys
@@ -16,9 +16,9 @@ _CLOSED = ("BrokenPipeError", "ConnectionResetError")
 
 
 def news(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines but for those; a traceback that has no end is none.
+    """Yield the lines without expected messages; an incomplete traceback is dropped.
 
-    Whatever a task raises reaches the caller as an exception as well.
+    Exceptions of a task also reach the caller as exceptions.
     """
     held: list[str] = []
     for line in lines:
@@ -36,7 +36,7 @@ def news(lines: Iterable[str]) -> Iterator[str]:
 
 
 def pass_on(stream: IO[bytes]) -> None:
-    """Write what comes from ``stream`` on standard error, until it ends; in a thread of its own."""
+    """Copy ``stream`` to standard error until it ends, in a thread."""
     threading.Thread(target=_copy, args=(stream,), name="cqstore-java", daemon=True).start()
 
 

@@ -1,6 +1,6 @@
-"""The Spark session that the migration and the data sources run in: made, set up, stopped.
+"""The Spark session of the migration and the data sources: start, settings, stop.
 
-Nothing of Spark is imported before a session is asked for: everything else works without it.
+Spark is imported only when a session is requested: everything else works without it.
 """
 
 import atexit
@@ -50,16 +50,16 @@ _SETTINGS = {
 def spark_session(
     app_name: str, master: str = "local[*]", *, settings: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """Give a session on ``master`` for the block, and stop it afterwards.
+    """Start a session on ``master`` for the block, and stop it afterwards.
 
-    A session that is there already is given as it is, whatever ``master`` and ``settings`` say, and
-    goes on running. ``local[N]`` becomes ``local[N,4]``: a failed task is tried again. Python
-    workers run this interpreter and find this checkout; what is set in the environment for that is
-    taken back afterwards. ``settings`` win over ours. The Java process itself ends with this one.
+    An existing session is used unchanged, whatever ``master`` and ``settings`` are, and keeps
+    running. ``local[N]`` becomes ``local[N,4]``: failed tasks are retried. Python workers run this
+    interpreter and import this checkout; the environment variables for that are restored
+    afterwards. ``settings`` override the defaults. The Java process ends with this process.
 
     Raises:
-        StoreConfigError: Spark is not installed, there is no Java for it, or ``master`` is none.
-        StoreError: Spark cannot start there.
+        StoreConfigError: Spark or Java is not installed, or ``master`` is invalid.
+        StoreError: Spark cannot start on ``master``.
     """
     refuse_without_spark()
     refuse_no_master(master)
@@ -84,7 +84,7 @@ def spark_session(
 
 @contextmanager
 def _handler_kept() -> Iterator[None]:
-    """Put the handler of Ctrl-C back after the block: pyspark leaves one that asks its context."""
+    """Restore the handler of Ctrl-C after the block: pyspark leaves its own handler."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -95,18 +95,18 @@ def _handler_kept() -> Iterator[None]:
 
 
 def master_with_retries(master: str) -> str:
-    """Return ``master``; a local one that does not say how often a task is tried now does."""
+    """Return ``master``; a local one without a number of task attempts gets one."""
     match = _LOCAL.fullmatch(master)
     return f"local[{match['threads'] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
 def refuse_without_spark(instead: str = "") -> None:
-    """Say what to install where Spark, or what it needs of Python, is missing.
+    """Refuse if Spark or a Python library that it needs is missing, with the command to install it.
 
-    ``instead``: what does without, as the end of the sentence.
+    ``instead``: an alternative without Spark, appended to the message.
 
     Raises:
-        StoreConfigError: it is.
+        StoreConfigError: a library is missing.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -116,20 +116,20 @@ def refuse_without_spark(instead: str = "") -> None:
 
 
 def refuse_no_master(master: str) -> None:
-    """Refuse what is no URL of Spark's master.
+    """Refuse an invalid URL of a Spark master.
 
     Raises:
-        StoreConfigError: it is none.
+        StoreConfigError: the URL is invalid.
     """
     if not _MASTERS.match(master):
         raise StoreConfigError(
-            f"{master!r} is no master of Spark's: local[N], local[*], local-cluster[N,cores,MB], "
-            "spark://HOST:PORT, yarn, k8s://URL"
+            f"invalid Spark master {master!r}: expected local[N], local[*],"
+            " local-cluster[N,cores,MB], spark://HOST:PORT, yarn or k8s://URL"
         )
 
 
 def _running_session(kind: "type[SparkSession]") -> "SparkSession | None":
-    """Return the session that runs in this process; ``None``: none does."""
+    """Return the running session of this process; ``None`` if there is none."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
 
     try:
@@ -146,7 +146,8 @@ def _start(
     """Start Spark's session.
 
     Raises:
-        StoreConfigError: it does not start; the sentence says what it needs.
+        StoreConfigError: Spark does not start; the message has what it needs.
+        StoreError: Spark does not start on ``master``.
     """
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -158,11 +159,11 @@ def _start(
             return builder.getOrCreate()
     except PySparkException as exc:
         raise StoreConfigError(
-            f"Spark does not start (it needs Java 17 or later; see JAVA_HOME): {_first_line(exc)}"
+            f"cannot start Spark (it needs Java 17 or later; see JAVA_HOME): {_first_line(exc)}"
         ) from exc
     except Exception as exc:
         if type(exc).__module__.startswith("py4j"):
-            raise StoreError(f"Spark does not start on {master!r}: {_first_line(exc)}") from exc
+            raise StoreError(f"cannot start Spark on {master!r}: {_first_line(exc)}") from exc
         raise
 
 
@@ -181,9 +182,9 @@ def _placed_settings(master: str) -> dict[str, str]:
 
 
 def _warehouse() -> Path:
-    """Return a folder that is not there yet, for Spark to make; else that is in the user's own.
+    """Return a new folder path for Spark to create, instead of one in the current folder.
 
-    Nothing is kept in it, and it goes when this process ends.
+    It stays empty, and is removed when this process ends.
     """
     folder = Path(tempfile.gettempdir(), f"cqstore-warehouse-{uuid4().hex}")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -195,7 +196,7 @@ def _is_on_this_machine(master: str) -> bool:
 
 
 def _wanted_environment(master: str) -> dict[str, str]:
-    """Return the variables that Spark's processes need and that are not set."""
+    """Return the environment variables that Spark's processes need and that are not set."""
     wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if _is_on_this_machine(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -215,9 +216,9 @@ def _wanted_environment(master: str) -> dict[str, str]:
 
 
 def _home_of_links() -> Path:
-    """Return a folder that looks like Spark's own: local-cluster's workers write into it.
+    """Return a copy of Spark's home made of links: workers of local-cluster write to it.
 
-    It stays until this process ends, as the Java process does that runs out of it.
+    It exists until this process ends, because the Java process runs from it.
     """
     spec = find_spec("pyspark")
     own = Path(spec.origin).parent if spec is not None and spec.origin else Path()
@@ -231,7 +232,7 @@ def _home_of_links() -> Path:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set ``variables`` for the block: Spark takes them from the process alone."""
+    """Set ``variables`` for the block: Spark reads them only from the environment."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -245,11 +246,11 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Return whether it is another's: py4j writes tracebacks of Ctrl-C to the root logger."""
+    """Return False for records of py4j, which logs tracebacks of Ctrl-C to the root logger."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def _first_line(exc: BaseException) -> str:
-    """Return what happened: a Java error says first where, then what, then its trace."""
+    """Return the reason of a Java error, which follows the place of the call."""
     lines = (line.strip().lstrip(": ") for line in str(exc).splitlines())
     return next((line for line in lines if line and "while calling" not in line), "no reason given")

@@ -1,7 +1,8 @@
-"""The start of Spark's Java process, and its end by Ctrl-C, while it starts or works.
+"""Starts Spark's Java process, and ends it on Ctrl-C while it starts or runs.
 
-pyspark removes the folder into which Java is to write its port, and leaves Java alone. Java fails
-to write there, and its threads keep it running for ever. So the process that starts it ends it.
+If the start is interrupted, pyspark removes the folder for Java's port but does not end Java. Java
+then fails to write its port, and its threads keep it running forever. So the process that starts
+Java also ends it.
 """
 
 import logging
@@ -28,7 +29,7 @@ def ended_if_cut_short() -> Iterator[None]:
     started: list[subprocess.Popen[bytes]] = []
 
     class Noted(subprocess.Popen):  # type: ignore[type-arg]
-        """A process in a group of its own, noted before it runs."""
+        """Process in its own group, recorded before it starts."""
 
         def __init__(self, *words: Any, **options: Any) -> None:
             started.append(self)
@@ -63,11 +64,11 @@ class JavaEnd:
 
 @contextmanager
 def ended_by_interrupt() -> Iterator[JavaEnd]:
-    """Have Ctrl-C in the block end the Java process that was started here, and the block at once.
+    """Let Ctrl-C in the block end the Java process that was started here, and the block at once.
 
-    pyspark's own handler cancels the jobs that run and waits for the end of the query, which goes
-    on where the signal comes between two of its jobs. Whatever the block raises then is a
-    ``KeyboardInterrupt``. In another thread than the first Ctrl-C never comes.
+    pyspark's own handler cancels the running jobs and waits for the end of the query, which
+    continues if the signal arrives between two jobs. After Ctrl-C any exception of the block
+    becomes a ``KeyboardInterrupt``. Only the main thread receives Ctrl-C.
     """
     ended, process = JavaEnd(), _java_process()
     if process is None or threading.current_thread() is not threading.main_thread():
@@ -96,7 +97,7 @@ def ended_by_interrupt() -> Iterator[JavaEnd]:
 
 
 def _silence() -> None:
-    """Suppress tracebacks because Java has ended: of py4j, and of the accumulators of tasks."""
+    """Suppress the tracebacks of py4j and of the tasks' accumulators after Java has ended."""
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
@@ -106,7 +107,7 @@ def _silence() -> None:
 
 
 def _java_process() -> "subprocess.Popen[bytes] | None":
-    """Return the Java process of Spark's gateway if it was started here, in a group of its own."""
+    """Return the Java process of Spark's gateway if it was started here, in its own group."""
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
     process: Any = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
@@ -117,7 +118,7 @@ def _java_process() -> "subprocess.Popen[bytes] | None":
 
 
 def _forget_java() -> None:
-    """Have pyspark start another Java process for the next session."""
+    """Let pyspark start a new Java process for the next session."""
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
     if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001
@@ -127,7 +128,7 @@ def _forget_java() -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and those it has started; Java removes its folders where it can."""
+    """End a process and its child processes; give Java time to remove its folders."""
     if getattr(process, "pid", None) is None or process.poll() is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):

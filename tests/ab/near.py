@@ -8,7 +8,7 @@ from typing import Any
 
 from cqstore.ab.sides.side import SideSpec
 from cqstore.ab.sides.side_process import SideProcess
-from cqstore.ab.sides.side_worker import ERROR, SideWorker, Told, answered, encoded
+from cqstore.ab.sides.side_worker import ERROR, SideWorker, TurnReport, answered, encoded
 from cqstore.ab.workloads.timing import digests
 from cqstore.store.settings.config import StoreConfig
 
@@ -64,10 +64,10 @@ class WrittenDown(SideProcess):
         first = 256 * block
         return [({"op": "o", "at": at}, text) for at, text in enumerate(self._last)][first:][:256]
 
-    def turn(self, number: int, count: int, *, drop: bool) -> Told:
+    def turn(self, number: int, count: int, *, drop: bool) -> TurnReport:
         self._log.append((self.spec.name, "turn", (number, count, drop)))
         self._last = told = self._answers(number, count)
-        return Told.model_validate({
+        return TurnReport.model_validate({
             "operations": count, "items": 2 * count, "seconds": self._cost * count,
             "cpu_seconds": 3.0, "read_bytes": 4, "written_bytes": 5, "pss_bytes": 6,
             "backend_written": {}, "service": encoded([1000 + number]),

@@ -32,27 +32,27 @@ TORN = Truth(at={("rocksdb", "tail-pull"): 2.0, ("rocksdb", "listing"): 0.5}, no
     [
         (
             FAST, (), "rocksdb",
-            "rocksdb for this store: better than files at 1 of the 3 workloads (tail-pull), worse"
-            " at none.",
+            "Recommended for this store: rocksdb. It is better than files at 1 of the 3 workloads"
+            " (tail-pull) and worse at none.",
         ),
         (
             TORN, (), None,
-            "It depends on what matters (--matters): rocksdb is better than files at tail-pull,"
-            " worse at listing.",
+            "It depends on the workloads that matter to you (--matters): rocksdb is better than"
+            " files at tail-pull and worse at listing.",
         ),
         (
             TORN, ("listing",), "files",
-            "files for this store: rocksdb is worse at the one workload that matters (listing),"
-            " better at none.",
+            "Recommended for this store: files, because rocksdb is worse at the only workload that"
+            " matters (listing) and better at none.",
         ),
         (
             TORN, ("tail-pull", "dispatch"), "rocksdb",
-            "rocksdb for this store: better than files at 1 of the 2 workloads that matter"
-            " (tail-pull), worse at none.",
+            "Recommended for this store: rocksdb. It is better than files at 1 of the 2 workloads"
+            " that matter (tail-pull) and worse at none.",
         ),
         (
             FAST, ("dispatch",), None,
-            "Either: no difference was shown at the one workload that matters.",
+            "No preference: no difference was shown at the only workload that matters.",
         ),
     ],
 )  # fmt: skip
@@ -61,7 +61,7 @@ def test_the_workloads_that_matter_decide(
 ) -> None:
     banner = told(truth, *matters)
     assert (banner.side, banner.text, banner.matters) == (side, text, list(matters))
-    assert banner.sure == "95 % sure that all of it holds at once."
+    assert banner.sure == "95 % confidence that all of this holds together."
     assert banner.busy == banner.missing == ""
     assert banner.is_firm == (side is not None)
 
@@ -80,7 +80,7 @@ def test_workloads_that_did_not_run_are_told_and_the_answer_is_not_firm() -> Non
     banner = judge(without(made, "listing", "dispatch")).banner
     assert (banner.side, banner.is_firm) == ("rocksdb", False)
     assert banner.missing == "2 of 3 workloads were not measured: listing, dispatch."
-    assert banner.sure == "95 % sure that all of it holds at once."
+    assert banner.sure == "95 % confidence that all of this holds together."
     named = made.model_copy(update={"matters": ["tail-pull"]})
     banner = judge(without(named, "listing", "dispatch")).banner
     assert (banner.side, banner.is_firm, banner.missing) == ("rocksdb", True, "")
@@ -92,7 +92,7 @@ def test_of_several_sides_the_one_that_is_better_most_often_is_told() -> None:
     )
     banner = told(truth, sides=("a", "b", "c"))
     assert banner.side == "c"
-    which = "(tail-pull, listing), worse at none. So are b, at fewer."
+    which = "(tail-pull, listing) and worse at none. Also better and never worse: b."
     assert banner.text.endswith(f"at 2 of the 3 workloads {which}")
 
 
@@ -101,11 +101,11 @@ def test_a_busy_machine_is_told_first() -> None:
     sure = told(Truth(at=FAST.at, noise=0.01, disturbed=rounds))
     assert sure.side == "rocksdb"
     assert sure.busy.startswith("The machine was busy at tail-pull, listing, dispatch: 36 of ")
-    assert sure.sure.startswith("Less than 95 % sure: disturbed rounds count")
+    assert sure.sure.startswith("Less than 95 % confidence: too few undisturbed rounds")
     assert not sure.is_firm
     noisy = told(Truth(noise=0.6, disturbed=rounds))
     assert noisy.side is None
-    assert noisy.text == f"Too busy to tell. {noisy.busy}"
+    assert noisy.text == f"Too busy for a conclusion. {noisy.busy}"
     few = {("rocksdb", number): 1.0 for number in range(3)}
     assert told(Truth(at=FAST.at, noise=0.01, disturbed=few)).busy == ""
 
@@ -114,7 +114,7 @@ def test_answers_that_differ_name_no_backend() -> None:
     made = made_result(1, FAST, workloads=["tail-pull"], histograms=False)
     (work,) = made.workloads
     for answers, why in (
-        (Answers(compared=5_000, different=1), "the sides answer differently."),
+        (Answers(compared=5_000, different=1), "the sides gave different answers."),
         (Answers(compared=5), "too few answers were compared."),
         (Answers(), "no answer was compared."),
     ):
@@ -145,11 +145,13 @@ def test_workloads_are_named_with_stars_and_commas(tmp_path: Path) -> None:
     names = ["tail-pull", "random-pull", "restart"]
     assert matching(["*-pull,restart", "tail-pull"], names) == names
     assert matching([], names) == []
-    with pytest.raises(StoreConfigError, match="--matters nosuch: no such workload is measured"):
+    with pytest.raises(StoreConfigError, match="--matters nosuch: no measured workload matches"):
         matching(["restart,nosuch"], names)
     made = made_result(1, TORN, workloads=WORKLOADS, histograms=False)
     with pytest.raises(ValidationError, match="no such workload: nosuch"):
         Result.model_validate(made.model_dump() | {"matters": ["nosuch"]})
     write_result(tmp_path / "r.json", made)
     done = CliRunner().invoke(app, ["report", str(tmp_path / "r.json"), "--matters", "list*"])
-    assert done.stdout.startswith("files for this store: rocksdb is worse at the one workload")
+    assert done.stdout.startswith(
+        "Recommended for this store: files, because rocksdb is worse at the only workload"
+    )

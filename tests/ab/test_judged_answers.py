@@ -33,7 +33,7 @@ def test_an_answer_that_differs_leaves_no_figure_a_verdict() -> None:
     judgement = judge(answered(Answers(compared=90_000, different=1, first=[DIFFERENCE])))
     assert judgement.answers.status == "different"
     assert judgement.answers.first == [DIFFERENCE]
-    assert "1 of 90,000 operations" in judgement.answers.sentence
+    assert "1 of 90,000 compared operations" in judgement.answers.sentence
     assert outcomes(judgement) == {Outcome.NO_VERDICT, Outcome.FLOOR}
     (said,) = judgement.workloads[0].sentences
     assert (said.text, said.also) == ("No verdict at tail-pull: the answers differ.", [])
@@ -43,9 +43,9 @@ def test_an_answer_that_differs_leaves_no_figure_a_verdict() -> None:
     ("compared", "status", "told"),
     [
         (0, "none", "No operation was compared"),
-        (1, "too few", "Only 1 operation compared, at least 1,000 are asked"),
+        (1, "too few", "Only 1 operation compared, at least 1,000 required"),
         (999, "too few", "Only 999 operations compared"),
-        (1_000, "same", "Every answer was the same, of 1,000 operations compared."),
+        (1_000, "same", "All answers were the same: 1,000 operations compared."),
     ],
 )
 def test_too_few_answers_carry_no_verdict(compared: int, status: str, told: str) -> None:

@@ -45,7 +45,7 @@ def test_a_percentile_above_which_no_operation_lies_is_not_told() -> None:
     "text", ["no histogram", "HISTFAAAAB542pNpmSzMwMDAxAABzFCaEUoz2X+AsQA/awMC", "AAAA"]
 )
 def test_a_histogram_that_is_none_is_refused_by_name(text: str) -> None:
-    with pytest.raises(StoreConfigError, match="the histogram of files at tail-pull is none"):
+    with pytest.raises(StoreConfigError, match="the histogram of files at tail-pull is not valid"):
         histogram(workload(files=text), "files")
 
 
@@ -85,7 +85,7 @@ def test_a_side_that_cannot_do_what_is_offered_has_its_times_from_the_due_time_w
     judgement = judge(open_loop(1_000, speed=0.7))
     (work,) = judgement.workloads
     assert list(work.withheld) == ["rocksdb"]
-    assert "1,000 operations a second were due and rocksdb reached 700" in work.withheld["rocksdb"]
+    assert "rocksdb reached 700 of 1,000 operations per second" in work.withheld["rocksdb"]
     found = work.of("rocksdb", "intended_p99")
     assert found is not None
     assert (found.outcome, found.value, found.ratio) == (Outcome.WITHHELD, None, None)

@@ -67,7 +67,7 @@ def test_hours_of_a_running_store_are_judged_as_rounds(
     assert {turn.operations for turn in workload.rounds} == {READS}
     assert workload.item == "units"
     assert workload.answers.compared == HOURS * READS + 1
-    assert "3 reads came faster" in " ".join(result.not_measured)
+    assert "3 reads were not mirrored" in " ".join(result.not_measured)
     assert "1 reads differed, and no moment" in " ".join(result.not_measured)
     judgement = judge(result)
     assert judgement.answers.status == "same"
@@ -104,7 +104,7 @@ def test_two_weeks_are_compared_by_their_hours(
     judged.write_text(judge(read_result(tmp_path / "a.json")).model_dump_json())
     refused = CliRunner().invoke(app, ["compare", str(judged), str(tmp_path / "b.json")])
     assert isinstance(refused.exception, StoreConfigError)
-    assert "give the result (--result)" in str(refused.exception)
+    assert "give the file of --result" in str(refused.exception)
 
 
 def test_a_difference_is_told_above_all_figures(
@@ -118,7 +118,8 @@ def test_a_difference_is_told_above_all_figures(
     figures.save(0)
     found = Mismatch(
         1.8e9, "pull", QueueKey("orders", 3), {"offset": 4, "count": 6}, 5, 999,
-        {"file": "unit 5 is 10 bytes", "rocksdb": "no unit 5"}, "rocksdb",
+        {"file": "unit 5: phy offset 999, size 10, tags code 0", "rocksdb": "unit 5 is missing"},
+        "rocksdb",
     )  # fmt: skip
     MismatchJournal(StorePaths(tmp_path).ab_differences).add(found)
     result = live_result(tmp_path, [])
@@ -130,7 +131,7 @@ def test_a_difference_is_told_above_all_figures(
         "phyOffset": 999, "wrongByTheLog": "rocksdb", "time": "2027-01-15T08:00:00+00:00",
     }  # fmt: skip
     assert told.answers == found.answers
-    assert "4 differing answers are counted alone" in " ".join(result.not_measured)
+    assert "4 different answers are only counted" in " ".join(result.not_measured)
 
 
 def test_the_side_that_is_read_most_is_the_reference(
@@ -164,7 +165,7 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
         live_result(tmp_path, [])
     figures = MirrorFigures(StorePaths(tmp_path).ab_figures)
     figures.save(0)
-    with pytest.raises(RefusedStoreError, match="no read of this store has been mirrored"):
+    with pytest.raises(RefusedStoreError, match="no reads of this store have been mirrored"):
         live_result(tmp_path, [])
     figures.count("pull", ReadOutcome.SAME)
     figures.save(0)
@@ -197,9 +198,9 @@ def test_a_running_store_is_reported_and_not_touched(
         drive(store)
         save(store)
         done = live(root, "--html", tmp_path / "page.html", "--result", out, code=0)
-        assert "Every answer was the same" in done.stdout
-        assert f"cqstore: the result: {out}\n" in done.stderr
-        assert f"cqstore: the page: {tmp_path / 'page.html'}\n" in done.stderr
+        assert "All answers were the same" in done.stdout
+        assert f"cqstore: result written to {out}\n" in done.stderr
+        assert f"cqstore: HTML report written to {tmp_path / 'page.html'}\n" in done.stderr
         for limit in read_result(out).not_measured:
             assert f"cqstore: {limit}\n" in done.stderr
         with monkeypatch.context() as patch:

@@ -181,7 +181,9 @@ def test_a_workload_says_what_it_lacks_of_a_store(tmp_path: Path) -> None:
         if each.unsupported_reason(found)
     }
     assert told.keys() == {"filtered-pull"}
-    assert told["filtered-pull"].endswith("match about 1 % of them (the nearest: 30.0%)")
+    assert told["filtered-pull"].endswith(
+        "matches about 1 % of the store's messages (closest: 30.0%)"
+    )
     found.keys = []
     no_message = "no queue of the store has a message in the log"
     told = {name: each.unsupported_reason(found) for name, each in workloads().items()}

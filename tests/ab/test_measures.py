@@ -49,7 +49,7 @@ def test_what_others_take_is_what_was_busy_and_not_ours() -> None:
 def test_a_turn_is_disturbed_by_other_guests_or_other_processes() -> None:
     assert disturbance(STEAL, OTHERS) == ""
     assert disturbance(0.25, 0) == "other guests took 25% of the CPU"
-    assert disturbance(0, 1.5) == "other processes took 1.50 CPU seconds a second"
+    assert disturbance(0, 1.5) == "other processes took 1.50 CPU seconds per second"
     assert disturbance(0.25, 1.5).count(";") == 1
 
 
@@ -133,7 +133,7 @@ def test_a_mixture_is_parts_of_kinds() -> None:
     assert parse_mix(None) == DEFAULT_MIX
     assert parse_mix("put=1, tail-pull=9") == {"put": 1, "tail-pull": 9}
     for text in ("put", "put=x", "put=0", "sleep=1", "put=1,put=2", ""):
-        with pytest.raises(StoreConfigError, match="is no kind=parts"):
+        with pytest.raises(StoreConfigError, match="expected KIND=PARTS"):
             parse_mix(text)
 
 

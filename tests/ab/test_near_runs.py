@@ -226,9 +226,7 @@ def differing(root: Path, monkeypatch: pytest.MonkeyPatch, change: Any) -> Any:
     assert (found.points, found.trace) == ([], None)
     assert len(said) == 3, "nothing is measured"
     (one,) = found.workloads
-    assert one.not_measured == (
-        "The queues that the sides have built from the log are not the same."
-    )
+    assert one.not_measured == "the queues that the sides built from the log differ"
     assert (one.name, one.item, one.rounds) == ("queues", "units", [])
     assert (one.answers.compared, one.answers.different) == (1, 1)
     (first,) = one.answers.first
@@ -268,7 +266,7 @@ def test_a_queue_that_one_side_lacks_is_named(root: Path, monkeypatch: pytest.Mo
     first = differing(root, monkeypatch, _put_topic)
     assert first.operation == {"op": "queue", "topic": "hou", "queueId": 7}
     assert first.answers == {
-        "file": "no such queue", "file, queue_files_max=99": "offsets 0 to 0, 1 units",
+        "file": "queue does not exist", "file, queue_files_max=99": "offsets 0 to 0, 1 units",
     }  # fmt: skip
 
 
@@ -279,7 +277,7 @@ def test_the_first_difference_is_the_first_queue_by_name() -> None:
     one, two, three = digest("a", 1), digest("b", 0), digest("c", 0)
     assert first_difference(iter([one, two]), iter([one, two])) is None
     told = "offsets 2 to 8, 7 units"
-    none = "no such queue"
+    none = "queue does not exist"
     cases = [
         ([one, three], [one, two, three], ("b", 0), none, told),
         ([one, two, three], [one, three], ("b", 0), told, none),
@@ -343,13 +341,15 @@ def test_a_given_trace_is_put_in_order_to_be_replayed_by_its_times(
         given = [each.queue_id for each in run._given if isinstance(each, MaxOffset)]
         assert given == order
         assert run._not_measured == [
-            "1 queries by key of the trace: the index answers them, alike on any side."
+            "1 queries by key in the trace: the index answers them, the same on every side."
         ]
     assert running._trace_rate(operations) == 3 / 2.0
     assert running._trace_rate(operations[:2]) == 0.0
     assert running._trace_rate([MinOffset(topic="hot")]) == 0.0
     path.write_text('{"op":"minOffset","topic":"t"}\n' * 2)
-    with pytest.raises(StoreConfigError, match="no times to replay it by") as caught:
+    with pytest.raises(
+        StoreConfigError, match="cannot replay the trace with --speed: it has no times"
+    ) as caught:
         Run(options(root, sides=SIDES, trace=path, speed=1.0)).prepare()
     assert caught.value.path == path
 
@@ -362,7 +362,7 @@ def test_of_a_long_trace_the_first_lines_are_run(
     monkeypatch.setattr(running, "MAX_OPERATIONS", 3)
     run = Run(options(root, sides=SIDES, trace=path))
     run.prepare()
-    assert run._not_measured == ["What follows the trace's first 3 lines."]
+    assert run._not_measured == ["Operations after the first 3 of the trace."]
     monkeypatch.setattr(running, "MAX_OPERATIONS", 4)
     run = Run(options(root, sides=SIDES, trace=path))
     run.prepare()

@@ -85,7 +85,7 @@ def test_every_ratio_has_one_direction(speed: float) -> None:
     """Above 1 the side is better, of a throughput as of a latency, on the page and in tables."""
     truth = Truth(at={("rocksdb", "tail-pull"): speed})
     result = made_result(1, truth, workloads=["tail-pull"])
-    text = page(result, judge(result)).partition("Every figure")[2]
+    text = page(result, judge(result)).partition("All figures")[2]
     rows = re.findall(
         r'<th rowspan="1">([^<]+)</th>.*?</td><td class="n">[^<]*</td>\s*'
         r'<td class="n">([\d.]+)</td><td class="n">([\d.]+) to ([\d.]+)</td>',
@@ -112,9 +112,9 @@ def test_the_answer_comes_first_with_title_and_command(made: Result, reader: Rea
     assert headings[0] == "h1"
     assert headings.count("h1") == 1
     judgement = judge(made)
-    title, heading, root, _, text, sure, *others = reader.texts
-    assert title == "A/B: rocksdb beside files"
-    assert (heading, root) == ("rocksdb beside files: which backend for", made.store.root)
+    title, heading, root, text, sure, *others = reader.texts
+    assert title == "A/B: rocksdb compared with files"
+    assert (heading, root) == ("rocksdb compared with files on", made.store.root)
     assert (text, sure) == (judgement.banner.text, judgement.banner.sure)
     assert others[1] == judgement.answers.sentence
     assert others.index("cqstore ab run /data/store --side files --side rocksdb") < 9
@@ -177,8 +177,8 @@ def test_answers_that_differ_are_told_with_both_answers(made: Result) -> None:
     odd = first.model_copy(update={"answers": Answers(compared=9, different=1, first=[difference])})
     reader = read(made.model_copy(update={"workloads": [odd, *rest]}))
     texts = " ".join(reader.texts)
-    assert "By how much" not in reader.texts
-    assert "The sides answer differently: 1 of 1,009 operations" in texts
+    assert "Differences" not in reader.texts
+    assert "The sides gave different answers: 1 of 1,009 compared operations" in texts
     assert {"FOUND next 49", "FOUND next 48"} <= set(reader.texts)
     assert [attributes["class"] for tag, attributes in reader.tags if tag == "header"] == [
         "verdict different"
@@ -193,7 +193,7 @@ def test_a_page_can_be_made_of_next_to_nothing(made: Result, kind: str) -> None:
     for side in empty["sides"]:
         side["footprint"] = None
     reader = read(Result.model_validate(empty))
-    assert "No operation was compared: this says nothing." in reader.texts
+    assert "No operation was compared: there is no verdict." in reader.texts
 
 
 def test_times_that_are_withheld_are_not_drawn_and_it_says_why() -> None:
@@ -215,7 +215,7 @@ def test_three_sides_are_told_apart(made: Result) -> None:
 
 
 def test_a_page_that_cannot_be_written_is_said(made: Result, tmp_path: Path) -> None:
-    with pytest.raises(StoreIOError, match="cannot write the page"):
+    with pytest.raises(StoreIOError, match="cannot write the HTML report"):
         write_page(tmp_path / "none" / "page.html", made, judge(made))
 
 
@@ -268,7 +268,7 @@ def test_the_banner_is_green_for_a_firm_answer_alone() -> None:
     busy = replace(truth, disturbed=all_rounds)
     reader = read(made_result(1, busy, workloads=names, histograms=False))
     assert verdict_class(reader) == "verdict few"
-    assert any(text.startswith("Less than 95 % sure") for text in reader.texts)
+    assert any(text.startswith("Less than 95 % confidence") for text in reader.texts)
     work, other = firm.workloads
     absent = other.model_copy(update={"rounds": [], "not_measured": "no time was left"})
     reader = read(firm.model_copy(update={"workloads": [work, absent]}))

@@ -96,7 +96,7 @@ def test_a_projection_runs_from_the_first_point_to_what_was_asked() -> None:
     result = made_result(1, workloads=["listing"], project_to=1_000_000)
     plots = {plot.title: plot for plot in projection_plots(judge(result).projections)}
     assert set(plots) == {
-        "on disk", "files", "memory maps", "descriptors", "memory once open", "time to open"
+        "on disk", "files", "memory maps", "descriptors", "memory after opening", "time to open"
     }  # fmt: skip
     for plot in plots.values():
         projected, measured = plot.lines[:2]

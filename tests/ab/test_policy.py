@@ -70,10 +70,10 @@ def test_the_command_prints_it_and_refuses_what_names_nothing(store: MessageStor
     rows = {row["class"]: row for row in json.loads(done.stdout)}
     assert [*rows] == ["orders*", "%LMQ%*", "%RETRY%*", "%DLQ%*", "*"]
     assert (rows["orders*"]["units"], rows["orders*"]["topics"]) == (270, 3)
-    assert "handed, not those it writes: no backend counts" in done.stderr
+    assert "receives, not the bytes that it writes: no backend counts" in done.stderr
     assert "times" not in done.stderr
     refused = commands.run([*command, "--topics", ";"])
-    assert (refused.returncode, "names at least one" in refused.stderr) == (2, True)
+    assert (refused.returncode, "must name at least one topic" in refused.stderr) == (2, True)
 
 
 def test_what_a_backend_has_noted_of_its_writing_is_told(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_what_a_backend_has_noted_of_its_writing_is_told(tmp_path: Path) -> None
     )
     _, told = written_notes(paths)
     assert told == (
-        "rocksdb wrote 1.25 times the 2,000 bytes it was handed, keys and all, as RocksDB logged"
-        " 2026/01/02-03:04:05.678 (flush 1,600, compaction 900, wal 0)"
+        "rocksdb wrote 1.25 times the 2,000 bytes that it received, including keys, as RocksDB"
+        " logged 2026/01/02-03:04:05.678 (flush 1,600, compaction 900, wal 0)"
     )
 
 

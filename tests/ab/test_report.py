@@ -56,16 +56,16 @@ def test_the_report_begins_with_the_answer_and_says_a_sentence_a_workload(
     judgement = judge(made)
     assert done.exit_code == 0
     assert lines[:4] == [
-        "rocksdb for this store: better than files at 1 of the 2 workloads (tail-pull), worse"
-        " at none.",
-        "95 % sure that all of it holds at once.",
+        "Recommended for this store: rocksdb. It is better than files at 1 of the 2 workloads"
+        " (tail-pull) and worse at none.",
+        "95 % confidence that all of this holds together.",
         judgement.answers.sentence,
-        "rocksdb beside files at 2 workloads: 1 better, 1 no difference shown.",
+        "rocksdb compared with files at 2 workloads: 1 better, 1 no difference shown.",
     ]
     for workload in judgement.workloads:
         assert workload.sentences[0].text in lines
     assert any(line.split()[:2] == ["listing", "throughput"] for line in lines)
-    assert any(line.startswith("on disk a queue") for line in lines)
+    assert any(line.startswith("on disk per queue") for line in lines)
     assert any(line.startswith("rocksdb  files") and line.endswith("125") for line in lines)
 
 
@@ -90,7 +90,10 @@ def test_a_footprint_is_measured_in_no_round(made: Result) -> None:
 
 def test_the_page_is_written_beside(file: Path, tmp_path: Path) -> None:
     done = run("report", file, "--html", tmp_path / "page.html")
-    assert (done.exit_code, done.stderr) == (0, f"cqstore: the page: {tmp_path / 'page.html'}\n")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        f"cqstore: HTML report written to {tmp_path / 'page.html'}\n",
+    )
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
 
 
@@ -130,7 +133,8 @@ def test_a_result_that_cannot_be_written_is_refused_before_the_store_is_looked_a
     before = tree_digest(tmp_path)
     done = run("run", tmp_path / "store", "--result", tmp_path / place)
     assert isinstance(done.exception, RefusedStoreError)
-    assert "the result cannot go there (--result)" in str(done.exception)
+    why = "it is a folder" if place == "folder" else "its folder does not exist"
+    assert f"cannot write the result: {why} (--result)" in str(done.exception)
     assert done.exception.path == tmp_path / place
     assert tree_digest(tmp_path) == before
 
@@ -198,7 +202,7 @@ def test_results_of_other_data_are_not_compared(
     done = run("compare", written(tmp_path / "a", made), other)
     assert done.exit_code == 2
     lines = [line.strip() for line in done.stdout.splitlines()]
-    assert lines[:2] == ["Nothing can be compared:", told]
+    assert lines[:2] == ["No figures can be compared:", told]
     assert "What changed:" not in lines
 
 
@@ -224,7 +228,7 @@ def test_what_else_differs_is_told_and_nothing_more(made: Result, tmp_path: Path
     ("change", "told"),
     [
         ({"mode": "open"}, "is closed loop in A, open loop in B"),
-        ({"offered": 50.0}, "had no operations a second due in A, 50 in B"),
+        ({"offered": 50.0}, "had no operations per second due in A, 50 in B"),
         ({"not_measured": "no room"}, "was not measured in both"),
     ],
 )
@@ -246,7 +250,7 @@ def test_different_answers_allow_no_comparison(made: Result, tmp_path: Path) -> 
     other = written(tmp_path / "b", made.model_copy(update={"workloads": [odd, second]}))
     done = run("compare", written(tmp_path / "a", made), other)
     assert done.exit_code == 2
-    assert "The answers of B allow no figures: The sides answer differently" in done.stdout
+    assert "The figures of B cannot be used: The sides gave different answers" in done.stdout
 
 
 def test_what_is_in_one_alone_is_left_out_and_said(made: Result, tmp_path: Path) -> None:
@@ -256,10 +260,10 @@ def test_what_is_in_one_alone_is_left_out_and_said(made: Result, tmp_path: Path)
     )
     told = json.loads(done.stdout)
     assert told["left_out"] == [
-        "The side rocksdb is in A alone.",
-        "The side rocksdb-2 is in B alone.",
-        "The workload tail-pull is in A alone.",
-        "The workload restart is in B alone.",
+        "The side rocksdb is only in A.",
+        "The side rocksdb-2 is only in B.",
+        "The workload tail-pull is only in A.",
+        "The workload restart is only in B.",
     ]
     (one,) = told["changes"]
     assert (one["workload"], one["side"]) == ("listing", "files")

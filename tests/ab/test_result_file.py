@@ -51,7 +51,7 @@ def test_what_is_no_result_is_refused(
     path.write_text(json.dumps(made.model_dump(mode="json") | change))
     with pytest.raises(StoreConfigError) as refused:
         read_result(path)
-    assert str(refused.value).startswith(f"this is no result of cqstore ab: {told}")
+    assert str(refused.value).startswith(f"this is not a result of cqstore ab: {told}")
 
 
 def test_a_side_that_is_nowhere_told_of_is_refused(made: Result, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_side_that_is_nowhere_told_of_is_refused(made: Result, tmp_path: Path)
         else:
             data["workloads"] *= 2
         path.write_text(json.dumps(data))
-        told = "two workloads have one name" if place == "twice" else "no such side: else"
+        told = "two workloads have the same name" if place == "twice" else "no such side: else"
         with pytest.raises(StoreConfigError, match=told):
             read_result(path)
 
@@ -76,14 +76,16 @@ def test_a_side_that_is_nowhere_told_of_is_refused(made: Result, tmp_path: Path)
 def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "result.json"
     path.write_text(text, encoding="latin-1")
-    with pytest.raises(StoreConfigError, match="this is no result of cqstore ab"):
+    with pytest.raises(StoreConfigError, match="this is not a result of cqstore ab"):
         read_result(path)
 
 
 def test_another_format_is_refused_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text('{"format": 2}')
-    with pytest.raises(UnsupportedFormatError, match="has format 2, this release reads 1"):
+    with pytest.raises(
+        UnsupportedFormatError, match="has format 2, but this release reads format 1"
+    ):
         read_result(path)
 
 

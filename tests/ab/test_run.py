@@ -40,8 +40,8 @@ def test_every_workload_runs_on_equal_sides_and_nothing_of_the_store_is_changed(
     made = sorted(path.name for path in tmp_path.iterdir())
     assert made == ["result.html", "result.json", "store"]
     assert (tmp_path / "result.html").read_text().startswith("<!DOCTYPE html>")
-    assert f"cqstore: the result: {tmp_path / 'result.json'}\n" in done.stderr
-    assert f"cqstore: the page: {tmp_path / 'result.html'}\n" in done.stderr
+    assert f"cqstore: result written to {tmp_path / 'result.json'}\n" in done.stderr
+    assert f"cqstore: HTML report written to {tmp_path / 'result.html'}\n" in done.stderr
     assert "3 sides (file; file (2); file (twin)), 16 workloads, 3 rounds: about" in done.stderr
     found = result_of(root)
     assert [side.twin_of for side in found.sides] == [None, None, "file"]
@@ -162,7 +162,7 @@ def test_a_given_trace_is_run_at_its_own_times_or_at_a_rate(tmp_path: Path) -> N
     assert fast.trace is not None
     assert (fast.trace.origin, fast.trace.operations) == ("given", 151)
     assert fast.not_measured == [
-        "1 queries by key of the trace: the index answers them, alike on any side."
+        "1 queries by key in the trace: the index answers them, the same on every side."
     ]
     paced = workload(compare(root, "offsets", rate=2000.0), "offsets")
     assert paced.offered == pytest.approx(2000, rel=0.01)

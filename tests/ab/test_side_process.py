@@ -66,7 +66,9 @@ def test_an_error_of_the_store_comes_back_and_the_process_goes_on(
     (root / "lock").rmdir()
     assert side.request("whole_digest")[1] > 0
     os.kill(side.pid, signal.SIGKILL)
-    with pytest.raises(StoreError, match=r"the process of side file ended \(-9\), see above"):
+    with pytest.raises(
+        StoreError, match=r"the process of side file ended \(exit code -9\), see above"
+    ):
         side.request("whole_digest")
     side.stop()
 

@@ -55,18 +55,21 @@ def test_without_sides_all_backends_are_compared_that_of_the_store_first() -> No
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (["files"], "two sides or more, not 1"),
-        (["files", "rockdb"], "no backend 'rockdb' (is rocksdb meant?)"),
-        (["files", "rocksdb,engine"], "'engine' is no setting=value"),
+        (["files"], "at least 2 sides, found 1"),
+        (["files", "rockdb"], "no backend 'rockdb' (did you mean rocksdb?)"),
+        (["files", "rocksdb,engine"], "invalid 'engine': expected SETTING=VALUE"),
         (["files", "rocksdb,engine=fast"], "rocksdb_engine: Input should be"),
-        (["files", "rocksdb,engine=native,engine=rocksdict"], "engine is given twice"),
+        (["files", "rocksdb,engine=native,engine=rocksdict"], "engine is set twice"),
         (["files", "rocksdb,blok_size=1"], "no option 'blok_size' (is block_size meant?)"),
         (
             ["files,queueFileMax=3", "rocksdb"],
-            "no setting 'queueFileMax' (is queueFilesMax meant?)",
+            "no setting 'queueFileMax' (did you mean queueFilesMax?)",
         ),
-        (["files", "rocksdb,storeType=default"], "storeType is not for a side to say"),
-        (["files", "rocksdb,options=block_size=4096,block_size=1024"], "give 'block_size=1024'"),
+        (["files", "rocksdb,storeType=default"], "storeType cannot be set for a side"),
+        (
+            ["files", "rocksdb,options=block_size=4096,block_size=1024"],
+            "'block_size=1024' cannot be combined with rocksdb_options",
+        ),
         (["files", "rocksdb,library=/nowhere.jar"], "/nowhere.jar"),
     ],
 )

@@ -68,7 +68,7 @@ def ends_of(store: MessageStore, setting: Setting) -> str:
     ends = [(store.min_offset(*key), store.max_offset(*key)) for key in setting.keys]
     lows, highs = sum(low for low, _ in ends), sum(high for _, high in ends)
     digest = zlib.crc32(repr(ends).encode())
-    return f"of {len(ends)} queues sums of min {lows} and max {highs}, digest {digest:08x}"
+    return f"{len(ends)} queues: sum of min {lows}, of max {highs}, digest {digest:08x}"
 
 
 def test_a_restart_opens_and_closes_and_answers_for_the_queues(side: SideStore) -> None:
@@ -137,7 +137,7 @@ def test_expiry_lets_the_oldest_file_of_a_copy_go(side: SideStore) -> None:
     assert tree_digest(side.root) == before
     (answer,) = done.answers
     with side.open_at(side.scratch) as store:
-        assert answer == f"1 files, {FILE} bytes gone; {ends_of(store, setting)}"
+        assert answer == f"1 files, {FILE} bytes deleted; {ends_of(store, setting)}"
         assert store.min_phy_offset() == setting.min_phy_offset + FILE
     assert (done.operations, done.items) == (1, 1)
     assert done.asked == [{"op": "expiry", "turn": 5}]
@@ -202,7 +202,7 @@ def test_after_a_kill_the_store_opens_with_what_was_put_and_loses_it_again(side:
         expected = ends_of(store, setting)
     workload = workloads()["restart-after-kill"]
     done = workload.turn(side, setting, Turn(4, 1))
-    assert done.answers == [f"4000 messages of those put; {expected}"]
+    assert done.answers == [f"4000 messages recovered; {expected}"]
     assert (done.operations, done.items) == (1, 1)
     assert done.asked == [{"op": "restart-after-kill", "turn": 4}]
     assert 0 < done.service[0] == int(done.spent.seconds * 1e9)
@@ -211,7 +211,9 @@ def test_after_a_kill_the_store_opens_with_what_was_put_and_loses_it_again(side:
         assert store.max_offset("cqstore-ab-killed", 0) == 0
         assert store.max_phy_offset() > setting.max_phy_offset
     bad = SideStore(side.root.with_name("s"), "no such backend", CONFIG)
-    with pytest.raises(StoreError, match=r"was to be killed ended: (.|\n)*no such backend"):
+    with pytest.raises(
+        StoreError, match=r"before it killed itself \(exit code 1\): (.|\n)*no such backend"
+    ):
         workload.turn(bad, setting, Turn(0, 1))
 
 

@@ -78,7 +78,7 @@ def test_a_side_that_is_faster_is_told_with_how_sure_it_is() -> None:
         "p50",
         "p99",
         "p99.9",
-        "CPU time an operation",
+        "CPU time per operation",
     ]
 
 
@@ -106,7 +106,9 @@ def test_a_difference_within_the_noise_of_the_reference_itself_is_none() -> None
     assert found.low is not None
     assert found.low > 1
     assert found.outcome is Outcome.SAME
-    assert "a repeat of files may differ from it by 1.1" in judgement.workloads[0].sentences[0].text
+    assert (
+        "a repeat of files differs from it by up to 1.1" in judgement.workloads[0].sentences[0].text
+    )
 
 
 def test_a_difference_too_small_to_matter_is_none() -> None:
@@ -116,7 +118,7 @@ def test_a_difference_too_small_to_matter_is_none() -> None:
     assert found.low is not None
     assert found.low > 1
     assert found.outcome is Outcome.SAME
-    assert "less than 1.05 is not called a diff" in judgement.workloads[0].sentences[0].text
+    assert "less than 1.05 does not count as a diff" in judgement.workloads[0].sentences[0].text
 
 
 def test_what_is_too_noisy_is_said_to_be() -> None:
@@ -159,7 +161,7 @@ def test_disturbed_rounds_are_left_out_and_told(side: str) -> None:
     judgement = judge(made_result(6, truth, workloads=["tail-pull"], histograms=False))
     found = throughput(judgement, "tail-pull")
     assert (found.outcome, found.rounds, found.left_out) == (Outcome.SAME, 7, 3)
-    assert judgement.notes == ["Disturbed rounds that do not count: 3 at tail-pull."]
+    assert judgement.notes == ["Disturbed rounds that are excluded: 3 at tail-pull."]
 
 
 def test_where_most_rounds_were_disturbed_all_count_and_it_is_told() -> None:
@@ -168,7 +170,7 @@ def test_where_most_rounds_were_disturbed_all_count_and_it_is_told() -> None:
     found = throughput(judgement, "tail-pull")
     assert (found.rounds, found.left_out) == (10, 0)
     (note,) = judgement.notes
-    assert note == "Disturbed rounds that count, for too few would remain: 7 at tail-pull."
+    assert note == "Disturbed rounds that count, because too few would remain: 7 at tail-pull."
 
 
 @pytest.mark.parametrize("times", [6.0, 1 / 6])
@@ -211,7 +213,7 @@ def test_few_rounds_carry_no_verdict(rounds: int, *, twin: bool, least: int) -> 
         return said
 
     assert judged(rounds).outcome is Outcome.FEW
-    assert judged(rounds).text.endswith(f"{rounds} rounds, an interval needs {least}.")
+    assert judged(rounds).text.endswith(f"{rounds} rounds, an interval requires {least}.")
     assert judged(least).outcome is Outcome.BETTER
 
 

@@ -43,9 +43,9 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     ScratchFolder(tmp_path / "w").check(tmp_path / "s")
     (tmp_path / "w" / "letter").write_bytes(b"x")
-    with pytest.raises(RefusedStoreError, match="holds something else"):
+    with pytest.raises(RefusedStoreError, match="contains other files"):
         ScratchFolder(tmp_path / "w").check(tmp_path / "s")
-    with pytest.raises(RefusedStoreError, match="holds something else"):
+    with pytest.raises(RefusedStoreError, match="contains other files"):
         ScratchFolder(tmp_path / "w" / "letter").check(tmp_path / "s")
 
 
@@ -54,7 +54,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     [
         ("s/inside", "be inside the store itself"),
         ("s", "be inside the store itself"),
-        (".", "lie around"),
+        (".", "must not contain the store"),
     ],
 )
 def test_it_does_not_lie_in_the_store_nor_around_it(tmp_path: Path, folder: str, why: str) -> None:

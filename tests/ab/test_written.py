@@ -102,7 +102,7 @@ def test_sides_that_both_count_are_compared(made: Result) -> None:
 def test_a_result_without_counts_says_nothing_of_them(made: Result) -> None:
     (one,) = judge(made).workloads
     assert one.of("rocksdb", "counted") is None
-    assert "own count" not in page(made, judge(made))
+    assert "counted by the backend" not in page(made, judge(made))
 
 
 def test_the_page_tells_the_causes(made: Result) -> None:
@@ -111,7 +111,7 @@ def test_the_page_tells_the_causes(made: Result) -> None:
     warm = sum(turn.items for turn in one.rounds if turn.side == "rocksdb" and not turn.warm_up)
     assert written_by_cause(one) == {"rocksdb": {"flush": 21 * warm, "compaction": 21 * warm}}
     text = page(made, judge(made))
-    assert "Written by rocksdb, by its own count:" in text
+    assert "Written by rocksdb, counted by the backend:" in text
     assert text.index("flush ") < text.index("compaction ")
 
 

@@ -141,7 +141,7 @@ def test_an_answer_is_cut_at_its_limit_and_says_so(
 
 
 def test_two_columns_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StoreConfigError, match="two columns are called 'a': name one with AS"):
+    with pytest.raises(StoreConfigError, match="two columns have the name 'a': rename one with AS"):
         asked(monkeypatch, _Frame(["b", "c", "b", "a", "a"], 1), 0)
 
 
@@ -150,15 +150,15 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(
 ) -> None:
     names = [column.name for column in log_columns(SourceOptions(path=Path(), body=True))]
     for condition, objects, said in [
-        ("UNRESOLVED_COLUMN.WITHOUT_SUGGESTION", {"objectName": "`x`"}, "no column `x`: commitlog"),
-        ("UNRESOLVED_COLUMN", {}, "no column a column of the query: commitlog has"),
+        ("UNRESOLVED_COLUMN.WITHOUT_SUGGESTION", {"objectName": "`x`"}, "no column `x`; commitlog"),
+        ("UNRESOLVED_COLUMN", {}, "no column of that name; commitlog has"),
     ]:
         exc = AnalysisException("odd", condition, objects)
         with pytest.raises(StoreConfigError, match=said) as caught:
             asked(monkeypatch, exc, 0)
         assert f"commitlog has {', '.join(names)}; cq has" in str(caught.value)
     other = AnalysisException("first line\nsecond")
-    with pytest.raises(StoreConfigError, match=r"^the query cannot be run: first line$"):
+    with pytest.raises(StoreConfigError, match=r"^cannot run the query: first line$"):
         asked(monkeypatch, other, 0)
 
 
@@ -172,10 +172,10 @@ def test_one_question_is_asked() -> None:
         assert _question(None, one.name) == one.sql
         assert example(one.name) is one
     for words in ((None, None), ("SELECT 1", "retries")):
-        with pytest.raises(typer.BadParameter, match="give a QUERY or --example NAME"):
+        with pytest.raises(typer.BadParameter, match="give either a QUERY or --example NAME"):
             _question(*words)
     names = ", ".join(one.name for one in EXAMPLES)
-    with pytest.raises(StoreConfigError, match=re.escape(f"no example 'nope': {names}")):
+    with pytest.raises(StoreConfigError, match=re.escape(f"no example 'nope'; examples: {names}")):
         _question(None, "nope")
 
 
@@ -218,4 +218,4 @@ def test_the_answer_is_printed_and_what_was_left_out_is_said(
     assert given == ["cqstore sql", "local[*]", "spark", options, "SELECT 1", 2]
     with pytest.raises(RefusedStoreError, match="no store here"):
         CliRunner().invoke(sql_app, [str(tmp_path / "none"), "SELECT 1"], catch_exceptions=False)
-    assert "which store? Give its DIR" in CliRunner().invoke(sql_app, []).output
+    assert "missing DIR: give the root of the store" in CliRunner().invoke(sql_app, []).output

@@ -125,7 +125,9 @@ def test_no_tasks_are_no_rows(root: Path, kind: str) -> None:
 def test_what_makes_no_sense_is_said_at_once(root: Path, tmp_path: Path) -> None:
     with pytest.raises(RefusedStoreError, match="no store here"):
         CommitLogSource(options={"path": str(tmp_path)}).schema()
-    with pytest.raises(StoreConfigError, match="'size' is int, not string"):
+    with pytest.raises(
+        StoreConfigError, match="wrong type of column 'size': expected int, found string"
+    ):
         QueueSource(options={"path": str(root)}).reader(
             StructType([StructField("size", StringType())])
         )
@@ -134,7 +136,7 @@ def test_what_makes_no_sense_is_said_at_once(root: Path, tmp_path: Path) -> None
         with pytest.raises(StoreIOError, match="open the commit log") as caught:
             SourceOptions(path=root).open_log()
     assert caught.value.path == root
-    with pytest.raises(StoreConfigError, match="no column 'weight' here: topic, queue_id"):
+    with pytest.raises(StoreConfigError, match="no column 'weight'; columns: topic, queue_id"):
         QueueSource(options={"path": str(root)}).reader(
             StructType([StructField("weight", IntegerType())])
         )
@@ -204,15 +206,15 @@ CAPTURED = "pyspark.errors.exceptions.captured"
         (raised(CAPTURED, "PythonException", "errors.UnheardOfError: new"), StoreError, "new"),
         (raised(CAPTURED, "PythonException", "errors.OSError: disk"), StoreError, "disk"),
         (raised(CAPTURED, "ParseException", "\n  no such word \nmore"),
-         StoreConfigError, "the query cannot be run: no such word"),
+         StoreConfigError, "cannot run the query: no such word"),
         (raised(CAPTURED, "PythonException", "\n lost \n"), StoreError, "Spark failed: lost"),
         (raised(CAPTURED, "PythonException", "x\n at /mnt/a b/blockmgr-6d8a052e-4b34-4178-9fe7-"
                 "01ae5ab29440/24/temp_shuffle_6, No space left on device\n"),
-         DiskFullError, "no space is left in Spark's temporary folder: free some, or set"
-         " SPARK_LOCAL_DIRS to a folder with room (/mnt/a b)"),
+         DiskFullError, "no space left in Spark's temporary folder: free some space, or set"
+         " SPARK_LOCAL_DIRS to another folder (/mnt/a b)"),
         (raised("py4j.protocol", "Py4JJavaError", "java.io.IOException: Disk quota exceeded"),
-         DiskFullError, "no space is left in Spark's temporary folder: free some, or set"
-         " SPARK_LOCAL_DIRS to a folder with room (/tmp)"),
+         DiskFullError, "no space left in Spark's temporary folder: free some space, or set"
+         " SPARK_LOCAL_DIRS to another folder (/tmp)"),
         (raised("py4j.protocol", "Py4JNetworkError", ""),
          StoreError, "Spark failed: Py4JNetworkError"),
     ],

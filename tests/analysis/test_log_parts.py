@@ -153,8 +153,8 @@ def test_what_is_no_store_is_refused(tmp_path: Path, fill: bool) -> None:  # noq
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "which store"),
-        ({"paths": '["a","b"]'}, "one store a load"),
+        ({}, "needs the root of a store"),
+        ({"paths": '["a","b"]'}, "takes exactly one path"),
         ({"path": "a", "boddy": "true"}, "boddy"),
         ({"path": "a", "crc": "perhaps"}, "crc"),
         ({"path": "a", "partition_units": "0"}, "partition_units"),

@@ -177,15 +177,15 @@ def test_the_schema_is_known_before_anything_is_read(golden_folder: Path) -> Non
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"table": "log"}, "no table 'log': there are messages and units"),
-    ({"columns": ["colour"]}, "no column 'colour' here: topic, queueId"),
-    ({"columns": ["phy"], "table": "units"}, "no column 'phy' here: topic, queue_id"),
-    ({"columns": []}, "columns names none, or one twice"),
-    ({"columns": ["phy", "phy"]}, "columns names none, or one twice"),
-    ({"columns": "phy"}, "columns is a list of names, not 'phy'"),
-    ({"topic": [1]}, "topic has 1, which is no name"),
-    ({"queue_ids": [-1]}, "queue_ids has -1, which is no queue id"),
-    ({"queue_ids": [True]}, "queue_ids has True, which is no queue id"),
+    ({"table": "log"}, "no table 'log'; tables: messages, units"),
+    ({"columns": ["colour"]}, "no column 'colour'; columns: topic, queueId"),
+    ({"columns": ["phy"], "table": "units"}, "no column 'phy'; columns: topic, queue_id"),
+    ({"columns": []}, "columns must have at least one name, and no name twice"),
+    ({"columns": ["phy", "phy"]}, "columns must have at least one name, and no name twice"),
+    ({"columns": "phy"}, "columns must be a list of names, not 'phy'"),
+    ({"topic": [1]}, "topic: invalid name 1"),
+    ({"queue_ids": [-1]}, "queue_ids: invalid queue id -1"),
+    ({"queue_ids": [True]}, "queue_ids: invalid queue id True"),
     ({"begin": 2, "end": 1}, "begin 2 is later than end 1"),
 ]
 

@@ -135,7 +135,7 @@ def test_a_damaged_record_that_no_queue_shows_yet_is_named_once(tmp_path: Path) 
         with log.open("r+b") as file:
             file.seek(at)
             file.write(b"B")
-        with pytest.raises(ChecksumError, match=r"^t, in no queue yet: the body's CRC"):
+        with pytest.raises(ChecksumError, match=r"^t, not dispatched yet: the body's CRC"):
             list(cqstore.scan(tmp_path).to_batches())
         told: Told = []
         found = rows_of(cqstore.scan(tmp_path, on_damage=lambda *each: told.append(each)))

@@ -32,6 +32,6 @@ def test_a_full_temporary_folder_of_sparks_is_told_with_its_path(tmp_path: Path)
     assert done.returncode == 2
     told = [line for line in done.stderr.splitlines() if "incubator" not in line]
     assert told == [
-        "cqstore: no space is left in Spark's temporary folder: free some, or set SPARK_LOCAL_DIRS"
-        f" to a folder with room ({small})"
+        "cqstore: no space left in Spark's temporary folder: free some space, or set"
+        f" SPARK_LOCAL_DIRS to another folder ({small})"
     ]

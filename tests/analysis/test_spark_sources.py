@@ -115,7 +115,7 @@ def test_columns_can_be_chosen(sources: SparkSession, golden_folder: Path) -> No
     ("kind", "options", "schema", "error", "sentence"),
     [
         ("commitlog", {"boddy": True}, None, StoreConfigError, "boddy"),
-        ("cq", {}, "size string", StoreConfigError, "'size' is int, not string"),
+        ("cq", {}, "size string", StoreConfigError, "'size': expected int, found string"),
         ("cq", {}, "weight int", StoreConfigError, "no column 'weight'"),
         ("cq", {"backend": "nope"}, None, StoreConfigError, "no backend 'nope'"),
     ],

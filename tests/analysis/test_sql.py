@@ -168,16 +168,16 @@ def test_a_limit_is_said_where_it_cuts(store: Path) -> None:
 def test_an_answer_without_rows_is_said(store: Path) -> None:
     done = run(store, "SELECT topic FROM cq WHERE topic = 'nosuch'")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "cqstore: the answer has no rows\n"
+    assert done.stderr == "cqstore: the query returned no rows\n"
 
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
         ("selec 1", "Syntax error at or near 'selec'"),
-        ("SELECT weight FROM cq", "no column `weight`: commitlog has topic, .*; cq has topic, "),
+        ("SELECT weight FROM cq", "no column `weight`; commitlog has topic, .*; cq has topic, "),
         ("SELECT topic FROM queues", "`queues` cannot be found"),
-        ("SELECT topic, topic FROM cq", "two columns are called 'topic'"),
+        ("SELECT topic, topic FROM cq", "two columns have the name 'topic'"),
         ("SELECT 1/0 FROM cq", "Division by zero"),
     ],
 )

@@ -85,7 +85,7 @@ def test_no_result_is_said_before_an_extra(words: tuple[str, ...], tmp_path: Pat
 
 
 def test_no_mirror_is_said_before_an_extra(root: Path) -> None:
-    assert "no read of this store has been mirrored" in str(refused("ab", "live", root))
+    assert "no reads of this store have been mirrored" in str(refused("ab", "live", root))
 
 
 def test_a_move_that_cannot_run_has_written_nothing(

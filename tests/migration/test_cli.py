@@ -183,7 +183,7 @@ def test_a_plan_of_another_store(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark:/x", ""])
 def test_an_unknown_master(root: Path, master: str) -> None:
     make_plan(root)
-    assert f"{master!r} is no master of Spark" in refusal("run", root, "--master", master)
+    assert f"invalid Spark master {master!r}: expected" in refusal("run", root, "--master", master)
     assert not list(Workspace.of(root).segments.glob("*"))
 
 

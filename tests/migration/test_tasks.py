@@ -81,7 +81,7 @@ def test_processes_are_lent_out_again_and_none_is_left_or_started_after_the_end(
 def test_without_items_nothing_is_started() -> None:
     assert run_tasks(double, [], "spark://host.invalid:7077") == []
     for items in ([], ["a"]):
-        with pytest.raises(StoreConfigError, match="no master"):
+        with pytest.raises(StoreConfigError, match="invalid Spark master 'no master at all'"):
             run_tasks(double, items, "no master at all")
     alone = cast("Callable[[str], str]", lambda item: item)
     alone.__module__ = "__main__"

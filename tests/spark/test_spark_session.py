@@ -69,7 +69,7 @@ def test_without_spark_the_sentence_says_what_to_install(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("master", ["", "local[]", "local[x]", "local-cluster[2]", "spark:"])
 def test_what_is_no_master_is_refused_before_anything_starts(master: str) -> None:
-    with pytest.raises(StoreConfigError, match=r"is no master of Spark's: local\[N\]"):
+    with pytest.raises(StoreConfigError, match=r"invalid Spark master .*: expected local\[N\]"):
         spark_session("x", master).__enter__()
 
 
@@ -235,8 +235,8 @@ def test_a_start_that_fails_is_one_sentence(bare: pytest.MonkeyPatch) -> None:
     bare.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     theirs = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
     cases: list[tuple[Exception, type[StoreError], str]] = [
-        (theirs(JAVA), StoreError, "Spark does not start on 'local': java.lang.Odd: no room"),
-        (theirs(""), StoreError, "Spark does not start on 'local': no reason given"),
+        (theirs(JAVA), StoreError, "cannot start Spark on 'local': java.lang.Odd: no room"),
+        (theirs(""), StoreError, "cannot start Spark on 'local': no reason given"),
         (PySparkException("no Java"), StoreConfigError, "(it needs Java 17 or later; see"),
     ]
     for exc, kind, said in cases:

@@ -1,4 +1,4 @@
-"""``cqstore ab live``: what mirrored reads of a running or stopped store have come to."""
+"""``cqstore ab live``: the report of the mirrored reads of a running or stopped store."""
 
 import shlex
 from pathlib import Path
@@ -37,11 +37,11 @@ def live_command(
     if result is not None:
         check_place(result, "result", "--result")
     if html is not None:
-        check_place(html, "page", "--html", result)
+        check_place(html, "HTML report", "--html", result)
     found = live_result(root, ["cqstore", "ab", "live", shlex.quote(str(root))])
     if result is not None:
         write_result(result, found)
-        note(f"the result: {result}")
+        note(f"result written to {result}")
     for limit in found.not_measured:
         note(limit)
     end_with(report(found, html, kind))

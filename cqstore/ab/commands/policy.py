@@ -52,7 +52,7 @@ def policy_command(
         cqstore ab policy DIR --hours 24 --config broker.conf
     """
     if any(not each.strip(" ;*") and each.strip() != "*" for each in topics or ()):
-        raise StoreConfigError("a class of topics names at least one")
+        raise StoreConfigError("--topics: a class must name at least one topic")
     with (
         progress("counting") as tick,
         open_store(root, config, None, None) as store,

@@ -65,9 +65,9 @@ def report_command(
         typer.echo(result_schema(), nl=False)
         return
     if file is None:
-        raise typer.BadParameter("name a result", param_hint="FILE")
+        raise typer.BadParameter("give a result file, or --schema", param_hint="FILE")
     if html is not None:
-        check_place(html, "page", "--html", file)
+        check_place(html, "HTML report", "--html", file)
     found = read_result(file)
     need_extras()
     if matters:
@@ -77,33 +77,37 @@ def report_command(
 
 
 def check_place(path: Path, what: str, option: str, other: Path | None = None) -> None:
-    """Refuse a place where a file cannot be made, before there is something to write.
+    """Refuse a path that cannot be written, before there is something to write.
 
     Raises:
-        RefusedStoreError: it is a folder, in none, or ``other``, the file of the result.
+        RefusedStoreError: it is a folder, its folder does not exist, or it is ``other``, the file
+            of the result.
     """
     if is_dir(path) or not is_dir(path.absolute().parent):
-        raise RefusedStoreError(f"the {what} cannot go there ({option})", path=path)
+        why = "it is a folder" if is_dir(path) else "its folder does not exist"
+        raise RefusedStoreError(f"cannot write the {what}: {why} ({option})", path=path)
     if other is not None and path.resolve() == other.resolve():
-        raise RefusedStoreError(f"the {what} would replace the result ({option})", path=path)
+        raise RefusedStoreError(
+            f"cannot write the {what}: it would replace the result ({option})", path=path
+        )
 
 
 def report(result: Result, html: Path | None, kind: OutputFormat) -> Judgement:
-    """Print the report of a result, and write its page if asked; return the judgement.
+    """Print the report of a result, and write it to ``html`` if given; return the judgement.
 
     Raises:
         StoreConfigError: a histogram cannot be read.
-        StoreIOError: the page cannot be written.
+        StoreIOError: the HTML report cannot be written.
     """
     judgement = judge(result)
     print_report(judgement, kind)
     if html is not None:
         write_page(html, result, judgement)
-        note(f"the page: {html}")
+        note(f"HTML report written to {html}")
     return judgement
 
 
 def end_with(judgement: Judgement) -> None:
-    """End a command as the answers ask: with 1 if they differ, or if none was compared."""
+    """Exit with code 1 if answers differ, or if no answer was compared."""
     if judgement.answers.status in {"different", "none"}:
         raise typer.Exit(EXIT_DIFFERENT)

@@ -149,10 +149,10 @@ def run_command(
     """
     check_is_there(root)
     if speed is not None and (trace is None or rate is not None):
-        raise StoreConfigError("--speed replays the times of a --trace, and excludes --rate")
+        raise StoreConfigError("--speed requires --trace and cannot be combined with --rate")
     html = html or result.with_suffix(".html")
     check_place(result, "result", "--result")
-    check_place(html, "page", "--html", result)
+    check_place(html, "HTML report", "--html", result)
     options = RunOptions(
         root, read_config(config, root), sides=side or (), workloads=workload or (), trace=trace,
         rate=rate, speed=speed, effort=Effort(rounds, turn_seconds), cache=cache, seed=seed,
@@ -166,26 +166,26 @@ def run_command(
             found = run.measure(say)
     write_result(result, found)
     judgement = report(found, html, kind)
-    note(f"the result: {result}")
+    note(f"result written to {result}")
     end_with(judgement)
 
 
 def _announce(plan: RunPlan) -> None:
-    """Say what will be done, and how long that takes."""
+    """Print the plan and its estimated duration."""
     for name, reason in plan.left_out.items():
-        note(f"{name} is left out: {reason}")
+        note(f"workload {name} is skipped: {reason}")
     minutes, seconds = divmod(round(plan.seconds), _MINUTE)
     note(
         f"{len(plan.sides)} sides ({'; '.join(plan.sides)}), {len(plan.workloads)} workloads,"
         f" {plan.rounds} rounds: about {minutes} min {seconds} s, and up to"
-        f" {plan.room_bytes / 1e9:.1f} GB of the disk for a while"
+        f" {plan.room_bytes / 1e9:.1f} GB of temporary disk space"
     )
 
 
 @contextmanager
 def _bar() -> Iterator[Callable[[str, float], object]]:
-    """Show which workload is measured, and how much of all."""
-    with progress("looking", _PARTS, PARTS) as tick:
+    """Show the current workload and the overall progress."""
+    with progress("preparing", _PARTS, PARTS) as tick:
 
         def say(text: str, share: float) -> None:
             tick.set_label(text)
@@ -196,7 +196,7 @@ def _bar() -> Iterator[Callable[[str, float], object]]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have SIGTERM end the block as Ctrl-C does: what was made is removed."""
+    """Handle SIGTERM in the block like Ctrl-C: temporary files are removed."""
     code = EXIT_STOPPED
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -209,7 +209,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note("stopped; nothing is left behind")
+        note("stopped; temporary files were removed")
         raise typer.Exit(code) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,5 +1,4 @@
-"""What follows from a result: verdicts, with how sure they are.
+"""The judgement of a result: verdicts with their confidence.
 
-Nothing is measured here. ``judge`` gives the same judgement of the same result, whenever and
-wherever it is asked.
+Nothing is measured here. ``judge`` always returns the same judgement for the same result.
 """

@@ -1,4 +1,4 @@
-"""Did the sides answer the same? Asked before any figure is."""
+"""Whether the sides gave the same answers; judged before any figure."""
 
 from cqstore.ab.judging.judgement import AnswersJudgement
 from cqstore.ab.judging.words import count_text
@@ -6,7 +6,7 @@ from cqstore.ab.results.result import Result, WorkloadFigures
 
 
 def judge_answers(result: Result) -> AnswersJudgement:
-    """Return what is to be said of all answers of a comparison."""
+    """Return the judgement of all answers of a comparison."""
     compared = sum(workload.answers.compared for workload in result.workloads)
     different = sum(workload.answers.different for workload in result.workloads)
     digests = [each for workload in result.workloads for each in _digests(workload)]
@@ -16,20 +16,20 @@ def judge_answers(result: Result) -> AnswersJudgement:
     if different or digests or first:
         status = "different"
         told = (
-            f"{different:,} of {operations} that were compared"
+            f"{different:,} of {count_text(compared, 'compared operation')}"
             if different
-            else f"the digests of {count_text(len(digests), 'round')}"
+            else f"the digests of {count_text(len(digests), 'round')} differ"
         )
-        sentence = f"The sides answer differently: {told}. No figure is judged."
+        sentence = f"The sides gave different answers: {told}. No figure is judged."
     elif not compared:
-        status, sentence = "none", "No operation was compared: this says nothing."
+        status, sentence = "none", "No operation was compared: there is no verdict."
     elif compared < min_compared:
         status = "too few"
         sentence = (
-            f"Only {operations} compared, at least {min_compared:,} are asked: there is no verdict."
+            f"Only {operations} compared, at least {min_compared:,} required: there is no verdict."
         )
     else:
-        status, sentence = "same", f"Every answer was the same, of {operations} compared."
+        status, sentence = "same", f"All answers were the same: {operations} compared."
     return AnswersJudgement(
         status=status, sentence=sentence, compared=compared, different=different,
         min_compared=min_compared, digests=digests, first=first,
@@ -37,7 +37,7 @@ def judge_answers(result: Result) -> AnswersJudgement:
 
 
 def _digests(workload: WorkloadFigures) -> list[str]:
-    """Return the rounds whose sides gave other digests; a side gives one a turn, in any order."""
+    """Return the rounds in which the digests of two sides differ, in any order of their turns."""
     found: dict[int, dict[str, list[str]]] = {}
     for turn in workload.rounds:
         if turn.answers:

@@ -1,4 +1,4 @@
-"""The overall answer: which backend for this store, and how sure that is."""
+"""The overall answer: the recommended backend for this store, with its confidence."""
 
 import fnmatch
 from collections import Counter
@@ -13,34 +13,34 @@ from cqstore.store.errors import StoreConfigError
 
 
 def matching(given: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the ``names`` of workloads that are meant: by name, or with ``*`` and ``?``.
+    """Return the ``names`` of workloads that match a name, or a pattern with ``*`` and ``?``.
 
-    ``given``: as on the command line, several with commas.
+    ``given``: as on the command line, several separated by commas.
 
     Raises:
-        StoreConfigError: one of them meets none.
+        StoreConfigError: a pattern matches no workload.
     """
     found: list[str] = []
     for pattern in [part.strip() for text in given for part in text.split(",") if part.strip()]:
         met = fnmatch.filter(names, pattern)
         if not met:
             raise StoreConfigError(
-                f"--matters {pattern}: no such workload is measured; there are {', '.join(names)}"
+                f"--matters {pattern}: no measured workload matches; workloads: {', '.join(names)}"
             )
         found += [name for name in met if name not in found]
     return found
 
 
 _NAMED = 4
-"""Workloads that are named in a row; of more, how many more there are."""
+"""Maximum number of workloads listed by name."""
 _MIN_CALM = 0.5
-"""Share of the rounds; with fewer all of them count, see ``cqstore.ab.judging.paired_rounds``."""
+"""Share of calm rounds below which all rounds count, see ``cqstore.ab.judging.paired_rounds``."""
 
 
 def make_banner(
     result: Result, answers: AnswersJudgement, workloads: Sequence[WorkloadJudgement]
 ) -> Banner:
-    """Return the answer by the workloads that matter, by all if none was named."""
+    """Return the banner for the workloads that matter; for all workloads if none was named."""
     names = result.matters or [each.name for each in workloads]
     counted = [each for each in workloads if each.name in names]
     busy = _busy([each for each in result.workloads if each.name in names])
@@ -50,7 +50,7 @@ def make_banner(
         return Banner(text="No verdict: " + _no_answers(answers), matters=result.matters)
     side, text = _describe(result, counted, _Places(len(counted), named=bool(result.matters)))
     if busy and side is None and not _is_decided(counted):
-        text = f"Too busy to tell. {busy}"
+        text = f"Too busy for a conclusion. {busy}"
         return Banner(text=text, busy=busy, missing=missing, matters=result.matters)
     unsure = [each.name for each in counted if _is_undecided(each) and each.name not in absent]
     sure = _sure(percent_text(result.method.confidence), unsure, is_busy=bool(busy))
@@ -60,7 +60,7 @@ def make_banner(
 
 
 def _missing(absent: Sequence[str], total: int) -> str:
-    """Return the sentence for workloads that count and were not measured; empty without any."""
+    """Return the sentence for deciding workloads that were not measured; empty without any."""
     if not absent:
         return ""
     were = "was" if len(absent) == 1 else "were"
@@ -70,45 +70,47 @@ def _missing(absent: Sequence[str], total: int) -> str:
 
 
 def _sure(confidence: str, unsure: Sequence[str], *, is_busy: bool) -> str:
-    """Return the sentence that says how sure the answer is."""
-    told = f"{confidence} sure that all of it holds at once"
+    """Return the sentence with the confidence of the answer."""
+    told = f"{confidence} confidence that all of this holds together"
     if is_busy:
-        told = f"Less than {confidence} sure: disturbed rounds count, as too few others remain"
+        told = (
+            f"Less than {confidence} confidence: too few undisturbed rounds, so all of them count"
+        )
     if unsure:
-        told += f"; nothing can be told at {_named(unsure)}"
+        told += f"; no conclusion at {_named(unsure)}"
     return f"{told}."
 
 
 class _Places(NamedTuple):
-    """The workloads that count, to be said."""
+    """The deciding workloads, as text for sentences."""
 
     total: int
     named: bool
-    """By the user, as those that matter."""
+    """Whether the user named them with ``--matters``."""
 
     @property
     def all(self) -> str:
-        """Return the words for all workloads that count."""
+        """Return the text for all deciding workloads."""
         matter = " that matter" if self.named else ""
-        one = f"the one workload{matter}{'s' if self.named else ''}"
+        one = f"the only workload{matter}{'s' if self.named else ''}"
         return one if self.total == 1 else f"the {self.total} workloads{matter}"
 
     def text(self, names: Sequence[str]) -> str:
-        """Return how many some are, and which."""
+        """Return the number and the names of some workloads."""
         how_many = self.all if self.total == 1 else f"{len(names)} of {self.all}"
         return f"{how_many} ({_named(names)})"
 
 
 def _no_answers(answers: AnswersJudgement) -> str:
     return {
-        "different": "the sides answer differently.",
+        "different": "the sides gave different answers.",
         "too few": "too few answers were compared.",
         "none": "no answer was compared.",
     }[answers.status]
 
 
 def _busy(workloads: Sequence[WorkloadFigures]) -> str:
-    """Return a sentence if at one of them fewer than half of the rounds were calm."""
+    """Return a sentence if a workload had fewer than half of its rounds undisturbed."""
     turns = disturbed = 0
     reasons, at = Counter[str](), list[str]()
     for workload in workloads:
@@ -125,14 +127,14 @@ def _busy(workloads: Sequence[WorkloadFigures]) -> str:
     ((reason, _),) = reasons.most_common(1)
     return (
         f"The machine was busy at {_named(at)}: {disturbed} of {count_text(turns, 'turn')} were"
-        f" disturbed, most of them by {reason}."
+        f" disturbed, mostly by {reason}."
     )
 
 
 def _describe(
     result: Result, workloads: Sequence[WorkloadJudgement], places: "_Places"
 ) -> tuple[str | None, str]:
-    """Return the side that is better for this store, if one is, and the sentence that says so."""
+    """Return the recommended side, if there is one, and the sentence for it."""
     reference, sides = result.sides[0].name, compared_sides(result)
     better = {side: _names(workloads, side, Outcome.BETTER) for side in sides}
     worse = {side: _names(workloads, side, Outcome.WORSE) for side in sides}
@@ -140,28 +142,28 @@ def _describe(
     if winners:
         best = max(winners, key=lambda side: len(better[side]))
         others = [side for side in winners if side != best]
-        also = f" So are {' and '.join(others)}, at fewer." if others else ""
+        also = f" Also better and never worse: {', '.join(others)}." if others else ""
         return best, (
-            f"{best} for this store: better than {reference} at {places.text(better[best])}, worse"
-            f" at none.{also}"
+            f"Recommended for this store: {best}. It is better than {reference} at"
+            f" {places.text(better[best])} and worse at none.{also}"
         )
     losers = [side for side in sides if worse[side] and not better[side]]
     if losers and len(losers) == len(sides):
         told = "; ".join(
-            f"{side} is worse at {places.text(worse[side])}, better at none" for side in sides
+            f"{side} is worse at {places.text(worse[side])} and better at none" for side in sides
         )
-        return reference, f"{reference} for this store: {told}."
+        return reference, f"Recommended for this store: {reference}, because {told}."
     torn = [side for side in sides if better[side] and worse[side]]
     if torn:
         told = "; ".join(
-            f"{side} is better than {reference} at {_named(better[side])}, worse at"
+            f"{side} is better than {reference} at {_named(better[side])} and worse at"
             f" {_named(worse[side])}"
             for side in torn
         )
-        return None, f"It depends on what matters (--matters): {told}."
+        return None, f"It depends on the workloads that matter to you (--matters): {told}."
     if all(_is_undecided(each) for each in workloads):
-        return None, f"Nothing can be told: too little or too noisy at {places.all}."
-    return None, f"Either: no difference was shown at {places.all}."
+        return None, f"No conclusion: too few or too noisy rounds at {places.all}."
+    return None, f"No preference: no difference was shown at {places.all}."
 
 
 def _names(workloads: Sequence[WorkloadJudgement], side: str, outcome: Outcome) -> list[str]:

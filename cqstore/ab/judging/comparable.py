@@ -1,4 +1,4 @@
-"""Which figures of two results may be set beside each other, and what else differs between them."""
+"""Which figures of two results can be compared, and what else differs between the results."""
 
 import math
 from collections.abc import Iterator, Set
@@ -8,23 +8,23 @@ from cqstore.ab.judging.answers import judge_answers
 from cqstore.ab.results.result import Result, Shape, Side, WorkloadFigures
 
 _SAME_RATE = 0.01
-"""Rates that differ by less are one: they are taken from operations that a turn holds."""
+"""Relative difference below which two rates count as equal: rates are measured per turn."""
 
 
 class Pair(NamedTuple):
-    """Two results, under the names that sentences call them by."""
+    """Two results; sentences call them A (``before``) and B (``after``)."""
 
     before: Result
     after: Result
 
 
 def obstacles(pair: Pair) -> Iterator[str]:
-    """Yield why no figure at all can be compared, a sentence each."""
+    """Yield the reasons why no figure can be compared, one sentence each."""
     before, after = pair
     for name, result in zip("AB", pair, strict=True):
         answers = judge_answers(result)
         if answers.status != "same":
-            yield f"The answers of {name} allow no figures: {answers.sentence}"
+            yield f"The figures of {name} cannot be used: {answers.sentence}"
     if before.kind != after.kind:
         yield f"A was made by ab {before.kind}, B by ab {after.kind}."
         return
@@ -39,7 +39,7 @@ def obstacles(pair: Pair) -> Iterator[str]:
 
 
 def sides_of_both(pair: Pair) -> list[str]:
-    """Return the sides that are the same in both results; twins are none."""
+    """Return the sides that are the same in both results, without twins."""
     there = {side.name: side for side in pair.after.sides}
     return [
         side.name
@@ -49,7 +49,7 @@ def sides_of_both(pair: Pair) -> list[str]:
 
 
 def workloads_of_both(pair: Pair) -> list[tuple[WorkloadFigures, WorkloadFigures]]:
-    """Return the workloads that were run the same way in both."""
+    """Return the workloads that ran in the same way in both results."""
     there = {workload.name: workload for workload in pair.after.workloads}
     return [
         (workload, there[workload.name])
@@ -59,7 +59,7 @@ def workloads_of_both(pair: Pair) -> list[tuple[WorkloadFigures, WorkloadFigures
 
 
 def left_out(pair: Pair) -> Iterator[str]:
-    """Yield which sides and workloads cannot be compared, and why, a sentence each."""
+    """Yield the sides and workloads that cannot be compared, with the reason, one sentence each."""
     one, other = ({side.name: side for side in result.sides if not side.twin_of} for result in pair)
     yield from _alone("side", one.keys(), other.keys())
     for name in (each for each in one if each in other):
@@ -75,11 +75,11 @@ def left_out(pair: Pair) -> Iterator[str]:
 def _alone(kind: str, one: Set[str], other: Set[str]) -> Iterator[str]:
     for place, names in (("A", one - other), ("B", other - one)):
         for name in sorted(names):
-            yield f"The {kind} {name} is in {place} alone."
+            yield f"The {kind} {name} is only in {place}."
 
 
 def circumstances(pair: Pair) -> Iterator[str]:
-    """Yield what else differs and may be the cause of a change, a sentence each."""
+    """Yield other differences that may be the cause of a change, one sentence each."""
     roots = [result.store.root for result in pair]
     if roots[0] != roots[1]:
         yield f"store: {roots[0]} in A, {roots[1]} in B"
@@ -103,14 +103,14 @@ def _is_same(one: Side, other: Side) -> bool:
 
 
 def _otherwise(one: WorkloadFigures, other: WorkloadFigures) -> str:
-    """Return why two workloads of one name are not the same."""
+    """Return why two workloads with the same name differ; empty if they do not."""
     if one.not_measured or other.not_measured:
         return "was not measured in both"
     if one.mode != other.mode:
         return f"is {one.mode} loop in A, {other.mode} loop in B"
     if not math.isclose(one.offered or 0, other.offered or 0, rel_tol=_SAME_RATE):
         rates = [f"{each.offered:,.0f}" if each.offered else "no" for each in (one, other)]
-        return f"had {rates[0]} operations a second due in A, {rates[1]} in B"
+        return f"had {rates[0]} operations per second due in A, {rates[1]} in B"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""Ratios of rounds: their centre, and the interval that it lies in.
+"""Ratios of rounds: their centre and its confidence interval.
 
-The unit of replication is the round, not the operation: operations of one round share the state of
-the machine. All is done with logarithms, so that a ratio and its inverse are treated alike.
+The sample is the round, not the operation: operations of one round share the state of the machine.
+Logarithms are used throughout, so that a ratio and its inverse are treated alike.
 """
 
 import math
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MIN_ROUNDS, MIN_WITHOUT_FLOOR = 5, 8
-"""Fewer carry no interval. So few hold what they promise only together with a noise floor."""
+"""Minimum number of rounds for an interval, with and without a noise floor."""
 _TRIMMED = 0.2
 _RESAMPLES = 4999
 
 
 class Interval(NamedTuple):
-    """A ratio and how sure it is; all three are ratios, none a logarithm."""
+    """A ratio and its confidence interval; all three are ratios, not logarithms."""
 
     ratio: float
     low: float
@@ -29,24 +29,24 @@ class Interval(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Return the upper end by the lower end."""
+        """Return the upper end divided by the lower end."""
         return self.high / self.low
 
     @property
     def turned(self) -> "Interval":
-        """Return the ratio the other way round: of the reference by the side."""
+        """Return the inverse ratio: reference divided by side."""
         return Interval(1 / self.ratio, 1 / self.high, 1 / self.low)
 
     @property
     def farthest(self) -> float:
-        """Return how far from 1 it reaches, either way, as a ratio above 1."""
+        """Return the end that is farther from 1, as a ratio above 1."""
         return max(self.high, 1 / self.low, 1.0)
 
 
 def centre(values: Sequence[float]) -> float:
     """Return the geometric mean of ``values`` without the lowest and the highest fifth.
 
-    A round that went wrong has no say in it, whatever it says.
+    So one bad round has no effect.
     """
     return math.exp(float(_trimmed_mean(np.log(np.asarray(values, dtype=float)))))
 
@@ -54,8 +54,8 @@ def centre(values: Sequence[float]) -> float:
 def interval(ratios: Sequence[float], confidence: float) -> Interval:
     """Return the centre of the ratios of rounds, and its bootstrap interval (BCa).
 
-    Of few rounds the bootstrap makes intervals that are too narrow, so the confidence is raised by
-    what Student's t asks for with so few (Hesterberg 2014, "expanded percentiles").
+    With few rounds bootstrap intervals are too narrow, so the confidence is raised as Student's t
+    requires for so few (Hesterberg 2014, "expanded percentiles").
 
     Needs scipy, see ``need_extras``.
     """
@@ -63,7 +63,7 @@ def interval(ratios: Sequence[float], confidence: float) -> Interval:
 
 
 def unpaired(mine: Sequence[float], theirs: Sequence[float], confidence: float) -> Interval:
-    """Return ``mine`` by ``theirs``, values of rounds that have nothing to do with each other."""
+    """Return ``mine`` divided by ``theirs``, values of independent rounds."""
     samples = [np.log(np.asarray(values, dtype=float)) for values in (mine, theirs)]
     return _interval(samples, confidence)
 
@@ -74,7 +74,7 @@ def _interval(samples: "list[NDArray[np.float64]]", confidence: float) -> Interv
         return Interval(*[math.exp(found)] * 3)
     rounds = min(len(logs) for logs in samples)
     low, high = _bootstrap(samples, _expanded(confidence, rounds))
-    # BCa may move an interval so far when nearly all rounds agree that its centre lies outside.
+    # If nearly all rounds agree, BCa may move the interval so far that the centre is outside.
     low, high = min(low, found), max(high, found)
     return Interval(math.exp(found), math.exp(low), math.exp(high))
 
@@ -101,7 +101,7 @@ def _expanded(confidence: float, rounds: int) -> float:
 
 
 def _bootstrap(samples: "list[NDArray[np.float64]]", confidence: float) -> tuple[float, float]:
-    """Return the BCa interval of the difference, of data that this cannot do the percentile's."""
+    """Return the BCa interval of the difference, or the percentile interval if BCa fails."""
     from scipy import stats  # noqa: PLC0415 - an extra
 
     def of(method: str) -> tuple[float, float]:
@@ -112,6 +112,6 @@ def _bootstrap(samples: "list[NDArray[np.float64]]", confidence: float) -> tuple
         return float(found.low), float(found.high)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of data that BCa cannot do: the answer is not a number
+        warnings.simplefilter("ignore")  # if BCa fails, the interval is not a number
         low, high = of("BCa")
         return of("percentile") if math.isnan(low + high) else (low, high)

@@ -1,4 +1,4 @@
-"""From a result to its judgement."""
+"""Computes the judgement of a result."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from cqstore.ab.results.result import Result
 
 
 def judge(result: Result) -> Judgement:
-    """Return all that follows from a result; the same each time.
+    """Return the judgement of a result; the same each time.
 
     Raises:
         StoreConfigError: a library of the extra ``ab`` is missing, or a histogram cannot be read.
@@ -52,14 +52,14 @@ def judge(result: Result) -> Judgement:
 
 
 def _unjudged(comparison: ComparedFigure) -> ComparedFigure:
-    """Take the outcome back: without equal answers no figure decides anything."""
+    """Remove the outcome: if answers differ, no figure is judged."""
     if comparison.outcome in {Outcome.FLOOR, Outcome.WITHHELD}:
         return comparison
     return comparison.model_copy(update={"outcome": Outcome.NO_VERDICT})
 
 
 def _footprint(result: Result) -> Iterator[ComparedFigure]:
-    """Yield what each side's queues take; measured once, so it is shown and not judged."""
+    """Yield the resources of each side's queues; measured once, so shown and not judged."""
     reference, *others = result.sides
     for figure in SIDE_FIGURES:
         for side in others:
@@ -75,9 +75,11 @@ def _footprint(result: Result) -> Iterator[ComparedFigure]:
 
 
 def _notes(result: Result) -> Iterator[str]:
-    """Yield what weakens the judgement."""
+    """Yield sentences about what weakens the judgement."""
     if twin(result) is None:
-        yield ("No noise floor was measured: the reference was not run against a repeat of itself.")
+        yield (
+            "No noise floor was measured: the reference was not compared with a repeat of itself."
+        )
     found = {
         (workload.name, side): pairs(
             workload, FIGURES[headline(result, workload)], side, result.sides[0].name
@@ -86,8 +88,8 @@ def _notes(result: Result) -> Iterator[str]:
         for side in compared_sides(result)
     }
     for told, field in (
-        ("Disturbed rounds that do not count", "left_out"),
-        ("Disturbed rounds that count, for too few would remain", "disturbed"),
+        ("Disturbed rounds that are excluded", "left_out"),
+        ("Disturbed rounds that count, because too few would remain", "disturbed"),
     ):
         counts = dict[str, int]()
         for (name, _), pair in found.items():

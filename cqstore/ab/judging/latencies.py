@@ -1,4 +1,4 @@
-"""Latencies of whole workloads, from merged histograms, and when some of them are withheld."""
+"""Latencies of whole workloads, from merged histograms, and when they are withheld."""
 
 import zlib
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
 REACHED = 0.98
-"""Share of the offered rate that a side must reach for its times from the due time to be shown."""
+"""Share of the offered rate below which latencies from the due time are withheld."""
 _CURVE = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 _NANOSECONDS = 1e9
 
@@ -38,15 +38,15 @@ def histogram(
         ValueError, TypeError, IndexError, OverflowError, zlib.error,
     ) as exc:  # fmt: skip
         raise StoreConfigError(
-            f"the histogram of {side} at {workload.name} is none of HdrHistogram V2"
+            f"the histogram of {side} at {workload.name} is not valid HdrHistogram V2 data"
         ) from exc
     return found if found.total_count else None
 
 
 def merged(workload: WorkloadFigures, side: str, key: str) -> float | None:
-    """Return a percentile over all rounds, in seconds; ``key`` is a figure's, as service_p99.
+    """Return a percentile over all rounds in seconds; ``key`` is a figure such as service_p99.
 
-    Nothing where not one operation lies above it.
+    ``None`` if no operation is above it.
     """
     kind, _, name = key.partition("_")
     found = histogram(workload, side, intended=kind == "intended")
@@ -63,7 +63,7 @@ def merged(workload: WorkloadFigures, side: str, key: str) -> float | None:
 def curve(
     workload: WorkloadFigures, side: str, *, intended: bool = False
 ) -> list[tuple[float, float]]:
-    """Return percentiles and seconds, as far up as one operation in the histogram lies above."""
+    """Return percentiles with seconds, up to the last one with an operation above it."""
     found = histogram(workload, side, intended=intended)
     if found is None:
         return []
@@ -72,10 +72,10 @@ def curve(
 
 
 def withheld(workload: WorkloadFigures, side: str) -> str:
-    """Return why a side's times from the due time are not shown; nothing if they are.
+    """Return why a side's latencies from the due time are withheld; empty if they are shown.
 
-    A side that cannot do what is offered falls ever further behind: such a percentile says how long
-    the run was, not how the side answers.
+    A side that cannot reach the offered rate is delayed more and more: its percentile depends on
+    the length of the run, not on the side.
     """
     turns = [turn for turn in workload.rounds if turn.side == side and not turn.warm_up]
     seconds = sum(turn.seconds for turn in turns)
@@ -85,6 +85,6 @@ def withheld(workload: WorkloadFigures, side: str) -> str:
     if reached >= REACHED * workload.offered:
         return ""
     return (
-        f"{workload.offered:,.0f} operations a second were due and {side} reached {reached:,.0f}:"
-        " its times from the due time would only show how long the run was"
+        f"{side} reached {reached:,.0f} of {workload.offered:,.0f} operations per second: its"
+        " latencies from the due time would only depend on the length of the run"
     )

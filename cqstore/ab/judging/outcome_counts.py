@@ -1,4 +1,4 @@
-"""The shortest summary: how often a side is better, worse, neither."""
+"""The shortest summary: at how many workloads a side is better, worse, or neither."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from cqstore.ab.judging.words import count_text
 
 
 def tally(judgement: Judgement) -> list[str]:
-    """Return a sentence a side."""
+    """Return one sentence per side."""
     told = []
     for side in judgement.sides:
         counts = Counter(
@@ -18,5 +18,7 @@ def tally(judgement: Judgement) -> list[str]:
         )
         parts = [f"{counts[each]} {each.value}" for each in Outcome if counts[each]]
         workloads = count_text(sum(counts.values()), "workload")
-        told.append(f"{side} beside {judgement.reference} at {workloads}: {', '.join(parts)}.")
+        told.append(
+            f"{side} compared with {judgement.reference} at {workloads}: {', '.join(parts)}."
+        )
     return told

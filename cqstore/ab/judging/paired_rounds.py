@@ -1,9 +1,9 @@
-"""Rounds of two sides, paired; and which of them count.
+"""Paired rounds of two sides, and which of them count.
 
-A turn of a warm-up never counts. A round in which either side was disturbed, by other guests or
-other processes, is left out of their ratio: what marks it is what the machine said, never what the
-round gave. Where less than half of the rounds, or less than an interval needs, would remain, all of
-them count, and the noise shows in the interval.
+Warm-up turns never count. A round in which either side was disturbed by other guests or other
+processes is excluded from the ratios; this depends only on the machine, never on the results of the
+round. If fewer than half of the rounds, or fewer than an interval requires, would remain, all of
+them count, and the interval shows the noise.
 """
 
 from collections import Counter
@@ -16,25 +16,25 @@ from cqstore.ab.results.result import Round, WorkloadFigures
 
 
 class Pairs(NamedTuple):
-    """A figure of two sides by round; ``mine[i]`` and ``theirs[i]`` are of one round."""
+    """A figure of two sides by round; ``mine[i]`` and ``theirs[i]`` are of the same round."""
 
     mine: list[float]
     theirs: list[float]
     left_out: int
-    """Rounds that were disturbed and do not count."""
+    """Number of disturbed rounds that are excluded."""
     disturbed: int
-    """Rounds that were disturbed and count, for too few would remain."""
+    """Number of disturbed rounds that count, because too few would remain."""
 
     @property
     def ratios(self) -> list[float]:
-        """Return the ratio of each round; of none if a value is zero."""
+        """Return the ratio of each round; empty if a value is zero."""
         if 0 in self.mine or 0 in self.theirs:
             return []
         return [mine / theirs for mine, theirs in zip(self.mine, self.theirs, strict=True)]
 
 
 def turns_of(workload: WorkloadFigures, side: str) -> dict[int, list[Round]]:
-    """Return a side's turns of each round, without those of the warm-up."""
+    """Return a side's turns by round, without warm-up."""
     found: dict[int, list[Round]] = {}
     for turn in workload.rounds:
         if turn.side == side and not turn.warm_up:
@@ -43,7 +43,7 @@ def turns_of(workload: WorkloadFigures, side: str) -> dict[int, list[Round]]:
 
 
 def pairs(workload: WorkloadFigures, figure: Figure, side: str, reference: str) -> Pairs:
-    """Return the figure of both sides in the rounds that count; of none, if a round lacks it."""
+    """Return the figure of both sides in the rounds that count; empty if a round lacks it."""
     mine, theirs = turns_of(workload, side), turns_of(workload, reference)
     numbers = sorted(mine.keys() & theirs.keys())
     calm = [number for number in numbers if not _is_disturbed(number, mine, theirs)]
@@ -55,7 +55,7 @@ def pairs(workload: WorkloadFigures, figure: Figure, side: str, reference: str) 
 
 
 def written_by_cause(workload: WorkloadFigures) -> dict[str, dict[str, int]]:
-    """Return side → cause → bytes, where a backend counts what it writes; without the warm-up."""
+    """Return side → cause → bytes for backends that count their writes; without warm-up."""
     found: dict[str, Counter[str]] = {}
     for turn in workload.rounds:
         if turn.backend_written and not turn.warm_up:
@@ -64,7 +64,7 @@ def written_by_cause(workload: WorkloadFigures) -> dict[str, dict[str, int]]:
 
 
 def values(workload: WorkloadFigures, figure: Figure, side: str) -> list[float]:
-    """Return a figure of one side in its rounds that count; of none, if a round lacks it."""
+    """Return a figure of one side in the rounds that count; empty if a round lacks it."""
     return pairs(workload, figure, side, side).mine
 
 

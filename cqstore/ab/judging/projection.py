@@ -1,4 +1,4 @@
-"""What a side would cost with another number of queues: a line through what was measured."""
+"""Resources of a side at another number of queues: a line through measured points."""
 
 from collections.abc import Iterator
 from operator import itemgetter
@@ -12,14 +12,14 @@ from cqstore.ab.results.result import Point, Result
 _A_SHARE = "disk_a_queue", "disk_a_unit"
 _MIN_POINTS = 2
 _EXACT = 1e-9
-"""Below this share a number is what rounding left."""
+"""Relative value below which a number is a rounding error."""
 
 
 def project(result: Result) -> Iterator[Projection]:
-    """Yield a projection a side and figure, of sides that were measured at two numbers of queues.
+    """Yield a projection per figure of each side that was measured at two or more sizes.
 
-    A line by least squares: what it costs to be there, and what a queue costs. It never falls: less
-    for more queues is noise.
+    A least-squares line: a base cost and a cost per queue. It never falls: a lower cost for more
+    queues is noise.
     """
     for side in result.sides:
         points = [point for point in result.points if point.side == side.name]
@@ -31,7 +31,7 @@ def project(result: Result) -> Iterator[Projection]:
 
 
 def _projection(result: Result, figure: SideFigure, points: list[Point], queues: int) -> Projection:
-    """Fit a line through a side's figures at several counts of queues, and go on to ``queues``."""
+    """Fit a line through a side's figures at several sizes, and extrapolate it to ``queues``."""
     measured = sorted(
         ((point.queues, figure.of(point.footprint, result.store) or 0.0) for point in points),
         key=itemgetter(0),

@@ -1,4 +1,4 @@
-"""Two results beside each other: two machines, or two days of one."""
+"""The comparison of two results: two machines, or two days of one machine."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ from cqstore.ab.results.result import Result, WorkloadFigures
 
 
 class Change(BaseModel):
-    """How a side fares at a workload in B, by how it fared in A."""
+    """Change of a side at a workload from A to B."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,13 +36,13 @@ class Change(BaseModel):
     unit: Measure
     a: float
     b: float
-    ratio: float | None = Field(default=None, description="B by A.")
+    ratio: float | None = Field(default=None, description="B divided by A.")
     low: float | None = None
     high: float | None = None
     outcome: Outcome
     text: str
     beside_a: str = Field(
-        default="", description="How many times better than the reference the side was in A."
+        default="", description="How many times as good as the reference the side was in A."
     )
     beside_b: str = ""
 
@@ -53,22 +53,28 @@ class Change(BaseModel):
 
 
 class ResultChanges(BaseModel):
-    """All that can be said of two results."""
+    """The comparison of two results."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cannot: list[str] = Field(description="Why no figure can be compared; empty if some can.")
-    left_out: list[str] = Field(description="Sides and workloads that cannot, and why.")
-    circumstances: list[str] = Field(description="What else differs, and may be the cause.")
-    confidence: float = Field(description="Of all intervals at once.")
+    cannot: list[str] = Field(
+        description="Reasons why no figure can be compared; empty if some can."
+    )
+    left_out: list[str] = Field(
+        description="Sides and workloads that cannot be compared, with the reason."
+    )
+    circumstances: list[str] = Field(
+        description="Other differences that may be the cause of a change."
+    )
+    confidence: float = Field(description="Confidence that all intervals hold together.")
     changes: list[Change]
 
 
 def compare_results(before: Result, after: Result) -> ResultChanges:
     """Return what changed from A to B for each side that is in both.
 
-    Rounds of two runs have nothing to do with each other, so they are not paired; nor is there a
-    noise floor between two runs: a change is one of the side, the machine and its day together.
+    Rounds of two runs are independent, so they are not paired. There is no noise floor between two
+    runs: a change is one of the side, the machine and the day together.
 
     Raises:
         StoreConfigError: a library of the extra ``ab`` is missing, or a histogram cannot be read.
@@ -99,7 +105,7 @@ def _changes(pair: Pair, confidence: float) -> Iterator[Change]:
 
 
 def _headline(judged: tuple[Judgement, Judgement], name: str) -> str:
-    """Return the figure that both tell first, or the throughput, which both have."""
+    """Return the common headline of both results, else the throughput."""
     keys = {each.headline for told in judged for each in told.workloads if each.name == name}
     return keys.pop() if len(keys) == 1 else "throughput"
 
@@ -108,7 +114,7 @@ def _change(
     pair: Pair, workload: WorkloadFigures, side: str, key: str, found: list[list[float]],
     single: float, confidence: float,
 ) -> Change:  # fmt: skip
-    """Return how a side's figure differs between both results, rounds not being paired."""
+    """Return the change of a side's figure between both results, from unpaired rounds."""
     figure = FIGURES[key]
     centres = [sorted(each)[len(each) // 2] for each in found]
     made = None
@@ -137,7 +143,7 @@ def _text(
     outcome: Outcome, made: Interval | None, workload: str, side: str, key: str, confidence: float
 ) -> str:
     if made is None:
-        return f"Too few rounds to tell at {workload} about {side}."
+        return f"Too few rounds to compare {side} at {workload}."
     claim = Phrases(
         f"{side} is {{}} times as fast in B as in A",
         f"the {FIGURES[key].label} of {side} in B is {{}} times that in A",

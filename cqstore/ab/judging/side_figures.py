@@ -1,4 +1,4 @@
-"""The figures of a comparison: what each is called, counts, and how it is got from turns."""
+"""The figures of a comparison: label, unit, and how each is computed from turns."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ THROUGHPUT = "throughput"
 
 
 class Figure(NamedTuple):
-    """A figure of a workload; ``of`` makes it from a side's turns of one round."""
+    """A figure of a workload; ``of`` computes it from a side's turns of one round."""
 
     key: str
     label: str
@@ -20,7 +20,7 @@ class Figure(NamedTuple):
     of: Callable[[Sequence[Round]], float | None]
     more_is_better: bool = False
     lacks: str = "too few operations in a round"
-    """Why a side may not have it."""
+    """Why a side may lack the figure."""
 
 
 class SideFigure(NamedTuple):
@@ -73,7 +73,7 @@ def _latency(field: str, key: str) -> Callable[[Sequence[Round]], float | None]:
 
 
 def _fewest(percentile: float) -> int:
-    """Return of how many operations a percentile is one: one at least must lie above it."""
+    """Return the smallest number of operations for which this percentile is meaningful."""
     above = 1 - percentile / 100
     return round(1 / above) if above else 1
 
@@ -91,45 +91,45 @@ FIGURES: dict[str, Figure] = {
         Figure(THROUGHPUT, "throughput", Measure.A_SECOND, _throughput, more_is_better=True),
         *_latencies("service", ""),
         *_latencies("intended", " from the due time"),
-        Figure("cpu", "CPU time an operation", Measure.SECONDS, _cpu),
-        Figure("written", "written an item", Measure.BYTES, _written),
+        Figure("cpu", "CPU time per operation", Measure.SECONDS, _cpu),
+        Figure("written", "written per item", Measure.BYTES, _written),
         Figure(
             "counted",
-            "written an item, by its own count",
+            "written per item, counted by the backend",
             Measure.BYTES,
             _counted,
-            lacks="one of them does not count",
+            lacks="a backend does not count its writes",
         ),
         Figure("memory", "memory", Measure.BYTES, _memory),
     )
 }
-"""By key, in the order they are shown."""
+"""Figures by key, in the order in which they are shown."""
 NEVER_JUDGED = {
-    "service_max": "one operation decides it",
-    "intended_max": "one operation decides it",
+    "service_max": "determined by a single operation",
+    "intended_max": "determined by a single operation",
 }
-"""Figures that are shown alone, and why."""
+"""Figures that are shown but not judged, and why."""
 OF_THE_SIDE = frozenset({"memory"})
-"""Figures that are much the same at every workload: no sentence repeats them."""
+"""Figures that hardly depend on the workload: sentences do not repeat them."""
 
 SIDE_FIGURES: tuple[SideFigure, ...] = (
     SideFigure("disk", "on disk", Measure.BYTES, lambda foot, _: foot.disk_bytes),
     SideFigure(
         "disk_a_unit",
-        "on disk a unit",
+        "on disk per unit",
         Measure.BYTES,
         lambda foot, shape: _by(foot.disk_bytes, shape.units),
     ),
     SideFigure(
         "disk_a_queue",
-        "on disk a queue",
+        "on disk per queue",
         Measure.BYTES,
         lambda foot, shape: _by(foot.disk_bytes, shape.queues),
     ),
     SideFigure("files", "files", Measure.COUNT, lambda foot, _: foot.files),
     SideFigure("maps", "memory maps", Measure.COUNT, lambda foot, _: foot.maps),
     SideFigure("descriptors", "descriptors", Measure.COUNT, lambda foot, _: foot.descriptors),
-    SideFigure("pss", "memory once open", Measure.BYTES, lambda foot, _: foot.pss_bytes),
+    SideFigure("pss", "memory after opening", Measure.BYTES, lambda foot, _: foot.pss_bytes),
     SideFigure("open", "time to open", Measure.SECONDS, lambda foot, _: foot.open_seconds),
 )
 
@@ -137,10 +137,10 @@ SIDE_FIGURES: tuple[SideFigure, ...] = (
 def as_good(
     figure: str, ratio: float | None, low: float | None, high: float | None
 ) -> Interval | None:
-    """Return how many times as good one is as the other, of the ratio of their figures.
+    """Return how many times as good the first figure is as the second, given their ratio.
 
-    Above 1 the first is better: the ratio itself where more is better, turned round where less is.
-    Without an interval both ends are the ratio; without a ratio there is nothing to show.
+    Above 1 the first is better: the ratio itself if more is better, its inverse if less is better.
+    Without an interval both ends are the ratio; ``None`` without a ratio.
     """
     if ratio is None:
         return None

@@ -1,4 +1,4 @@
-"""One plain sentence a side and workload: which, by how much, how sure."""
+"""One sentence per side and workload: which side, by how much, with what confidence."""
 
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from cqstore.ab.results.result import Result, WorkloadFigures
 
 
 class Phrases(NamedTuple):
-    """The ways to say a ratio; each has one place for it. More is always better."""
+    """Templates for a ratio; each has one placeholder for it. More is always better."""
 
     fast: str
-    """Of a throughput, and, turned round, of a latency."""
+    """For a throughput, and, inverted, for a latency."""
     figure: str
-    """Of anything else."""
+    """For any other figure."""
 
     def sentence(
         self, outcome: Outcome, found: Interval, figure: str, workload: str, confidence: float,
@@ -49,7 +49,7 @@ def sentence(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement, headline: str,
     comparisons: list[ComparedFigure], side: str,
 ) -> Sentence:  # fmt: skip
-    """Return what is said of ``side``, from the comparisons of a workload."""
+    """Return the sentence about ``side``, from the comparisons of a workload."""
     mine = [each for each in comparisons if each.side == side]
     first = next((each for each in mine if each.figure == headline), None)
     if first is not None and first.outcome is Outcome.NOISY:
@@ -70,7 +70,7 @@ def sentence(
 
 
 def _is_firm(comparison: ComparedFigure) -> bool:
-    """Return whether it is a percentile that differs: that decides where the headline is noisy."""
+    """Return whether it is a percentile that differs; it decides if the headline is noisy."""
     times = comparison.figure.startswith(("service", "intended"))
     return times and comparison.outcome in DECIDED
 
@@ -79,7 +79,7 @@ def _sentence(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement,
     first: ComparedFigure | None, side: str,
 ) -> tuple[Outcome, str]:  # fmt: skip
-    """Return the outcome of a workload for a side, and the sentence that says it."""
+    """Return the outcome of a workload for a side, and its sentence."""
     if workload.not_measured:
         return Outcome.ABSENT, f"Not measured: {workload.name}: {workload.not_measured}."
     if answers.status != "same":
@@ -90,9 +90,9 @@ def _sentence(
         }[answers.status]
         return Outcome.NO_VERDICT, f"No verdict at {workload.name}: {why}."
     if first is None or first.ratio is None:
-        why = first.why if first is not None and first.why else "nothing was measured by rounds"
+        why = first.why if first is not None and first.why else "nothing was measured in rounds"
         outcome = first.outcome if first is not None else Outcome.ABSENT
-        return outcome, f"Too little to tell about {side} at {workload.name}: {why}."
+        return outcome, f"No conclusion about {side} at {workload.name}: {why}."
     return first.outcome, _judged(result, workload, first)
 
 
@@ -113,13 +113,15 @@ def _judged(result: Result, workload: WorkloadFigures, first: ComparedFigure) ->
 
 
 def _in_spite(result: Result, first: ComparedFigure) -> str:
-    """Say why it is called no difference though the interval excludes 1."""
+    """Return why there is no difference although the interval excludes 1."""
     if (first.low or 0) <= 1 <= (first.high or 1):
         return ""
     reference, minimum = result.sides[0].name, result.method.min_ratio
     if (first.floor or 1) > minimum:
-        return f", but a repeat of {reference} may differ from it by {ratio_text(first.floor or 1)}"
-    return f", and less than {ratio_text(minimum)} is not called a difference"
+        return (
+            f", but a repeat of {reference} differs from it by up to {ratio_text(first.floor or 1)}"
+        )
+    return f", and less than {ratio_text(minimum)} does not count as a difference"
 
 
 def _also(comparison: ComparedFigure) -> str:

@@ -1,9 +1,9 @@
-"""What is said of each figure of each side, and when a difference is called one.
+"""Verdicts on the figures of each side, and what counts as a difference.
 
-Three things must come together: the interval excludes 1; the ratio exceeds what is worth a word
-(``min_ratio``); and it exceeds the noise floor, what a repeat of the reference may show against
-the reference itself. The intervals are so wide that all of a run hold at once with the confidence
-asked for: half of what may go wrong is shared by the headlines, half by all further figures.
+Three conditions must be true: the interval excludes 1; the ratio exceeds ``min_ratio``; and it
+exceeds the noise floor, the difference that a repeat of the reference can show. The intervals are
+wide enough that all intervals of a run hold together with the requested confidence: headlines share
+half of the error probability, all other figures the other half.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from cqstore.ab.results.result import Method, Result, Side, WorkloadFigures
 
 
 class Rule(NamedTuple):
-    """By what a figure is judged: the reference's own noise, confidence, rounds, method."""
+    """Criteria for a figure: noise floor, confidence, minimum of rounds, method."""
 
     floor: Interval | None
     confidence: float
     minimum: int
-    """Rounds."""
+    """Minimum number of rounds."""
     method: Method
 
 
@@ -35,7 +35,7 @@ class Levels(NamedTuple):
 
 
 def compared_sides(result: Result) -> list[str]:
-    """Return the sides that are compared with the reference: neither it nor its twins."""
+    """Return the sides that are compared with the reference, without its twins."""
     return [side.name for side in result.sides[1:] if side.twin_of is None]
 
 
@@ -48,8 +48,8 @@ def twin(result: Result) -> Side | None:
 def headline(result: Result, workload: WorkloadFigures) -> str:
     """Return the key of the figure that is shown first.
 
-    The throughput of a closed loop. Where the rate is not the side's doing, p99: of an open loop
-    from the due time, of a running store's reads of their service.
+    The throughput in a closed loop. If the side does not determine the rate, p99: in an open loop
+    from the due time, for reads of a running store the service time.
     """
     names = [result.sides[0].name, *compared_sides(result)]
     return next(
@@ -75,7 +75,7 @@ def _by_rounds(workload: WorkloadFigures, key: str, names: list[str]) -> bool:
 
 
 def levels(result: Result) -> Levels:
-    """Return the confidence that each interval must have for all of them to hold at once."""
+    """Return the confidence of single intervals for which all intervals hold together."""
     counts = {True: 0, False: 0}
     for workload in result.workloads:
         first = headline(result, workload)
@@ -88,7 +88,7 @@ def levels(result: Result) -> Levels:
 
 
 def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterator[ComparedFigure]:
-    """Yield every figure of every side but the reference, that of the twin first."""
+    """Yield every figure of every side except the reference; for each figure the twin first."""
     reference = result.sides[0].name
     first = headline(result, workload)
     repeat = twin(result)
@@ -113,10 +113,10 @@ def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterato
 
 
 def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome | None:
-    """Return ``SAME`` or ``NOISY``, or ``None`` where it is a difference.
+    """Return ``SAME`` or ``NOISY``, or ``None`` if there is a difference.
 
-    A difference may have an interval that is wider than the method's bound, if even the end that
-    is nearer to 1 lies beyond all that noise could do.
+    The interval of a difference may be wider than the method's maximum if even the end that is
+    closer to 1 exceeds the noise.
     """
     minimum = max(method.min_ratio, floor.farthest if floor is not None else 1.0)
     near = max(found.low, 1 / found.high)
@@ -130,7 +130,7 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
 def _judged(
     workload: WorkloadFigures, told: ComparedFigure, found: Pairs, rule: Rule
 ) -> ComparedFigure:
-    """Return a figure with its interval and outcome, or why it has none."""
+    """Return a figure with its interval and outcome, or the reason why it has none."""
     if told.outcome is Outcome.WITHHELD:
         return told
     if told.figure in NEVER_JUDGED:
@@ -149,15 +149,15 @@ def _judged(
 def _why_not(
     workload: WorkloadFigures, told: ComparedFigure, found: Pairs, minimum: int
 ) -> dict[str, object]:
-    """Say why there is no interval."""
+    """Return the reason why there is no interval."""
     if not found.mine:
-        few = FIGURES[told.figure].lacks if workload.rounds else "not measured by rounds"
+        few = FIGURES[told.figure].lacks if workload.rounds else "not measured in rounds"
         return {"why": few}
     if not found.ratios:
-        return {"why": "one of them is zero: there is no ratio"}
+        return {"why": "one value is zero, so there is no ratio"}
     return {
         "outcome": Outcome.FEW,
-        "why": f"{len(found.mine)} rounds, an interval needs {minimum}",
+        "why": f"{len(found.mine)} rounds, an interval requires {minimum}",
     }
 
 
@@ -173,7 +173,7 @@ def _ends(found: Interval) -> dict[str, object]:
 def _values(
     workload: WorkloadFigures, figure: Figure, side: str, reference: str, found: Pairs
 ) -> ComparedFigure:
-    """Return the values of both sides, without any judgement."""
+    """Return the values of both sides, not judged."""
     late = figure.key.startswith("intended")
     values = [
         None if late and withheld(workload, each) else _value(workload, figure, each, by_round)
@@ -192,7 +192,7 @@ def _values(
 def _value(
     workload: WorkloadFigures, figure: Figure, side: str, by_round: list[float]
 ) -> float | None:
-    """Return a side's value: of latencies over all operations, of all else the centre of rounds."""
+    """Return a side's value: latencies over all operations, other figures over rounds."""
     if figure.key.startswith(("service", "intended")):
         over_all = merged(workload, side, figure.key)
         if over_all is not None:

@@ -1,4 +1,4 @@
-"""Numbers as people read them; the same in the terminal, the page and the sentences."""
+"""Readable numbers, the same in the terminal, the HTML report and the sentences."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ _TEN, _HUNDRED = 10, 100
 
 
 class Measure(StrEnum):
-    """What a figure counts; values are in it, unscaled."""
+    """Unit of a figure; values are unscaled."""
 
     A_SECOND = "a second"
     SECONDS = "seconds"
@@ -17,7 +17,7 @@ class Measure(StrEnum):
 
 
 def value_text(value: float | None, unit: Measure | str) -> str:
-    """Return a figure with its unit, three digits of it; nothing for ``None``."""
+    """Return a figure with three digits and its unit; empty for ``None``."""
     if value is None:
         return ""
     if unit == Measure.SECONDS:
@@ -28,7 +28,7 @@ def value_text(value: float | None, unit: Measure | str) -> str:
 
 
 def ratio_text(ratio: float) -> str:
-    """Return a ratio, so precise that 1 and 1.04 are told apart."""
+    """Return a ratio, precise enough to distinguish 1 and 1.04."""
     if ratio >= _HUNDRED:
         return f"{ratio:,.0f}"
     if ratio >= _TEN:
@@ -42,7 +42,7 @@ def span_text(low: float, high: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Return a share as percent, four digits of it at most."""
+    """Return a share as percent, with at most four digits."""
     percent = _HUNDRED * share
     if 0 < percent < 1 / _HUNDRED:
         return "<0.01 %"
@@ -50,25 +50,25 @@ def percent_text(share: float) -> str:
 
 
 def within_text(share: float) -> str:
-    """Return how far something misses at most, as percent; rounded as one would say it."""
+    """Return a maximum deviation as percent, rounded."""
     percent = max(_HUNDRED * share, 1 / _TEN)
     return f"within {percent:.1f} %" if percent < _TEN else f"within {percent:,.0f} %"
 
 
 def count_text(count: int, one: str) -> str:
-    """Return a count and what is counted, which takes an ``s`` unless it is one."""
+    """Return a count with its noun, in the plural unless the count is 1."""
     return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def digits_text(value: float) -> str:
-    """Return a number, of three digits where it is small."""
+    """Return a number, with three digits if it is small."""
     if value >= _HUNDRED or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 1 / _HUNDRED else "<0.01"
 
 
 def short_text(count: float) -> str:
-    """Return a round count for the mark of an axis: 10 k, 1 M."""
+    """Return a round count as an axis label: 10 k, 1 M."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if count >= size:
             return f"{digits_text(count / size)} {unit}"

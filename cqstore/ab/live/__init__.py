@@ -1,1 +1,1 @@
-"""``cqstore ab live`` and ``policy``: what a store in service shows of its backends."""
+"""``cqstore ab live`` and ``policy``: figures of a store in service about its backends."""

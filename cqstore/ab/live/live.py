@@ -1,7 +1,7 @@
-"""Live: a result made of what a store's mirror has kept in ``cqstore/ab``.
+"""Live: a result built from the files that a store's mirror saved in ``cqstore/ab``.
 
-The store may be open, here or in another process: its two files are read, and nothing else.
-A round is an hour of one opening.
+The store may be open, in this or another process: only the mirror's two files are read. A round is
+one hour of one opening.
 """
 
 from collections import Counter
@@ -47,25 +47,25 @@ if TYPE_CHECKING:
 
 _COMPARED = (ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT)
 _MAX_TOLD = 100
-"""Differences that a result names; the journal has more."""
+"""Maximum number of differences in a result; the journal may have more."""
 _WHAT = {
-    StoreOp.PULL: "What a pull asks of its queue: both ends, and the units that it read.",
-    StoreOp.MIN_OFFSET: "The first offset of a queue.",
-    StoreOp.MAX_OFFSET: "The next offset of a queue.",
-    StoreOp.TIME_SEARCH: "The offset that a time leads to.",
-    StoreOp.ESTIMATE: "How many messages of a range a filter lets through.",
+    StoreOp.PULL: "Read min offset, max offset and units of a queue for a pull.",
+    StoreOp.MIN_OFFSET: "Get the min offset of a queue.",
+    StoreOp.MAX_OFFSET: "Get the max offset of a queue.",
+    StoreOp.TIME_SEARCH: "Find the offset for a store time.",
+    StoreOp.ESTIMATE: "Estimate how many messages of a range match a filter.",
 }
 _NS = 1e9
 
 
 def live_result(root: Path, command: list[str]) -> Result:
-    """Return what the mirror of the store in ``root`` has saved; once a minute it does so.
+    """Return the figures that the mirror of the store in ``root`` saved; it saves once a minute.
 
     Raises:
-        RefusedStoreError: it has saved nothing, or no store is there.
-        StoreConfigError: an extra is missing.
-        CorruptionError: one of its files is damaged.
-        StoreIOError: one cannot be read.
+        RefusedStoreError: there is no store in ``root``, or its mirror has saved too few reads.
+        StoreConfigError: a library of the extra ``ab`` is missing.
+        CorruptionError: a file of the mirror is damaged.
+        StoreIOError: a file of the mirror cannot be read.
     """
     paths = StorePaths(root)
     if not is_dir(root):
@@ -75,7 +75,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         resolve_layout(root, StoreConfig(), read_only=True)  # refuses where no store is
     if figures is None or not figures.reads:
         raise RefusedStoreError(
-            "no read of this store has been mirrored yet: open it with double write and abShare",
+            "no reads of this store have been mirrored yet: open it with double write and abShare",
             path=root,
         )
     need_extras()
@@ -105,7 +105,7 @@ def live_result(root: Path, command: list[str]) -> Result:
 
 
 def _sides(figures: MirrorFiguresSnapshot, root: Path) -> tuple[str, str]:
-    """Return the backend that is read, mostly if that has changed, and the other one."""
+    """Return the backend that served most reads, and the other backend."""
     counts: Counter[str] = Counter()
     for each in figures.seconds:
         counts[each.side] += sum(each.counts) if each.way is ReadOrigin.MIRRORED else 0
@@ -114,7 +114,7 @@ def _sides(figures: MirrorFiguresSnapshot, root: Path) -> tuple[str, str]:
     others = [side for side in backends if side != reference]
     if not counts[reference + AGAIN] or not others:
         raise RefusedStoreError(
-            "too few reads of this store have been mirrored yet to compare seconds", path=root
+            "too few reads of this store have been mirrored yet to compare latencies", path=root
         )
     return reference, max(others, key=lambda side: counts[side])
 
@@ -131,7 +131,7 @@ def _method(figures: MirrorFiguresSnapshot) -> Method:
     return Method.today(
         seed=0,
         rounds=len({hour.began for hour in figures.hours}),
-        warm_up="none is dropped: a round is an hour of a running store",
+        warm_up="No round is excluded: a round is one hour of a running store.",
         cache=Cache.WARM,
     )
 
@@ -160,7 +160,7 @@ def _workload(
             different=figures.count(ReadOutcome.DIFFERENT, op=op.value),
             first=[_difference(each) for each in told if each.op == op][:_MAX_TOLD],
         ),
-        not_measured="" if rounds else "no read of it was asked of all sides alike",
+        not_measured="" if rounds else "no such read was repeated on all sides",
     )
 
 
@@ -201,32 +201,30 @@ def _difference(each: Mismatch) -> Difference:
 
 
 def _limits(figures: MirrorFiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
-    """Yield what these figures do not say, a sentence each."""
+    """Yield the limits of these figures, one sentence each."""
     yield (
-        "Seconds are those of the mirror's thread among all others of the process: where those are"
-        " busy, a backend whose calls release the interpreter lock waits to get it back."
+        "Latencies are measured in the mirror's thread: if other threads of the process are busy, a"
+        " backend whose calls release the interpreter lock waits to get it back."
     )
     yield (
-        "What is asked again was read a moment before, so the reference finds it in memory; the"
-        " other backend's memory is as warm as mirrored reads keep it."
+        "The reference has just read the same data, so it finds the data in memory; the caches of"
+        " the other backend hold only what mirrored reads loaded."
     )
-    yield "Topics, queues, bytes and memory: the store is not opened for this."
+    yield "Topics, queues, bytes and memory are not shown: the store is not opened."
     for outcome, text in (
         (
             ReadOutcome.EXPLAINED,
-            "differed until both were asked in one moment, and are no differences",
+            "differed at first, but were the same when repeated at a moment without a write",
         ),
         (
             ReadOutcome.UNSETTLED,
-            "differed, and no moment without a write was found to ask both again",
+            "differed, and no moment without a write was found to repeat them",
         ),
-        (ReadOutcome.GONE, "were not compared: the other backend had been detached"),
+        (ReadOutcome.GONE, "were not compared, because the other backend was detached"),
     ):
         if count := figures.count(outcome):
             yield f"{count:,} reads {text}."
     if figures.dropped:
-        yield f"{figures.dropped:,} reads came faster than they could be mirrored."
+        yield f"{figures.dropped:,} reads were not mirrored, because the mirror's queue was full."
     if (more := figures.count(ReadOutcome.DIFFERENT) - len(told)) > 0:
-        yield (
-            f"{more:,} differing answers are counted alone: the journal keeps the first of a place."
-        )
+        yield f"{more:,} different answers are only counted: the journal keeps one per position."

@@ -1,7 +1,7 @@
-"""Policy: what classes of topics write, so that a policy's cost is known before it is switched on.
+"""Policy: counts what classes of topics write, to estimate the cost of a policy in advance.
 
-Counted from the log itself, over the last hours that it has: which of its records are in which
-class, and how many units they make. So the same figures can be had before and after.
+The counts are taken from the last hours of the log: the records of each class and the units that
+they produce. So the figures before and after a change are comparable.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,35 +20,35 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 CLASSES = (f"{LMQ_PREFIX}*", f"{RETRY_PREFIX}*", f"{DLQ_PREFIX}*", "*")
-"""Shown for every store, after the classes that are asked for: light, retry, dead, all others."""
+"""Classes shown for every store after the requested ones: light, retry, dead-letter, all others."""
 _HOUR_MS = 3_600_000
 _HOT = "hot: "
 
 
 @dataclass(slots=True)
 class ClassTotals:
-    """What the topics of one class of a policy wrote."""
+    """Totals of the topics of one class."""
 
     topics: set[str] = field(default_factory=set)
     queues: set[QueueKey] = field(default_factory=set)
     units: int = 0
     record_bytes: int = 0
-    """Of the records behind the units; one in several queues counts in each."""
+    """Bytes of the records of the units; a record in several queues counts in each."""
 
 
 @dataclass(slots=True)
 class PolicyCost:
-    """What each class wrote in a stretch of time."""
+    """Totals of each class over a time range."""
 
     seconds: float
     classes: dict[str, ClassTotals]
-    """The first that a topic fits has it; behind them the hottest topics, which these hold too."""
+    """By class, the first matching class counts; then the busiest topics once more."""
     units: int
     topics: int
     """All that wrote something, the hottest or not."""
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Yield a row a class; bytes of units are those that a backend is given, 28 a unit."""
+        """Yield one row per class; a unit counts 28 bytes, its size when a backend receives it."""
         for name, written in self.classes.items():
             yield {
                 "class": name,
@@ -72,11 +72,12 @@ def policy_cost(
 ) -> PolicyCost:
     """Count what was put in the last ``hours`` before the log's last record.
 
-    ``classes``: topics as ``doubleWriteTopics`` names them, asked before those of ``CLASSES``.
-    ``hottest``: so many topics by units are told one by one. ``progress`` is told phy offsets.
+    ``classes``: classes of topics as in ``doubleWriteTopics``, matched before those of ``CLASSES``.
+    ``hottest``: number of topics with most units that get their own row. ``progress`` is called
+    with phy offsets.
 
     Raises:
-        CorruptionError: the log is damaged there.
+        CorruptionError: the log is damaged in this range.
     """
     names = [*classes, *(each for each in CLASSES if each not in classes)]
     found = {name: ClassTotals() for name in names}
@@ -103,17 +104,17 @@ def policy_cost(
 
 
 def written_notes(paths: StorePaths) -> Iterator[str]:
-    """Yield what is known of the bytes that reach the disk for those that a backend is handed.
+    """Yield sentences about the bytes that each backend wrote for the bytes that it received.
 
-    Of whole backends, since they were opened, as they have noted themselves: the store may be
-    open elsewhere. None of them counts by topic.
+    They cover whole backends since they were opened, from the backends' own notes: the store may be
+    open elsewhere. No backend counts by topic.
 
     Raises:
         StoreIOError: a backend's notes cannot be read.
     """
     yield (
-        "bytes of units are those that a backend is handed, not those it writes: no backend counts"
-        " what it writes by topic"
+        "unit bytes are the bytes that a backend receives, not the bytes that it writes: no backend"
+        " counts its writes by topic"
     )
     for name in backend_names():
         stats = backend(name).watch(paths)
@@ -126,15 +127,15 @@ def written_notes(paths: StorePaths) -> Iterator[str]:
                 for stat in written
             )
             yield (
-                f"{name} wrote {times:.2f} times the {handed:,} bytes it was handed, keys and all,"
-                f" {written[0].part} ({causes})"
+                f"{name} wrote {times:.2f} times the {handed:,} bytes that it received, including"
+                f" keys, {written[0].part} ({causes})"
             )
 
 
 def _walk(
     store: MessageStore, hours: float, add: Callable[..., None], progress: Callable[[int], object]
 ) -> float:
-    """Hand the units of the last hours to ``add``; return the seconds that they came in."""
+    """Pass the units of the last hours to ``add``; return the seconds that they cover."""
     components = components_of(store)
     queues, log = components.queues, components.log
     units = RecordUnits(
@@ -162,7 +163,7 @@ def _walk(
 
 
 def log_is_older(store: MessageStore, timestamp: int) -> bool:
-    """Return whether the log has a record of ``timestamp`` or before: else it begins later."""
+    """Return whether the first record of the log was stored at or before ``timestamp``."""
     log = components_of(store).log
     first = next(log.scan_kept(), None)
     return first is not None and first.store_timestamp <= timestamp

@@ -1,1 +1,1 @@
-"""What processes and the machine spend: time, memory, disk; latencies as histograms."""
+"""Resource usage of processes and the machine: time, memory, disk; latency histograms."""

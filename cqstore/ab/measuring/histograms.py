@@ -1,6 +1,6 @@
-"""Latencies as percentiles and histograms, filled when the clock has stopped.
+"""Latencies as percentiles and histograms, computed after the measurement.
 
-A histogram gets values of three digits and their counts: recording one by one takes 7 µs each.
+Values are rounded to three digits and added with their counts: recording each value takes 7 µs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ DIGITS = 3
 
 
 def percentiles(nanoseconds: Sequence[int]) -> dict[str, int]:
-    """Return the percentiles that a turn keeps, in nanoseconds; the value at or above each."""
+    """Return the percentiles of a turn in nanoseconds, rounded up to a measured value."""
     if not nanoseconds:
         return {}
     values = np.array(nanoseconds, np.int64)
@@ -27,7 +27,7 @@ def percentiles(nanoseconds: Sequence[int]) -> dict[str, int]:
 
 
 def histogram(nanoseconds: Sequence[int] = ()) -> "HdrHistogram":
-    """Return a histogram of latencies, to three digits.
+    """Return a histogram of latencies with three digits.
 
     Needs hdrhistogram, see ``need_extras``.
     """

@@ -1,4 +1,4 @@
-"""What the figures are taken on."""
+"""Facts about the machine on which figures are measured."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from cqstore.ab.results.result import Machine
 
 
 def this_machine(folder: Path, versions: dict[str, str]) -> Machine:
-    """Return this machine, its disk being that of ``folder``; ``versions`` are what sides load."""
+    """Return this machine with the disk of ``folder``; ``versions`` are those of the sides."""
     kind, options, device = _mount(folder.resolve())
     return Machine(
         name=socket.gethostname(),

@@ -1,4 +1,4 @@
-"""Measures: what a process and the machine have spent, as ``/proc`` reports it."""
+"""Measures: resource usage of a process and of the machine, from ``/proc``."""
 
 import os
 import time
@@ -12,23 +12,23 @@ from cqstore.store.path_kind import is_dir, is_file, is_symlink
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STEAL = 7
-"""Place of the steal time in the line ``cpu`` of ``/proc/stat``, behind seven others."""
+"""Index of the steal time in the line ``cpu`` of ``/proc/stat``."""
 _IDLE = (3, 4)
-"""Places of what counts as idle: idle, and waiting for a disk."""
+"""Indexes of idle times: idle, and waiting for a disk."""
 _GUEST = 8
-"""From here on what is counted in ``user`` already."""
+"""Index of the first time that is already included in ``user``."""
 
 
 @dataclass(slots=True)
 class ResourceUsage:
-    """Time of the clock and of processors that this process took inside ``timed``, summed up."""
+    """Total clock and CPU time of this process inside ``timed``."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Count what the block takes, of all threads of the process."""
+        """Add the time of the block, CPU time of all threads of the process."""
         began, cpu = time.perf_counter(), time.process_time()
         try:
             yield
@@ -38,16 +38,16 @@ class ResourceUsage:
 
 
 def input_output() -> tuple[int, int]:
-    """Return bytes that this process has read from and written to block devices until now.
+    """Return the bytes that this process has read from and written to block devices.
 
-    Written: pages that it made dirty count when they are made so.
+    Written pages count when they become dirty.
     """
     found = _pairs(Path("/proc/self/io"))
     return found.get("read_bytes", 0), found.get("write_bytes", 0)
 
 
 def pss_bytes() -> int:
-    """Return the proportional set size of this process, 0 where the system does not tell it."""
+    """Return the proportional set size of this process; 0 if the system does not report it."""
     for line in lines_of(Path("/proc/self/smaps_rollup")):
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -55,17 +55,17 @@ def pss_bytes() -> int:
 
 
 def maps() -> int:
-    """Return how many memory maps this process has."""
+    """Return the number of memory maps of this process."""
     return len(lines_of(Path("/proc/self/maps")))
 
 
 def descriptors() -> int:
-    """Return how many descriptors this process has open."""
+    """Return the number of open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a name a descriptor, nothing else
 
 
 def disk_use(paths: list[Path]) -> tuple[int, int]:
-    """Return allocated bytes and the number of the files at and below ``paths``."""
+    """Return the allocated bytes and the number of files in ``paths``."""
     total = files = 0
     for top in paths:
         for path in [top, *top.rglob("*")] if is_dir(top) else [top]:
@@ -77,9 +77,9 @@ def disk_use(paths: list[Path]) -> tuple[int, int]:
 
 
 def drop_from_cache(folder: Path) -> None:
-    """Ask the system to forget the cached pages of all files below ``folder``, written ones too.
+    """Drop all files below ``folder`` from the page cache, including written pages.
 
-    Pages that a process has mapped stay: close what is open first.
+    Mapped pages remain: close open files first.
     """
     for path in folder.rglob("*"):
         if is_file(path) and not is_symlink(path):
@@ -103,7 +103,7 @@ class MachineTimes:
 
     @classmethod
     def now(cls, processes: list[int]) -> "MachineTimes":
-        """Look; ``processes`` and this one are ours."""
+        """Return the current times; ``processes`` and this process count as ours."""
         first = lines_of(Path("/proc/stat"))[:1]
         fields = [int(word) / _TICKS for word in first[0].split()[1:]] if first else []
         fields = fields[:_GUEST] + [0.0] * (_GUEST - len(fields))
@@ -113,7 +113,7 @@ class MachineTimes:
         return cls(time.perf_counter(), sum(fields), busy, fields[_STEAL], ours)
 
     def since(self, before: "MachineTimes") -> tuple[float, float]:
-        """Return the share that was stolen, and CPU seconds a second of processes not ours."""
+        """Return the share of stolen time, and CPU seconds per second of other processes."""
         total, seconds = self.total - before.total, self.at - before.at
         steal = (self.steal - before.steal) / total if total > 0 else 0.0
         others = (self.busy - before.busy) - (self.ours - before.ours)
@@ -133,7 +133,7 @@ def _pairs(path: Path) -> dict[str, int]:
 
 
 def lines_of(path: Path) -> list[str]:
-    """Return the lines of a file of the system's; none where it has no such file."""
+    """Return the lines of a system file; empty if it does not exist or cannot be read."""
     try:
         return path.read_text().splitlines()
     except OSError:  # no Linux, or not ours to read

@@ -1,1 +1,1 @@
-"""Mirror: has the other backend of double write answer a share of reads again, afterwards."""
+"""Mirror: repeats a share of reads on the other backend of a double-write store."""

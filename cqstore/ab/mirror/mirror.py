@@ -1,9 +1,9 @@
-"""Mirror: asks the other backend of double write again what a share of reads has asked.
+"""Mirror: repeats a share of reads on the other backend of a double-write store.
 
-A reader pays for the random draw, and one in so many for noting what was answered; what
-follows is one thread's work, behind a bounded queue. No read ever waits for it, nor fails by it: a
-mirror that fails ends, and says so in the metrics. The other backend alone is read; nothing is
-written but the mirror's own two files.
+A reader pays for the random draw, and a sampled reader for recording its answer. One thread does
+the rest, behind a bounded queue. No read waits for the mirror or fails because of it: a mirror that
+fails stops and reports that in the metrics. The mirror only reads the other backend, and writes
+nothing but its own two files.
 """
 
 import random
@@ -49,24 +49,24 @@ from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 MAX_WAITING = 1024
-"""Reads; each holds the units that it read."""
+"""Maximum number of waiting reads; each holds the units that it read."""
 LOOK_SECONDS = 0.2
-"""Between two polls of what waits: the reader wakes no thread, for that would cost it."""
+"""Time between two polls of the queue: waking the thread would cost the reader time."""
 SAVE_SECONDS = 60.0
 ALIKE = 8
-"""One in so many reads is asked of all sides alike: of the other backend, and of the reference
-twice, in any order. Only such seconds are of one kind, and the reference's two show the noise."""
+"""One in so many mirrored reads is repeated on all sides in random order: once on the other backend
+and twice on the reference. Only these latencies are comparable; the reference's two show noise."""
 _NS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorSnapshot:
-    """A mirror at one moment."""
+    """Figures and state of a mirror at one moment."""
 
     figures: MirrorFiguresSnapshot
     waiting: int
     failure: str
-    """Why it ended; empty: it has not."""
+    """Why the mirror stopped; empty while it runs."""
 
 
 class Mirror:
@@ -94,12 +94,14 @@ class Mirror:
         self._stop = Latch()
         self._saves = True
         self._failure = ""
-        self._goes_on = False  # the figures of before have been read
-        self.worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
+        self._goes_on = False  # whether the saved figures have been loaded
+        self.worker = Worker(
+            "cqstore-mirror", self._run, self._give_up, "reads are no longer mirrored"
+        )
 
     @classmethod
     def of(cls, components: StoreComponents) -> "Mirror | None":
-        """Return the mirror of two backends, ``None`` where no read is to be mirrored.
+        """Return the mirror of two backends, or ``None`` if no reads are mirrored.
 
         An entry point of ``cqstore.interceptors``.
         """
@@ -125,7 +127,7 @@ class Mirror:
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        """Pull, and leave what was read to be mirrored."""
+        """Pull, and queue the read to be mirrored."""
         sides = self._draw(topic)
         if sides is None:
             return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
@@ -141,13 +143,13 @@ class Mirror:
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the reference's minimum, and leave it to be mirrored."""
+        """Return the reference's min offset, and queue the read to be mirrored."""
         return self._number(
             StoreOp.MIN_OFFSET, topic, queue_id, {}, lambda queue: queue.min_offset()
         )
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the reference's next offset, and leave it to be mirrored."""
+        """Return the reference's max offset, and queue the read to be mirrored."""
         return self._number(
             StoreOp.MAX_OFFSET, topic, queue_id, {}, lambda queue: queue.max_offset()
         )
@@ -155,7 +157,7 @@ class Mirror:
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
     ) -> int:
-        """Search in the reference's queue, and leave the answer to be mirrored."""
+        """Search in the reference's queue, and queue the read to be mirrored."""
         return self._number(
             StoreOp.TIME_SEARCH, topic, queue_id,
             {"timestamp": timestamp, "boundary": boundary.value},
@@ -165,7 +167,7 @@ class Mirror:
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Estimate from the reference's queue, and leave the answer to be mirrored."""
+        """Estimate from the reference's queue, and queue the read to be mirrored."""
         return self._number(
             StoreOp.ESTIMATE, topic, queue_id,
             {"from": from_offset, "to": to_offset, "tags": " || ".join(sorted(tags.tags))},
@@ -175,7 +177,7 @@ class Mirror:
         )  # fmt: skip
 
     def on_query(self, *_asked: object) -> None:
-        """Do nothing: the index answers alike, whatever backend is read."""
+        """Do nothing: the index gives the same answer for every backend."""
 
     def on_list_topics(self, _prefix: str) -> None:
         """Do nothing: listings are not mirrored."""
@@ -188,7 +190,7 @@ class Mirror:
         asked: Mapping[str, object],
         question: Callable[[ConsumeQueue], int],
     ) -> int:
-        """Answer a read whose answer is a number, and have it mirrored if it is drawn."""
+        """Answer a read that returns a number, and queue it to be mirrored if it is sampled."""
         sides = self._draw(topic)
         if sides is None:
             return question(self._queues.queue(topic, queue_id))
@@ -216,18 +218,18 @@ class Mirror:
     # ---- about itself
 
     def snapshot(self) -> MirrorSnapshot:
-        """Return what the mirror has counted until now."""
+        """Return the figures of the mirror so far."""
         figures = self._figures.snapshot(self._waiting.dropped)
         return MirrorSnapshot(figures, len(self._waiting), self._failure)
 
     # ---- the thread
 
     def start(self) -> None:
-        """Start the thread that asks the other backend."""
+        """Start the thread that repeats the reads."""
         self.worker.start()
 
     def stop(self) -> None:
-        """End the thread, behind the read that it is at; what waits is not mirrored any more."""
+        """Stop the thread after its current read; waiting reads are not mirrored."""
         self._stop.set()
         self.worker.end()
 
@@ -237,7 +239,7 @@ class Mirror:
         self.stop()
 
     def _run(self) -> None:
-        """Ask the other backend what waits, and save the figures now and then."""
+        """Repeat the waiting reads, and save the figures once a minute."""
         self._figures.load()
         self._mismatches.load()
         self._goes_on = True
@@ -257,7 +259,7 @@ class Mirror:
             pass
 
     def _mirror(self, read: MirroredRead) -> None:
-        """Ask the other backend what a reader asked; compare the answers, count and note them."""
+        """Repeat a read on the other backend, compare the answers, and record the outcome."""
         figures, op = self._figures, read.op.value
         if self._queues.alike(read.key.topic) != read.sides:
             figures.count(op, ReadOutcome.GONE)
@@ -275,7 +277,7 @@ class Mirror:
         figures.count(op, verdict.outcome)
 
     def _read_all(self, read: MirroredRead) -> tuple[Answer, Moment]:
-        """Ask all sides, in any order, timed; return the other one's answer and its moment."""
+        """Repeat a read on all sides in random order; return the other side's answer and moment."""
         reference, other = read.sides
         name = reference.name
         sides = [(name, reference), (name + AGAIN, reference), (other.name, other)]
@@ -296,7 +298,7 @@ class Mirror:
         found = mismatch_of(read, reference, other, self._log, time.time())
         if self._mismatches.add(found):
             _LOG.warning(
-                "%s of queue %d of %r is answered differently: %s",
+                "%s on queue %d of topic %r: the backends gave different answers: %s",
                 found.op, found.queue.queue_id, found.queue.topic, dict(found.answers),
             )  # fmt: skip
 

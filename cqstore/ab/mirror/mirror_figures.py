@@ -1,7 +1,7 @@
-"""Figures: what mirrored reads came to, kept in ``cqstore/ab/figures`` from opening to opening.
+"""Figures of mirrored reads, saved in ``cqstore/ab/figures`` and continued at the next opening.
 
 Counts by operation and outcome; histograms of seconds by operation, side and way; and the figures
-of each hour, which intervals are computed from. Bounded: hours go after five weeks.
+of each hour, from which intervals are computed. Hours are removed after five weeks.
 """
 
 import time
@@ -23,21 +23,21 @@ FINE_BOUNDS = tuple(sorted({*BOUNDS, *(float(f"{5e-7 * 10 ** (k / 20):.3g}") for
 """Upper bounds of buckets, seconds, twenty a power of ten: all of ``BOUNDS`` and more."""
 MAX_HOURS = 5 * 7 * 24
 AGAIN = " again"
-"""Behind the name of the reference: asked twice, it shows what is noise."""
+"""Suffix of the reference's name for its repeated reads, which show the noise."""
 HOUR_SECONDS = 3600
 
 
 class ReadOrigin(StrEnum):
-    """How a side came to be asked."""
+    """Where a read on a side came from."""
 
     SERVED = "served"
-    """By the reader, in its thread."""
+    """Served to a reader, in the reader's thread."""
     MIRRORED = "mirrored"
-    """Afterwards, by the mirror, which asks all sides alike: only these compare like with like."""
+    """Repeated by the mirror on all sides: only these latencies are comparable."""
 
 
 class _Saved(BaseModel):
-    """A part of the file of figures: unchangeable, with the declared fields and no other."""
+    """Part of the figures file: immutable, without extra fields."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -47,7 +47,7 @@ class _Saved(BaseModel):
 
 
 class ReadCounts(_Saved):
-    """How many reads of an operation had an outcome."""
+    """Number of reads of an operation with an outcome."""
 
     op: str
     outcome: ReadOutcome
@@ -55,7 +55,7 @@ class ReadCounts(_Saved):
 
 
 class Seconds(_Saved):
-    """How long a side took for an operation, in buckets of ``FINE_BOUNDS``."""
+    """Latencies of a side for an operation, in buckets of ``FINE_BOUNDS``."""
 
     op: str
     side: str
@@ -67,7 +67,7 @@ class Seconds(_Saved):
 
     @property
     def coarse(self) -> HistogramSnapshot:
-        """Return the counts in the buckets that every other histogram has."""
+        """Return the counts in the standard buckets, ``BOUNDS``."""
         counts = [0] * (len(BOUNDS) + 1)
         at = 0
         for bound, count in zip((*FINE_BOUNDS, float("inf")), self.counts, strict=True):
@@ -78,27 +78,29 @@ class Seconds(_Saved):
 
 
 class Hour(_Saved):
-    """One hour of a side and an operation, of reads that all sides were asked alike."""
+    """One hour of a side and an operation, for reads that were repeated on all sides."""
 
     began: NonNegativeInt = Field(
-        description="Seconds since the epoch: the hour, or when the store was opened in it."
+        description="Start of the hour, or time of opening in it, in seconds since the epoch."
     )
     op: str
-    side: str = Field(description="A backend, or the reference asked once more, see AGAIN.")
+    side: str = Field(description="A backend, or the reference repeated, see AGAIN.")
     reads: NonNegativeInt
     items: NonNegativeInt = Field(description="Units that pulls read; 1 for any other read.")
     seconds: NonNegativeFloat
-    cpu_seconds: NonNegativeFloat = Field(description="Of the thread: no wait is in them.")
-    p50: NonNegativeFloat = Field(description="Seconds, to the buckets of FINE_BOUNDS.")
+    cpu_seconds: NonNegativeFloat = Field(description="CPU time of the thread, without waits.")
+    p50: NonNegativeFloat = Field(description="In seconds, with the precision of FINE_BOUNDS.")
     p99: NonNegativeFloat
 
 
 class MirrorFiguresSnapshot(_Saved):
     """The figures at one moment."""
 
-    began: NonNegativeFloat = Field(description="First read, seconds since the epoch; 0: none.")
-    saved: NonNegativeFloat = Field(description="When this was taken.")
-    dropped: NonNegativeInt = Field(description="Reads that came faster than they were mirrored.")
+    began: NonNegativeFloat = Field(
+        description="Time of the first read in seconds since the epoch; 0: none."
+    )
+    saved: NonNegativeFloat = Field(description="Time of the snapshot in seconds since the epoch.")
+    dropped: NonNegativeInt = Field(description="Reads not mirrored because the queue was full.")
     reads: tuple[ReadCounts, ...] = ()
     seconds: tuple[Seconds, ...] = ()
     hours: tuple[Hour, ...] = ()
@@ -111,14 +113,14 @@ class MirrorFiguresSnapshot(_Saved):
 
 
 class AnswerCost(NamedTuple):
-    """What one answer took, in the mirror's thread."""
+    """Time of one answer in the mirror's thread."""
 
     seconds: float
     cpu_seconds: float
 
 
 class _Sums:
-    """One side and operation in the hour that runs."""
+    """Sums of one side and operation in the current hour."""
 
     def __init__(self) -> None:
         self.items = 0
@@ -126,7 +128,7 @@ class _Sums:
         self.histogram = Histogram(FINE_BOUNDS)
 
     def hour(self, began: int, op: str, side: str) -> Hour:
-        """Return the sums as those of an hour that ``began`` so many seconds after the epoch."""
+        """Return the sums as an ``Hour`` that began at ``began``, in seconds since the epoch."""
         held = self.histogram.snapshot()
         return Hour(
             began=began, op=op, side=side, reads=held.count, items=self.items,
@@ -136,9 +138,9 @@ class _Sums:
 
 
 def percentile(held: HistogramSnapshot, share: float) -> float:
-    """Return the seconds that ``share`` of what a histogram held came up to.
+    """Return the percentile of a histogram in seconds; ``share`` is 0 to 1.
 
-    Within a bucket evenly spread; 0 of nothing.
+    Values are assumed to be evenly spread within a bucket; 0 if the histogram is empty.
     """
     wanted, passed = share * held.count, 0
     for at, count in enumerate(held.counts):
@@ -151,23 +153,23 @@ def percentile(held: HistogramSnapshot, share: float) -> float:
 
 
 class MirrorFigures:
-    """The figures of one store. One thread adds, any may look."""
+    """The figures of one store. One thread adds to them, any thread may read them."""
 
     def __init__(self, path: Path) -> None:
-        """Begin without figures; ``load`` reads those that were saved in ``path``."""
+        """Begin without figures; ``load`` reads the saved figures in ``path``."""
         self._path = path
-        self._lock = CheckedLock("the figures of compared reads")  # guards all that follows
+        self._lock = CheckedLock("an update of the mirror's figures")  # guards all that follows
         self._began = 0.0
         self._reads: Counter[tuple[str, ReadOutcome]] = Counter()
         self._seconds: defaultdict[tuple[str, str, ReadOrigin], Histogram] = defaultdict(_histogram)
-        self._hours: list[Hour] = []  # those that are over
-        self._hour = 0  # the one that runs, since the epoch
+        self._hours: list[Hour] = []  # completed hours
+        self._hour = 0  # the current hour, counted since the epoch
         self._hour_began = 0
         self._sums: defaultdict[tuple[str, str], _Sums] = defaultdict(_Sums)
         self._dropped_before = 0
 
     def load(self) -> None:
-        """Go on from what was saved.
+        """Load the saved figures and continue them.
 
         Raises:
             CorruptionError: it is damaged.
@@ -185,19 +187,19 @@ class MirrorFigures:
             self._hours = list(before.hours)
 
     def count(self, op: str, outcome: ReadOutcome) -> None:
-        """Count one read that was compared, or could not be."""
+        """Count one read with its outcome."""
         with self._lock.entry():
             self._began = self._began or time.time()
             self._reads[op, outcome] += 1
 
     def observe(self, op: str, side: str, way: ReadOrigin, seconds: float) -> None:
-        """Count how long one answer took."""
+        """Record the latency of one answer."""
         with self._lock.entry():
             histogram = self._seconds[op, side, way]
         histogram.observe(seconds)
 
     def add_alike(self, op: str, taken: Mapping[str, AnswerCost], items: int) -> None:
-        """Count a read that the mirror asked of every side: ``taken`` is by side."""
+        """Record a read that the mirror repeated on every side; ``taken`` is by side."""
         now = int(time.time())
         with self._lock.entry():
             if now // HOUR_SECONDS != self._hour:
@@ -222,7 +224,7 @@ class MirrorFigures:
         return [*self._hours, *running]
 
     def snapshot(self, dropped: int = 0) -> MirrorFiguresSnapshot:
-        """Return the figures of now; ``dropped``: since the store was opened."""
+        """Return the current figures; ``dropped`` counts since the store was opened."""
         with self._lock.entry():
             return MirrorFiguresSnapshot(
                 began=self._began,
@@ -242,7 +244,7 @@ class MirrorFigures:
             )  # fmt: skip
 
     def save(self, dropped: int) -> None:
-        """Replace the file by the figures of now; ``dropped``: since the store was opened.
+        """Save the current figures; ``dropped`` counts since the store was opened.
 
         Raises:
             StoreIOError: the disk refused; the file is unchanged.
@@ -251,13 +253,13 @@ class MirrorFigures:
 
 
 def read_figures(path: Path) -> MirrorFiguresSnapshot | None:
-    """Return the figures that were saved, ``None`` if there are none. Changes nothing.
+    """Return the saved figures, or ``None`` if there are none. Changes nothing.
 
     Raises:
         CorruptionError: the file is damaged.
         StoreIOError: it cannot be read.
     """
-    entry = read_note(path, _is_entry, "the figures of the mirror are damaged")
+    entry = read_note(path, _is_entry, "the mirror's figures are damaged")
     return None if entry is None else MirrorFiguresSnapshot.model_validate(entry)
 
 

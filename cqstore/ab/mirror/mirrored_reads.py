@@ -1,7 +1,7 @@
-"""Mirrored reads: what was asked and answered, and how to ask the same again.
+"""Mirrored reads: a read, its answer, and how to repeat it on a backend.
 
-An answer is a plain value, compared as it is: what a pull was told of its queue, or a number. A
-backend that could not answer has answered with the kind of its error.
+An answer is a plain value: the units that a pull read from its queue, or a number. If a backend
+fails, its answer is the kind of the error.
 """
 
 from abc import ABC, abstractmethod
@@ -23,14 +23,14 @@ UnitRow = tuple[int, int, int | None]
 """Phy offset, size and tags code of one unit."""
 
 _Asked = tuple[int, int, UnitBlock]
-"""Queue offset and number of units that were asked for, and what came."""
+"""Queue offset and number of requested units, and the block that was read."""
 
 
 class FailedAnswer(NamedTuple):
     """The answer of a backend that raised an error."""
 
     error: str
-    """The kind of error: what it says of places differs from backend to backend."""
+    """The class of the error: file names in its message differ between backends."""
 
 
 class PullAnswer(NamedTuple):
@@ -53,13 +53,13 @@ Answer = PullAnswer | int | FailedAnswer
 
 
 class MirroredRead(ABC):
-    """A read that the reference has answered, and that the other backend is to be asked.
+    """A read that the reference has answered, to be repeated on the other backend.
 
-    Made in the thread of the reader; the mirror's thread asks again.
+    Created in the reader's thread; the mirror's thread repeats it.
     """
 
     def __init__(self, op: StoreOp, key: QueueKey, sides: BackendPair, moment: Moment) -> None:
-        """``moment`` is of before the answer."""
+        """``moment`` was taken before the answer."""
         self.op, self.key, self.sides, self.moment = op, key, sides, moment
         self.nanoseconds = 0
         """How long the reference took, in the reader's thread."""
@@ -72,14 +72,14 @@ class MirroredRead(ABC):
     @property
     @abstractmethod
     def arguments(self) -> Mapping[str, object]:
-        """Return what was asked of the queue, by the names of operation lines."""
+        """Return the arguments of the read, named as in operation lines."""
 
     @abstractmethod
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
-        """Ask the queue, which is timed; return what then makes a plain value of its answer."""
+        """Read from the queue, timed; return a function that makes a plain value of the answer."""
 
     def read_from(self, queues: ConsumeQueueStore) -> tuple[Answer, int]:
-        """Ask a backend the same; return its answer and how long it took, ns.
+        """Repeat the read on a backend; return its answer and the time in nanoseconds.
 
         Raises:
             StoreClosedError: the store is being closed.
@@ -96,7 +96,7 @@ class MirroredRead(ABC):
 
 
 class NumberRead(MirroredRead):
-    """A read that is answered with a number: an end of a queue, a time search, an estimate."""
+    """A read that returns a number: min or max offset, time search, or estimate."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class NumberRead(MirroredRead):
         self._answer: int | FailedAnswer = 0
 
     def first(self) -> int:
-        """Ask the reference, for the reader."""
+        """Read from the reference, for the reader."""
         began = perf_counter_ns()
         try:
             self._answer = answer = self._question(self.sides[0].queue(*self.key))
@@ -139,10 +139,10 @@ class NumberRead(MirroredRead):
 
 
 class PullRead(MirroredRead):
-    """What a pull asks of its queue. A ``Puller`` reads through it, as if it were the queue."""
+    """The reads of a pull. A ``Puller`` uses it in place of the queue."""
 
     def __init__(self, key: QueueKey, sides: BackendPair, moment: Moment, resolves: bool) -> None:  # noqa: FBT001
-        """``resolves``: tags codes may be addresses, which differ where their codes do not."""
+        """``resolves``: tags codes may be addresses, which differ between backends."""
         super().__init__(StoreOp.PULL, key, sides, moment)
         self._resolves = resolves
         self._low = self._high = 0
@@ -156,7 +156,7 @@ class PullRead(MirroredRead):
         return self.sides[0].queue(*self.key)
 
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
-        """Ask, and keep the answer."""
+        """Read from the queue, and keep the answer."""
         began = perf_counter_ns()
         pulled = self._queue.pull(queue_offset, max_count)
         self.nanoseconds += perf_counter_ns() - began
@@ -166,14 +166,14 @@ class PullRead(MirroredRead):
         return pulled
 
     def ends(self) -> tuple[int, int]:
-        """Ask, and keep the answer."""
+        """Read from the queue, and keep the answer."""
         began = perf_counter_ns()
         self._low, self._high = ends = self._queue.ends()
         self.nanoseconds += perf_counter_ns() - began
         return ends
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
-        """Ask, and keep the block."""
+        """Read from the queue, and keep the block."""
         began = perf_counter_ns()
         block = self._queue.read_units(queue_offset, max_count)
         self.nanoseconds += perf_counter_ns() - began
@@ -181,7 +181,7 @@ class PullRead(MirroredRead):
         return block
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Ask the queue; queues of batches have no other side."""
+        """Read from the queue; batch queues are not mirrored."""
         return self._queue.iterate(queue_offset)
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
@@ -189,7 +189,7 @@ class PullRead(MirroredRead):
         return self._queue.resolve_tags_code(tags_code)
 
     def fail(self, exc: StoreError) -> None:
-        """Take note that the pull failed."""
+        """Record that the pull failed."""
         self._failed = FailedAnswer(type(exc).__name__)
 
     # ---- being mirrored
@@ -203,13 +203,13 @@ class PullRead(MirroredRead):
 
     @property
     def arguments(self) -> Mapping[str, object]:
-        """Return from where on, and how many units."""
+        """Return the first queue offset and the number of units."""
         if not self._blocks:
             return {}
         return {"offset": self._blocks[0][0], "count": sum(limit for _, limit, _ in self._blocks)}
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
-        """Read what the pull has read; return what makes an answer of it."""
+        """Read the same units as the pull; return a function that makes the answer."""
         queue = queues.queue(*self.key)
         low, high = queue.ends()
         blocks: list[_Asked] = []
@@ -220,7 +220,7 @@ class PullRead(MirroredRead):
         return lambda: self._plain(queue, low, high, blocks)
 
     def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> PullAnswer:
-        """Return the units of the blocks, up to one that is not full."""
+        """Return the units of the blocks, up to the first incomplete block."""
         rows: list[UnitRow] = []
         for _, limit, block in blocks:
             rows += block.rows()

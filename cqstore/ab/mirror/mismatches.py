@@ -1,7 +1,7 @@
-"""Mismatches: answers that were not the same, kept in the journal ``cqstore/ab/differences``.
+"""Mismatches: different answers of two backends, kept in the journal ``cqstore/ab/differences``.
 
-The first of each place is kept, and of these a bounded number; the others are counted. No other
-part of the store reads the journal: its loss, or a torn end, costs what it told.
+The first mismatch at each position is kept, up to a maximum number; the others are only counted. No
+other part of the store reads the journal: losing it, or its end, loses nothing else.
 """
 
 from collections.abc import Mapping
@@ -25,33 +25,33 @@ _NONE = -1
 
 
 class Mismatch(NamedTuple):
-    """One read that two backends answered differently, as the journal has it."""
+    """One read with different answers of two backends, as stored in the journal."""
 
     time: float
     """Seconds since the epoch."""
     op: str
     queue: QueueKey
     asked: Mapping[str, Any]
-    """What was asked of the queue, by the names of operation lines."""
+    """Arguments of the read, named as in operation lines."""
     queue_offset: int
-    """The first unit that is not the same; -1: no unit is, but an end or a number."""
+    """The first unit that differs; -1 if an end of the queue or a number differs."""
     phy_offset: int
-    """Where one of them says its record lies; -1 without."""
+    """Phy offset of that unit in one of the backends; -1 if there is none."""
     answers: Mapping[str, str]
-    """Backend → its answer, as far as it is another one."""
+    """Backend → the part of its answer that differs."""
     wrong: str
-    """The backend that the log contradicts; empty where the log does not decide."""
+    """The backend that the log contradicts; empty if the log does not decide."""
 
 
 class MismatchJournal:
-    """The journal of reads that backends answered differently. One thread."""
+    """The journal of mismatches. Used by one thread."""
 
     def __init__(self, path: Path) -> None:
         """Describe the journal; touches no file."""
         self._journal = Journal(path, _is_entry)
         self._known: set[tuple[object, ...]] = set()
         self.kept = 0
-        """How many the journal has."""
+        """Number of mismatches in the journal."""
 
     def load(self) -> None:
         """Read the file.
@@ -65,7 +65,7 @@ class MismatchJournal:
             self.kept += 1
 
     def add(self, found: Mismatch) -> bool:
-        """Keep a difference, durably; False: one of its place is kept, or there is no room.
+        """Store a mismatch durably; return False if its position is known, or the journal is full.
 
         Raises:
             StoreIOError: it cannot be written.
@@ -85,7 +85,7 @@ class MismatchJournal:
 
 
 def read_mismatches(path: Path) -> list[Mismatch]:
-    """Return what the journal holds, oldest first. Changes nothing.
+    """Return the mismatches of the journal, oldest first. Changes nothing.
 
     Raises:
         CorruptionError: it is damaged before its end.
@@ -97,7 +97,7 @@ def read_mismatches(path: Path) -> list[Mismatch]:
 def mismatch_of(
     read: MirroredRead, reference: Answer, other: Answer, log: CommitLog, now: float
 ) -> Mismatch:
-    """Return what is not the same in two answers to one read."""
+    """Return the mismatch between two answers to one read."""
     names = [queues.name for queues in read.sides]
     offset, phy_offset, wrong = _NONE, _NONE, ""
     texts = [_text(reference), _text(other)]
@@ -116,7 +116,7 @@ def mismatch_of(
 
 
 def _first_different(mine: PullAnswer, other: PullAnswer) -> int | None:
-    """Return the first offset at which the units are not the same, of those that were read."""
+    """Return the first offset, of those that were read, at which the units differ."""
     start = min(mine.first, other.first)
     end = max(mine.first + len(mine.rows), other.first + len(other.rows))
     return next((at for at in range(start, end) if mine.at(at) != other.at(at)), None)
@@ -126,18 +126,18 @@ def _text(answer: Answer) -> str:
     if isinstance(answer, FailedAnswer):
         return f"cannot be read: {answer.error}"
     if isinstance(answer, PullAnswer):
-        return f"the queue goes from {answer.low} to {answer.high}"
+        return f"min offset {answer.low}, max offset {answer.high}"
     return str(answer)
 
 
 def _unit_text(at: int, row: UnitRow | None) -> str:
     if row is None:
-        return f"no unit {at}"
-    return f"unit {at} is {row[1]} bytes at {row[0]}, tags code {row[2]}"
+        return f"unit {at} is missing"
+    return f"unit {at}: phy offset {row[0]}, size {row[1]}, tags code {row[2]}"
 
 
 def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, UnitRow | None]) -> str:
-    """Return which backend is wrong, by the record itself; empty if that does not decide."""
+    """Return the backend that the record contradicts; empty if the record does not decide."""
     if key.topic.startswith(LMQ_PREFIX):  # a record bears the place in its own queue alone
         return ""
     right = [name for name, row in rows.items() if row is not None and _is_there(log, key, at, row)]

@@ -1,4 +1,4 @@
-"""Moments: whether time can explain that two answers are not the same."""
+"""Moments: whether changes in between can explain two different answers."""
 
 from typing import NamedTuple
 
@@ -7,18 +7,18 @@ from cqstore.store.queue.changes import Changes
 
 
 class Moment(NamedTuple):
-    """What an answer depends on; nothing has changed between two that are equal and still."""
+    """State that an answer depends on; between two equal, still moments nothing changed."""
 
     writes: int | None
-    """Number of the writes to the queues until then; ``None``: one was under way."""
+    """Number of writes to the queues so far; ``None`` if one was in progress."""
     low: int
-    """The log's minimum: what lies below has expired."""
+    """Min phy offset of the log: records below it have expired."""
     losses: int
-    """Rises when queues begin to lose units at their ends, and when they have lost them."""
+    """Increases when queues begin to lose units at their ends, and when they have lost them."""
 
     @property
     def is_still(self) -> bool:
-        """Return whether all backends had what any of them had."""
+        """Return whether no write was in progress, so all backends had the same units."""
         return self.writes is not None
 
 

@@ -1,4 +1,4 @@
-"""Shares: which reads are mirrored. A share of all, or of topics of a class."""
+"""Shares: the share of reads that is mirrored, for all topics or by class of topics."""
 
 import math
 import random
@@ -9,14 +9,14 @@ from cqstore.store.queue.class_of_topic import ClassOfTopic
 class Shares:
     """Draws the reads that are mirrored, by the shares of their topics.
 
-    Any thread; two at once may both draw, or neither.
+    Any thread may call it. Two threads at once may draw the same candidate, or skip one.
     """
 
     def __init__(self, share: float, classes: list[tuple[str, float]]) -> None:
-        """``classes``: topics as ``selects`` takes them, and their share; the first counts."""
+        """``classes``: topic patterns as in ``selects``, with shares; the first match counts."""
         self._classes = ClassOfTopic(classes, share)
         self.max_share = max(share, *(each for _, each in classes), 0.0)
-        """The largest of them, 0 to 1; 0: nothing is ever drawn."""
+        """The largest share, 0 to 1; 0 if no read is mirrored."""
         self._random = random.Random()
 
     def of(self, topic: str) -> float:
@@ -24,10 +24,10 @@ class Shares:
         return self._classes.of(topic)
 
     def gap(self) -> int:
-        """Return how many reads further the next candidate is, 1 or more.
+        """Return the number of reads up to the next candidate, 1 or more.
 
-        Drawn at random so that each read is a candidate with the probability ``max_share``; where
-        that is 0 there is no next one, and the number larger than reads can be counted.
+        Random, so that each read is a candidate with the probability ``max_share``. If that is 0,
+        the number is larger than any count of reads.
         """
         if self.max_share >= 1:
             return 1
@@ -36,6 +36,6 @@ class Shares:
         return 1 + int(math.log(1 - self._random.random()) / math.log1p(-self.max_share))
 
     def samples(self, topic: str) -> bool:
-        """Return whether a candidate is mirrored: those of smaller shares are thinned out."""
+        """Return whether a candidate is mirrored, by the share of its topic."""
         share = self.of(topic)
         return share >= self.max_share or self._random.random() * self.max_share < share

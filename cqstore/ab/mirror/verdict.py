@@ -1,9 +1,9 @@
-"""Verdict: are two answers the same, and if not, does time explain it?
+"""Verdict: whether two answers are the same, and if not, whether time explains the difference.
 
-The other backend is asked later than the reference was, and gets its units a moment later too. So
-what differs is read again from both, at a moment without writes. That forgives what time
-explains and nothing else: neither an answer that differs though nothing has changed in between, nor
-a value that the other one never had.
+The other backend is read later than the reference, and receives its units slightly later too. So a
+read with different answers is repeated on both at a moment without writes. This excuses only what
+time explains: not an answer that differs although nothing has changed in between, and not a value
+that the other backend never had.
 """
 
 from collections.abc import Callable
@@ -19,24 +19,24 @@ _PAUSE_SECONDS = 0.002
 
 
 class ReadOutcome(StrEnum):
-    """What became of a mirrored read."""
+    """Outcome of a mirrored read."""
 
     SAME = "same"
     EXPLAINED = "explained"
-    """It differed since one of them was asked later; asked in one moment they are the same."""
+    """The answers differed because of the time between them; repeated at one moment they agree."""
     DIFFERENT = "different"
     UNSETTLED = "unsettled"
-    """It differed, and there was no moment without a write to ask both again."""
+    """The answers differed, and no moment without a write was found to repeat both reads."""
     GONE = "gone"
-    """The other backend was detached before it could be asked."""
+    """The other backend was detached before the read was repeated."""
 
 
 class Verdict(NamedTuple):
-    """The outcome, and of those that differ what both said."""
+    """The outcome of a mirrored read, with both answers if they differ."""
 
     outcome: ReadOutcome
     answers: tuple[Answer, Answer] | None = None
-    """The reference's, the other one's."""
+    """The answers of the reference and of the other backend."""
 
 
 def judge(
@@ -46,9 +46,9 @@ def judge(
     moments: Moments,
     pause: Callable[[float], object],
 ) -> Verdict:
-    """Compare the reference's answer with what the other one said ``later``, before ``after``.
+    """Compare the reference's answer with the other backend's, given ``later``, before ``after``.
 
-    ``pause`` waits seconds between two tries to find a moment without a write.
+    ``pause`` waits some seconds between two attempts to find a moment without a write.
     """
     first = read.answer
     if later == first:
@@ -77,11 +77,10 @@ def judge(
 
 
 def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
-    """Return whether ``said`` was right at no time between two answers of the reference.
+    """Return whether ``said`` was never right between two answers of the reference.
 
-    Units come and go, but the one at an offset stays what it is, and no end of a queue is ever
-    further than it is going to be. What is lacking is no difference: it may have come
-    since.
+    Units are added and expire, but the unit at an offset never changes, and the max offset never
+    decreases. A missing unit is not a difference: it may have been added since.
     """
     if isinstance(said, FailedAnswer):
         return True

@@ -1,1 +1,1 @@
-"""Reports of results: in the terminal, as JSON, and as one page that needs nothing else."""
+"""Reports of results: in the terminal, as JSON, and as one self-contained HTML page."""

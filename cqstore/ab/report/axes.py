@@ -1,4 +1,4 @@
-"""Logarithmic axes of plots. Places are percent of an axis, so that a plot fits any width."""
+"""Logarithmic axes of plots. Positions are percent of an axis, so that plots fit any width."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -34,12 +34,12 @@ class Axis(NamedTuple):
     high: float
 
     def at(self, value: float) -> float:
-        """Return the place of a value, 0 to 100; what lies outside is put on the edge."""
+        """Return the position of a value, 0 to 100; values outside are put at the edge."""
         share = math.log(value / self.low) / math.log(self.high / self.low)
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def holds(self, value: float) -> bool:
-        """Return whether a value lies on the axis."""
+        """Return whether a value is on the axis."""
         return self.low <= value <= self.high
 
     def tick(self, value: float) -> AxisTick:
@@ -50,7 +50,7 @@ class Axis(NamedTuple):
 
 
 def axis_of(values: Iterable[float], minimum: float, room: float = 1.08) -> Axis:
-    """Return an axis that holds the positive ``values``, at least ``minimum`` from end to end."""
+    """Return an axis for the positive ``values``; its ends have at least the ratio ``minimum``."""
     found = [value for value in values if value > 0] or [1.0]
     low, high = min(found) / room, max(found) * room
     if high / low < minimum:
@@ -60,13 +60,13 @@ def axis_of(values: Iterable[float], minimum: float, room: float = 1.08) -> Axis
 
 
 def ratio_axis(values: Iterable[float], farthest: float = 100.0) -> Axis:
-    """Return an axis of ratios that holds 1; nothing goes beyond ``farthest`` either way."""
+    """Return an axis of ratios that includes 1, limited to ``farthest`` in both directions."""
     kept = [min(farthest, max(1 / farthest, value)) for value in values]
     return axis_of([*kept, 1 / 1.15, 1.15], 1.0)
 
 
 def ratio_ticks(axis: Axis, minimum: float = 13) -> list[AxisTick]:
-    """Return marks of an axis of ratios that lie ``minimum`` percent or more from each other."""
+    """Return marks of an axis of ratios, at least ``minimum`` percent apart."""
     made = [axis.tick(1.0)]
     for row in _RATIOS:
         for value in (each for times in row for each in (times, 1 / times)):
@@ -77,7 +77,7 @@ def ratio_ticks(axis: Axis, minimum: float = 13) -> list[AxisTick]:
 
 
 def apart(marks: Iterable[tuple[AxisTick, str]], letter: float) -> list[tuple[AxisTick, str]]:
-    """Return the marks whose labels do not run into the one before; a letter is so wide."""
+    """Return the marks whose labels do not overlap; ``letter`` is the width of a letter."""
     kept: list[tuple[AxisTick, str]] = []
     for tick, text in marks:
         room = letter * (len(text) + len(kept[-1][1]) + 1) / 2 if kept else 0.0
@@ -87,7 +87,7 @@ def apart(marks: Iterable[tuple[AxisTick, str]], letter: float) -> list[tuple[Ax
 
 
 def decade_ticks(axis: Axis, limit: int = 6, base: int = 10) -> list[AxisTick]:
-    """Return marks at powers of ``base``, or also between them where there are few."""
+    """Return marks at powers of ``base``, and between them if there are few."""
     first, last = math.floor(math.log(axis.low, base)), math.ceil(math.log(axis.high, base))
     steps = range(first, last + 1)
     powers = [float(base) ** step for step in steps if axis.holds(float(base) ** step)]

@@ -1,4 +1,4 @@
-"""What the plots of the page show, as places; the templates draw them."""
+"""Positions in the plots of the HTML report; the templates draw them."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -26,7 +26,7 @@ _LETTER = 3.2
 
 
 class Mark(NamedTuple):
-    """A row of the plot of ratios: to the right the side is better."""
+    """A row of the plot of ratios: further right is better."""
 
     workload: str
     side: str
@@ -37,11 +37,11 @@ class Mark(NamedTuple):
     high: float
     floor_low: float
     floor_high: float
-    """Both ends of the noise floor; equal where none was measured."""
+    """Both ends of the noise floor; equal if none was measured."""
 
 
 class RatioPlot(NamedTuple):
-    """How much better each side is, a row a workload and side."""
+    """Plot of ratios, with one row per workload and side."""
 
     reference: str
     ticks: list[AxisTick]
@@ -49,7 +49,7 @@ class RatioPlot(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a plot; places of neighbouring points, x and y."""
+    """A line of a plot, with the positions of its points."""
 
     side: str
     kind: str
@@ -57,12 +57,12 @@ class Line(NamedTuple):
 
     @property
     def segments(self) -> list[tuple[float, float, float, float]]:
-        """Return its pieces: only those may be given in percent."""
+        """Return its segments, because SVG takes percentages only for them."""
         return [(*one, *following) for one, following in pairwise(self.points)]
 
 
 class LinePlot(NamedTuple):
-    """Lines over two logarithmic axes; y grows downwards, as places on a page do."""
+    """Lines on two logarithmic axes; y grows downwards, as in SVG."""
 
     title: str
     x_ticks: list[tuple[AxisTick, str]]
@@ -71,9 +71,9 @@ class LinePlot(NamedTuple):
 
 
 def ratio_plot(judgement: Judgement) -> RatioPlot | None:
-    """Return the plot of the figures that the sentences are about, those with an interval.
+    """Return the plot of the figures of the sentences that have an interval.
 
-    None where the answers allow none.
+    ``None`` if answers differ, or if there is no such figure.
     """
     if judgement.answers.status != "same":
         return None
@@ -106,7 +106,7 @@ def latency_plot(
     intended: bool = False,
     without: Collection[str] = (),
 ) -> LinePlot | None:
-    """Return the percentiles of a workload's latencies, a line a side."""
+    """Return the plot of a workload's latency percentiles, one line per side."""
     names = [side.name for side in result.sides if side.name not in without]
     curves = {name: curve(workload, name, intended=intended) for name in names}
     curves = {side: points for side, points in curves.items() if len(points) > 1}
@@ -131,7 +131,7 @@ def latency_plot(
 
 
 def _rarity(percentile: float) -> float:
-    """Return one operation of how many lies above a percentile."""
+    """Return n such that one of n operations is above a percentile."""
     return 100 / (100 - percentile)
 
 
@@ -146,7 +146,7 @@ def _down(axis: Axis, value: float) -> AxisTick:
 
 
 def projection_plots(projections: Sequence[Projection]) -> Iterator[LinePlot]:
-    """Yield a plot a figure: points as measured, and the line that goes on to what was asked."""
+    """Yield a plot per figure: measured points, and the line up to the requested size."""
     for label in dict.fromkeys(each.label for each in projections):
         found = [each for each in projections if each.label == label]
         limit = max(each.queues for each in found)

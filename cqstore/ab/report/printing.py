@@ -1,4 +1,4 @@
-"""The report in the terminal, or for a program."""
+"""The report in the terminal, as a table, JSON or JSON lines."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _SHORT = {Outcome.SAME: "no difference", Outcome.NOISY: "too noisy"}
 
 
 def print_report(judgement: Judgement, kind: OutputFormat) -> None:
-    """Print a judgement: for people sentences and tables, as JSON all of it, or a line a figure."""
+    """Print a judgement: sentences and tables, all of it as JSON, or one JSON line per figure."""
     if kind is OutputFormat.JSON:
         output(kind).record(judgement.model_dump(mode="json"))
     elif kind is OutputFormat.JSONL:
@@ -25,7 +25,7 @@ def print_report(judgement: Judgement, kind: OutputFormat) -> None:
 
 
 def _print_text(judgement: Judgement) -> None:
-    """Print a judgement for people: the answer, sentences by workload, tables, notes."""
+    """Print a judgement as text: banner, answers, sentences by workload, tables, notes."""
     _print_banner(judgement.banner)
     _print_answers(judgement)
     for told in tally(judgement):
@@ -49,7 +49,7 @@ def _print_text(judgement: Judgement) -> None:
 
 
 def _print_banner(banner: Banner) -> None:
-    """Print the answer, first of all whether the machine was too busy for one."""
+    """Print the banner; whether the machine was busy comes first."""
     if banner.busy and banner.busy not in banner.text:
         typer.echo(banner.busy)
     typer.echo(banner.text)
@@ -69,7 +69,7 @@ def _print_answers(judgement: Judgement) -> None:
 
 
 def _headlines(judgement: Judgement) -> list[Row]:
-    """Return a row a workload and side: what the sentences rest on."""
+    """Return one row per workload and side: the figures of the sentences."""
     found = [
         (workload.name, told) for workload in judgement.workloads for told in workload.deciding()
     ]
@@ -79,7 +79,7 @@ def _headlines(judgement: Judgement) -> list[Row]:
             "figure": told.label,
             judgement.reference: value_text(told.reference, told.unit),
             "side": told.side,
-            "its figure": value_text(told.value, told.unit),
+            "its value": value_text(told.value, told.unit),
             "times as good": _times(told),
             "interval": _span(told),
             "noise": ratio_text(told.floor) if told.floor else "",
@@ -91,13 +91,13 @@ def _headlines(judgement: Judgement) -> list[Row]:
 
 
 def _footprint(judgement: Judgement) -> list[Row]:
-    """Return the rows of what the queues take."""
+    """Return the rows of the resources of the queues."""
     return [
         {
             "queues": told.label,
             judgement.reference: value_text(told.reference, told.unit),
             "side": told.side,
-            "its figure": value_text(told.value, told.unit),
+            "its value": value_text(told.value, told.unit),
             "times as good": _times(told),
         }
         for told in judgement.footprint
@@ -106,17 +106,17 @@ def _footprint(judgement: Judgement) -> list[Row]:
 
 
 def _projections(judgement: Judgement) -> list[Row]:
-    """Return the rows of what the queues would take at other counts."""
+    """Return the rows of the projected resources."""
     return [
         {
             "side": each.side,
             f"at {each.queues:,} queues": each.label,
             "projected": value_text(each.value, each.unit),
-            "a queue": value_text(each.a_queue, each.unit),
-            "measured at queues": ", ".join(
+            "per queue": value_text(each.a_queue, each.unit),
+            "measured at": ", ".join(
                 f"{queues:,}: {value_text(value, each.unit)}" for queues, value in each.points
             ),
-            "times beyond": ratio_text(each.beyond),
+            "extrapolated, times": ratio_text(each.beyond),
         }
         for each in judgement.projections
     ]
@@ -133,7 +133,7 @@ def _span(told: ComparedFigure | Change) -> str:
 
 
 def _lines(judgement: Judgement) -> Iterator[Row]:
-    """Yield the answers, then every figure; each line says what it is."""
+    """Yield the answers, then every sentence and figure, with the kind of each line."""
     yield {"kind": "answers", **judgement.answers.model_dump(mode="json")}
     for workload in judgement.workloads:
         for said in workload.sentences:
@@ -155,9 +155,9 @@ def print_changes(changes: ResultChanges, kind: OutputFormat) -> None:
         output(kind).rows(change.model_dump(mode="json") for change in changes.changes)
         return
     for title, told in (
-        ("Nothing can be compared:", changes.cannot),
-        ("Left out:", changes.left_out),
-        ("What else differs, and may be the cause:", changes.circumstances),
+        ("No figures can be compared:", changes.cannot),
+        ("Not compared:", changes.left_out),
+        ("Other differences that may be the cause:", changes.circumstances),
         ("What changed:", _changed_texts(changes)),
     ):
         if told:
@@ -166,7 +166,7 @@ def print_changes(changes: ResultChanges, kind: OutputFormat) -> None:
 
 
 def _changed_texts(changes: ResultChanges) -> list[str]:
-    """Return the sentences that say something; that of the others is how many they are."""
+    """Return the sentences with a change, and one with the number of figures without."""
     told = [each.text for each in changes.changes if each.outcome is not Outcome.SAME]
     if same := len(changes.changes) - len(told):
         told.append(f"No change shown in {same} of {len(changes.changes)} figures.")
@@ -181,9 +181,9 @@ def _changed(change: Change) -> Row:
         "figure": change.label,
         "A": value_text(change.a, change.unit),
         "B": value_text(change.b, change.unit),
-        "B as good as A, times": _times(change),
+        "B vs. A, times as good": _times(change),
         "interval": _span(change),
-        "as the reference in A": change.beside_a,
-        "in B": change.beside_b,
+        "vs. reference in A": change.beside_a,
+        "vs. reference in B": change.beside_b,
         "change": _SHORT.get(change.outcome, change.outcome.value),
     }

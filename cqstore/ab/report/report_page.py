@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, nothing from elsewhere, and the result itself in it."""
+"""The report as one HTML page: no scripts, no external resources, the result embedded."""
 
 import json
 import shlex
@@ -36,17 +36,17 @@ _TEN = 10
 
 
 def write_page(path: Path, result: Result, judgement: Judgement) -> None:
-    """Write the page, durably; an existing file is replaced.
+    """Write the HTML report durably; an existing file is replaced.
 
     Raises:
         StoreIOError: it cannot be written.
     """
-    with os_errors("write the page", path):
+    with os_errors("write the HTML report", path):
         replace_file(path, page(result, judgement).encode())
 
 
 def page(result: Result, judgement: Judgement) -> str:
-    """Return the page of a result and its judgement; whatever comes from them is escaped."""
+    """Return the HTML report of a result and its judgement; all their texts are escaped."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     return _template().render(
@@ -82,7 +82,7 @@ def _template() -> "Template":
 def _figures(
     comparisons: Sequence[ComparedFigure],
 ) -> Iterator[tuple[ComparedFigure, list[ComparedFigure], float | None]]:
-    """Yield each figure: what is shown of the reference, every other side, and the floor."""
+    """Yield each figure: one comparison for the reference, all comparisons, and the floor."""
     for key in FIGURES:
         told = [each for each in comparisons if each.figure == key]
         sides = [each for each in told if each.outcome is not Outcome.FLOOR]
@@ -92,14 +92,14 @@ def _figures(
 
 
 def _footprint(result: Result) -> Iterator[tuple[str, Measure, list[float | None]]]:
-    """Yield what the sides' queues take: label, unit, a value a side that has a footprint."""
+    """Yield the resources of the queues: label, unit, and a value per side with a footprint."""
     feet = [side.footprint for side in result.sides if side.footprint is not None]
     for figure in SIDE_FIGURES:
         yield figure.label, figure.unit, [figure.of(foot, result.store) for foot in feet]
 
 
 def _latencies(result: Result, judgement: Judgement) -> list[LinePlot]:
-    """Return the plots of latencies; without the sides whose times are withheld."""
+    """Return the plots of latencies, without withheld ones."""
     made = [latency_plot(result, workload) for workload in result.workloads]
     late = [
         latency_plot(result, workload, intended=True, without=told.withheld)
@@ -109,7 +109,7 @@ def _latencies(result: Result, judgement: Judgement) -> list[LinePlot]:
 
 
 def _colour(result: Result, name: str) -> int:
-    """Return a side's number among those compared; a twin has that of its side."""
+    """Return the colour number of a side; a twin has the number of its side."""
     names = [side.name for side in result.sides if side.twin_of is None]
     side = next(side for side in result.sides if side.name == name)
     return names.index(side.twin_of or name) % _COLOURS

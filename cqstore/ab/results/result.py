@@ -1,7 +1,7 @@
-"""The result of a comparison: all that was measured, and nothing that follows from it.
+"""The result of a comparison: all measurements, and nothing computed from them.
 
 ``cqstore.ab.judging`` computes ratios, intervals and sentences from this, so a report can be made
-again, elsewhere and later. Its JSON schema lies beside this module, ``result.schema.json``.
+again, elsewhere and later. Its JSON schema is ``result.schema.json`` next to this module.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 
 FORMAT: Literal[1] = 1
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
-"""Of a turn's latencies that are kept; merged histograms give all others."""
+"""Percentiles kept per turn; merged histograms give all others."""
 
 
 class _ResultModel(BaseModel):
@@ -21,21 +21,23 @@ class _ResultModel(BaseModel):
 
 
 class Machine(_ResultModel):
-    """What the figures were taken on."""
+    """Machine on which the figures were measured."""
 
     name: str = Field(description="Host name.")
     processor: str
-    cores: NonNegativeInt = Field(description="That the process may use.")
+    cores: NonNegativeInt = Field(description="Cores that the process may use.")
     memory_bytes: NonNegativeInt
     kernel: str
-    file_system: str = Field(description="Of the folder the sides lay in.")
+    file_system: str = Field(description="File system of the work folder.")
     mount_options: str
     disk: str
-    versions: dict[str, str] = Field(description="Python, cqstore, and what the sides load.")
+    versions: dict[str, str] = Field(
+        description="Versions of Python, cqstore and the sides' libraries."
+    )
 
 
 class Shape(_ResultModel):
-    """What the data is like."""
+    """Size and shape of the data."""
 
     root: str
     topics: NonNegativeInt
@@ -44,7 +46,7 @@ class Shape(_ResultModel):
     log_bytes: NonNegativeInt
     log_files: NonNegativeInt
     units_of_queue: dict[str, NonNegativeInt] = Field(
-        description="Units of a queue: min, p50, p90, p99, max."
+        description="Units per queue: min, p50, p90, p99, max."
     )
     share_of_hottest: dict[str, NonNegativeFloat] = Field(
         description="Share of all units that the fullest 1 and 10 percent of queues hold."
@@ -52,9 +54,9 @@ class Shape(_ResultModel):
 
 
 class Footprint(_ResultModel):
-    """What a side's queues take closed and open, before anything is timed."""
+    """Resources of a side's queues, on disk and after opening, measured before the workloads."""
 
-    disk_bytes: NonNegativeInt = Field(description="Allocated, of the queues alone.")
+    disk_bytes: NonNegativeInt = Field(description="Bytes allocated on disk for the queues.")
     files: NonNegativeInt
     maps: NonNegativeInt = Field(description="Memory maps of the open process.")
     descriptors: NonNegativeInt
@@ -63,22 +65,26 @@ class Footprint(_ResultModel):
 
 
 class Side(_ResultModel):
-    """One thing that is compared; the first of them is the reference."""
+    """One side of the comparison; the first side is the reference."""
 
-    name: str = Field(description="As named in the report; names are unique.")
-    given: str = Field(description="As the operator gave it, such as rocksdb,engine=rocksdict.")
+    name: str = Field(description="Unique name in the report.")
+    given: str = Field(
+        description="Side as given on the command line, such as rocksdb,engine=rocksdict."
+    )
     backend: str
     options: dict[str, str] = Field(description="Settings that differ from the defaults.")
     twin_of: str | None = Field(
-        default=None, description="The side that this one repeats, to measure the noise."
+        default=None, description="Side that this side repeats to measure the noise."
     )
-    log_shared_by: str = Field(description="hard links, reflinks or copies.")
-    build_seconds: NonNegativeFloat = Field(description="Making its queues from the log.")
+    log_shared_by: str = Field(
+        description="How log files were shared: hard links, reflinks or copies."
+    )
+    build_seconds: NonNegativeFloat = Field(description="Seconds to build the queues from the log.")
     footprint: Footprint | None = None
 
 
 class Cache(StrEnum):
-    """How the page cache was treated before a round."""
+    """State of the page cache before a round."""
 
     WARM = "warm"
     DROPPED = "dropped"
@@ -88,18 +94,18 @@ class Method(_ResultModel):
     """How a comparison was measured: rounds, turns, caches."""
 
     seed: int
-    rounds: NonNegativeInt = Field(description="Per side and workload, those of warm-up included.")
-    warm_up: str = Field(description="The rule by which rounds were dropped, a sentence.")
+    rounds: NonNegativeInt = Field(description="Rounds per side and workload, including warm-up.")
+    warm_up: str = Field(description="Sentence about the rounds that do not count.")
     cache: Cache
     confidence: Annotated[float, Field(gt=0, lt=1)]
     min_compared: NonNegativeInt = Field(
-        description="Operations below which there is no verdict on answers."
+        description="Minimum number of compared operations for a verdict."
     )
     max_width: Annotated[float, Field(gt=1)] = Field(
-        description="Upper end of an interval by its lower end: above it is too noisy to tell."
+        description="Maximum ratio of an interval's ends; wider intervals are too noisy to tell."
     )
     min_ratio: Annotated[float, Field(gt=1)] = Field(
-        description="A smaller difference is not called one."
+        description="Minimum ratio that counts as a difference."
     )
 
     @classmethod
@@ -112,52 +118,52 @@ class Method(_ResultModel):
 
 
 class TraceFacts(_ResultModel):
-    """Which operations were run."""
+    """The operations of the comparison."""
 
     origin: Literal["derived", "given", "recorded"] = Field(
-        description="Derived from the store, recorded by one, or made elsewhere."
+        description="Derived from the store, given by the user, or recorded by a store."
     )
     operations: NonNegativeInt
-    digest: str = Field(description="SHA-256 of the operations, as they were run.")
+    digest: str = Field(description="SHA-256 of the operations in the order in which they ran.")
     loop: Literal["closed", "open"]
     rate: NonNegativeFloat | None = Field(
-        default=None, description="Open loop: operations a second that were offered."
+        default=None, description="Open loop: offered operations per second."
     )
 
 
 class Round(_ResultModel):
     """One side's turn in one round of one workload.
 
-    A round may give every side several turns, all the same number of them (ABBA: two): a side's
-    figures of a round are the sums over its turns, its disturbance that of any of them.
+    Each side may have several turns in a round, all sides the same number (ABBA: two). A side's
+    figures of a round are sums over its turns; it is disturbed if any of its turns is.
     """
 
-    number: NonNegativeInt = Field(description="Of the round; a round is what is replicated.")
-    turn: NonNegativeInt = Field(description="Its place among all turns of the workload.")
+    number: NonNegativeInt = Field(description="Number of the round; rounds are the sample.")
+    turn: NonNegativeInt = Field(description="Position among all turns of the workload.")
     side: str
     warm_up: bool
     operations: NonNegativeInt
-    items: NonNegativeInt = Field(description="What the operations gave: messages, units, queues.")
+    items: NonNegativeInt = Field(description="Number of returned messages, units or queues.")
     seconds: NonNegativeFloat
     cpu_seconds: NonNegativeFloat
-    written_bytes: NonNegativeInt = Field(description="By /proc/PID/io: pages made dirty.")
+    written_bytes: NonNegativeInt = Field(description="Bytes of dirty pages, from /proc/PID/io.")
     backend_written: dict[str, NonNegativeInt] = Field(
         default={},
-        description="Cause (flush, compaction, wal) → bytes that the backend has written by its own"
-        " count. Empty if it counts none.",
+        description="Cause (flush, compaction, wal) → bytes that the backend counted as written."
+        " Empty if it does not count.",
     )
     read_bytes: NonNegativeInt
     pss_bytes: NonNegativeInt
     steal: NonNegativeFloat = Field(description="Share of CPU time that other guests took.")
-    others: NonNegativeFloat = Field(description="CPU seconds a second of other processes.")
+    others: NonNegativeFloat = Field(description="CPU seconds per second of other processes.")
     service_ns: dict[str, NonNegativeInt] = Field(
-        default={}, description="Of this turn's operations: p50, p99, p99.9, max, in nanoseconds."
+        default={}, description="p50, p99, p99.9 and max of this turn's operations in nanoseconds."
     )
     intended_ns: dict[str, NonNegativeInt] = Field(
-        default={}, description="The same, from when an operation was due; open loop only."
+        default={}, description="The same percentiles measured from the due time; open loop only."
     )
-    disturbed: str = Field(default="", description="Why it counts as disturbed, if it does.")
-    answers: str = Field(description="Digest of all answers, or of the state afterwards.")
+    disturbed: str = Field(default="", description="Why the turn is disturbed; empty if it is not.")
+    answers: str = Field(description="Digest of all answers, or of the state after the turn.")
 
 
 class Difference(_ResultModel):
@@ -169,7 +175,7 @@ class Difference(_ResultModel):
 
 
 class Answers(_ResultModel):
-    """Whether the sides answered a workload alike."""
+    """Whether the sides gave the same answers to a workload."""
 
     compared: NonNegativeInt = 0
     different: NonNegativeInt = 0
@@ -180,36 +186,38 @@ class WorkloadFigures(_ResultModel):
     """One workload's figures."""
 
     name: str
-    what: str = Field(description="What one operation is, a sentence.")
-    item: str = Field(description="What items are: messages, units, queues.")
+    what: str = Field(description="Sentence about one operation.")
+    item: str = Field(description="Unit of items: messages, units or queues.")
     mode: Literal["closed", "open"] = "closed"
     offered: NonNegativeFloat | None = Field(
-        default=None, description="Open loop: operations a second that were due."
+        default=None, description="Open loop: operations per second that were due."
     )
     rounds: list[Round] = []
     service: dict[str, str] = Field(
         default={},
-        description="Side → HdrHistogram V2 of nanoseconds from an operation's begin to its end.",
+        description="Side → HdrHistogram V2 of the nanoseconds from start to end of an operation.",
     )
     intended: dict[str, str] = Field(
-        default={}, description="The same, from when it was due; open loop only."
+        default={}, description="The same histograms measured from the due time; open loop only."
     )
     answers: Answers = Answers()
     not_measured: str = Field(
-        default="", description="Why there are no figures, if there are none."
+        default="", description="Why there are no figures; empty if there are."
     )
 
 
 class Proof(_ResultModel):
-    """That the sides' queues were alike before anything was timed."""
+    """Proof that the sides had the same queues before the measurement."""
 
     queues: NonNegativeInt
     units: NonNegativeInt
-    digest: str = Field(description="Over offsets and units of all queues, the same on every side.")
+    digest: str = Field(
+        description="Digest of offsets and units of all queues, the same on every side."
+    )
 
 
 class Point(_ResultModel):
-    """What a side costs at one number of queues; two and more of them carry a projection."""
+    """Resources of a side at one number of queues; a projection needs at least two points."""
 
     side: str
     queues: NonNegativeInt
@@ -218,12 +226,12 @@ class Point(_ResultModel):
 
 
 class Result(_ResultModel):
-    """One comparison, whole."""
+    """One complete comparison."""
 
     format: Literal[1] = FORMAT
     kind: Literal["run", "live"]
-    made: str = Field(description="When it began, ISO 8601 in UTC.")
-    command: list[str] = Field(description="What repeats it.")
+    made: str = Field(description="Start time, ISO 8601 in UTC.")
+    command: list[str] = Field(description="Command that repeats the comparison.")
     machine: Machine
     store: Shape
     sides: Annotated[list[Side], Field(min_length=1)]
@@ -231,19 +239,24 @@ class Result(_ResultModel):
     trace: TraceFacts | None = None
     workloads: list[WorkloadFigures]
     proof: Proof | None = Field(
-        default=None, description="None if the queues were not alike; then nothing was timed."
+        default=None, description="None if the queues differed; then nothing was measured."
     )
-    points: list[Point] = Field(default=[], description="For projections, see --project.")
+    points: list[Point] = Field(
+        default=[], description="Measured points for projections, see --project."
+    )
     project_to: NonNegativeInt | None = None
     matters: list[str] = Field(
-        default=[], description="Workloads that decide the backend, see --matters; none: all."
+        default=[],
+        description="Workloads that decide the recommendation, see --matters; empty: all.",
     )
-    not_measured: list[str] = Field(default=[], description="What this does not show, sentences.")
-    seconds: NonNegativeFloat = Field(description="The whole run.")
+    not_measured: list[str] = Field(
+        default=[], description="Sentences about what the result does not show."
+    )
+    seconds: NonNegativeFloat = Field(description="Duration of the whole run in seconds.")
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
-        """Refuse names that come twice, or that no side or workload has.
+        """Refuse duplicate names, and names that no side or workload has.
 
         Raises:
             ValueError: there is one.
@@ -252,7 +265,7 @@ class Result(_ResultModel):
         works = [workload.name for workload in self.workloads]
         for kind, given in (("sides", names), ("workloads", works)):
             if len(set(given)) < len(given):
-                raise ValueError(f"two {kind} have one name")
+                raise ValueError(f"two {kind} have the same name")
         told = {side.twin_of for side in self.sides if side.twin_of is not None}
         if strange := sorted(set(self.matters) - set(works)):
             raise ValueError(f"no such workload: {strange[0]}")

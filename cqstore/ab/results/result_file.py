@@ -48,19 +48,22 @@ def read_result(path: Path) -> Result:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise StoreConfigError("this is no result of cqstore ab: no JSON", path=path) from exc
+        raise StoreConfigError(
+            "this is not a result of cqstore ab: it is not valid JSON", path=path
+        ) from exc
     said = found.get("format") if isinstance(found, dict) else None
     if isinstance(said, int) and said != FORMAT:
         raise UnsupportedFormatError(
-            f"the result has format {said}, this release reads {FORMAT}", path=path
+            f"the result has format {said}, but this release reads format {FORMAT}", path=path
         )
     if isinstance(found, dict) and found.keys() >= _JUDGED:
         raise StoreConfigError(
-            "this is the judgement that --output json prints: give the result (--result)", path=path
+            "this is a judgement of --output json, not a result: give the file of --result",
+            path=path,
         )
     try:
         return Result.model_validate_json(text)
     except ValidationError as exc:
         raise StoreConfigError(
-            f"this is no result of cqstore ab: {first_fault(exc)}", path=path
+            f"this is not a result of cqstore ab: {first_fault(exc)}", path=path
         ) from exc

@@ -1,1 +1,1 @@
-"""``cqstore ab run``: planned, run round by round, made a result."""
+"""``cqstore ab run``: the plan, the rounds and the result."""

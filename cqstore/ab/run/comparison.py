@@ -1,8 +1,8 @@
 """A comparison, from the store to a ``Result``.
 
-Everything that can be refused is refused before anything is made. Then: the sides' stores are made
-and proved equal, each in a process of its own; then one workload after the other is measured on all
-of them; an answer that differs ends it. Nothing is left behind, however it ends.
+Invalid options and stores are refused before anything is created. Then the sides' stores are built
+and proved equal, each in its own process, and the workloads are measured on all sides, one after
+another. A different answer ends the comparison. The work folder is always removed.
 """
 
 import time
@@ -46,20 +46,20 @@ from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.settings.config import CQ_UNIT_SIZE, StoreConfig
 
 DERIVED = 20_000
-"""Operations of a derived trace; they are run again from the beginning."""
+"""Number of operations in a derived trace, which is run repeatedly."""
 _KEYS = 1_000
 Say = Callable[[str, float], object]
-"""Called with what is being done, and the share of the whole that is done."""
+"""Called with the current step, and the share of the work that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What ``cqstore ab run`` was asked for."""
+    """Options of ``cqstore ab run``."""
 
     root: Path
     config: StoreConfig
     sides: Sequence[str] = ()
-    """As given; none: all backends, that of the store first."""
+    """Sides as given; empty: all backends, the store's own first."""
     workloads: Sequence[str] = ()
     trace: Path | None = None
     rate: float | None = None
@@ -72,7 +72,7 @@ class RunOptions:
     mix: dict[str, int] = field(default_factory=lambda: dict(DEFAULT_MIX))
     readers: int = 3
     matters: Sequence[str] = ()
-    """Workloads by which a backend is recommended, as given; none: all."""
+    """Workloads that decide the recommendation, as given; empty: all."""
     command: Sequence[str] = ()
 
 
@@ -88,10 +88,10 @@ class Run:
         self._origin: Literal["derived", "given", "recorded"] = "derived"
 
     def prepare(self) -> RunPlan:
-        """Look at everything that is asked for, and return what will be done. Changes nothing.
+        """Check the options and the store, and return the plan. Changes nothing.
 
         Raises:
-            StoreError: it cannot be done; the sentence says why.
+            StoreError: the comparison is not possible; the message has the reason.
         """
         options = self._options
         self._names = chosen(options.workloads, given_trace=options.trace is not None)
@@ -120,28 +120,33 @@ class Run:
         return workloads(self._options.mix)
 
     def _read_given(self, path: Path) -> list[Operation]:
-        """Return the operations of the trace that was given.
+        """Return the operations of the given trace.
 
         Raises:
-            StoreConfigError: it is none, or has no times to replay it by.
+            StoreConfigError: the file is not a trace, or has no times for a replay.
         """
         operations, queries, recorded = read_trace(path)
         self._origin = "recorded" if recorded else "given"
         if queries:
             self._not_measured.append(
-                f"{queries} queries by key of the trace: the index answers them, alike on any side."
+                f"{queries} queries by key in the trace: the index answers them, the same on every"
+                " side."
             )
         if len(operations) == MAX_OPERATIONS:
-            self._not_measured.append(f"What follows the trace's first {MAX_OPERATIONS} lines.")
+            self._not_measured.append(
+                f"Operations after the first {MAX_OPERATIONS:,} of the trace."
+            )
         if self._options.speed is not None and not _trace_rate(operations):
-            raise StoreConfigError("the trace has no times to replay it by (--rate)", path=path)
+            raise StoreConfigError(
+                "cannot replay the trace with --speed: it has no times. Use --rate", path=path
+            )
         return _in_order(operations) if self._options.speed is not None else operations
 
     def measure(self, say: Say = lambda *_: None) -> Result:
-        """Build the sides and run all workloads; return what was measured.
+        """Build the sides and run all workloads; return the result.
 
         Raises:
-            StoreError: a side failed; nothing is left behind.
+            StoreError: a side failed; the work folder was removed.
         """
         options = self._options
         with (
@@ -179,7 +184,7 @@ class Run:
                 return
 
     def _setting(self, name: str, workload: Workload, draw: np.random.Generator) -> Setting:
-        """Return what all sides get for a workload: its trace and some queues."""
+        """Return the setting of a workload for all sides: its trace and some queues."""
         options, found = self._options, self._found
         given = name == TRACE
         operations = self._given if given else workload.derive(found, draw, DERIVED)
@@ -231,23 +236,23 @@ class Run:
 
 
 def _different(differences: list[Difference]) -> Figures:
-    """Return the result in place of workloads where the sides' queues already differ."""
+    """Return the figures used instead of workloads if the sides' queues differ."""
     return Figures(
-        name=PROOF, what="Hold a unit that the log has.", item="units",
+        name=PROOF, what="Compare a queue that was built from the log.", item="units",
         answers=Answers(compared=len(differences), different=len(differences), first=differences),
-        not_measured="The queues that the sides have built from the log are not the same.",
+        not_measured="the queues that the sides built from the log differ",
     )  # fmt: skip
 
 
 def _with_defaults(spec: SideSpec, size: dict[str, int]) -> SideSpec:
-    """Return the side with the file size of the store's own queues: pulls end at its multiples."""
+    """Return the side with the file size of the store's queues, where pulls end."""
     if spec.config.model_fields_set >= size.keys():
         return spec
     return replace(spec, config=spec.config.model_copy(update=size))
 
 
 def _in_order(operations: list[Operation]) -> list[Operation]:
-    """Return operations by their times; one without a time stays behind the one before."""
+    """Return operations in order of time; one without a time stays after its predecessor."""
     moment, moments = 0.0, []
     for operation in operations:
         moment = operation.at if operation.at is not None else moment
@@ -256,7 +261,7 @@ def _in_order(operations: list[Operation]) -> list[Operation]:
 
 
 def _trace_rate(operations: Sequence[Operation]) -> float:
-    """Return how many operations a second a trace has by its times; 0 without times."""
+    """Return the operations per second of a trace; 0 if it has no times."""
     moments = [each.at for each in operations if each.at is not None]
     seconds = max(moments, default=0.0) - min(moments, default=0.0)
     return len(moments) / seconds if seconds > 0 else 0.0

@@ -1,8 +1,8 @@
-"""Rounds: the turns of one workload, in an order that keeps the machine's moods out of ratios.
+"""Rounds: the turns of one workload, ordered so that drift of the machine does not affect ratios.
 
-In each round the sides come in a random order and then, where a turn is short, in its reverse
-(ABBA): what drifts during a round drifts for all of them. All sides of a pass do the same.
-Answers are compared after each pass.
+In each round the sides run in random order, and if turns are short, again in reverse order (ABBA):
+so a drift during the round affects all sides. All sides of a pass run the same operations. Answers
+are compared after each pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,35 +16,35 @@ from cqstore.ab.measuring.measures import MachineTimes
 from cqstore.ab.results.result import Answers, Cache, Difference, Method, Round
 from cqstore.ab.results.result import WorkloadFigures as Figures
 from cqstore.ab.sides.side_process import SideProcess
-from cqstore.ab.sides.side_worker import Told
+from cqstore.ab.sides.side_worker import TurnReport
 from cqstore.ab.workloads.base import Setting, Workload
 from cqstore.store.progress import noop
 
 WARM_UP = 2
-"""Rounds of a workload that do not count; of one whose turns are long the first alone."""
+"""Warm-up rounds of a workload; workloads with long turns have one."""
 WARM_UP_RULE = (
-    f"The first {WARM_UP} rounds of a workload do not count; of one with a turn a side and round,"
-    " the first."
+    f"The first {WARM_UP} rounds of a workload do not count; only the first one, if a round has one"
+    " turn per side."
 )
 STEAL, OTHERS = 0.02, 0.3
-"""Share of the CPU that other guests take, and CPU seconds a second of other processes, from which
-a turn counts as disturbed."""
+"""Share of the CPU taken by other guests, and CPU seconds per second of other processes, above
+which a turn is disturbed."""
 _OPEN_SECONDS = 1.0
-"""That a turn of an open loop takes at least: its operations are few a second."""
+"""Minimum time of a turn in an open loop, which has few operations per second."""
 _CALIBRATED = 256
 _SLOW_SECONDS = 0.05
 _MAX_TOLD = 5
-"""Differences of a workload that are kept whole."""
+"""Maximum number of differences of a workload that are kept in full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is to be measured: rounds, and seconds of a turn."""
+    """Extent of a measurement: rounds, and seconds per turn."""
 
     rounds: int
-    """Of each workload, at most; those of warm-up included."""
+    """Maximum number of rounds per workload, including warm-up."""
     turn_seconds: float
-    """About what a turn of a workload that scales takes, on average of the sides."""
+    """Approximate seconds per turn of a workload that scales, averaged over the sides."""
 
 
 class Measurement:
@@ -67,11 +67,11 @@ class Measurement:
         self._draw = draw
         self._answers = Answers()
         self._turns: list[Round] = []
-        self._kept: dict[str, list[Told]] = {side.spec.name: [] for side in sides}
+        self._kept: dict[str, list[TurnReport]] = {side.spec.name: [] for side in sides}
         self._passes = 0
 
     def run(self, tick: Callable[[], object] = noop) -> Figures:
-        """Run all rounds, or as many as there are until an answer differs; ``tick`` after each.
+        """Run all rounds, or until an answer differs; call ``tick`` after each round.
 
         Raises:
             StoreError: a side failed.
@@ -97,7 +97,7 @@ class Measurement:
         return self._figures()
 
     def _calibrated(self) -> int:
-        """Return how many operations a turn of this workload may have."""
+        """Return the number of operations per turn of this workload."""
         rate = self._setting.offered
         if rate is not None:
             return max(int(max(self._effort.turn_seconds, _OPEN_SECONDS) * rate), 1)
@@ -108,9 +108,9 @@ class Measurement:
         return max(int(self._effort.turn_seconds * len(self._sides) / max(cost, 1e-9)), 1)
 
     def _pass(self, number: int, order: Sequence[SideProcess], count: int) -> None:
-        """Have each side take its turn, in ``order``, and compare their answers."""
+        """Run a turn of each side, in ``order``, and compare the answers."""
         pids = [side.pid for side in self._sides]
-        told: dict[str, Told] = {}
+        told: dict[str, TurnReport] = {}
         warm_up = number < warm_up_of(self._workload)
         for side in order:
             before = MachineTimes.now(pids)
@@ -124,14 +124,14 @@ class Measurement:
         self._passes += 1
         self._compare(told)
 
-    def _compared(self, order: Sequence[SideProcess], count: int) -> dict[str, Told]:
+    def _compared(self, order: Sequence[SideProcess], count: int) -> dict[str, TurnReport]:
         told = {side.spec.name: side.turn(self._passes, count, drop=False) for side in order}
         self._passes += 1
         self._compare(told)
         return told
 
-    def _compare(self, told: dict[str, Told]) -> None:
-        """Count what was compared, and find what differs."""
+    def _compare(self, told: dict[str, TurnReport]) -> None:
+        """Count the compared operations, and find the different answers."""
         reference = self._sides[0]
         mine = told[reference.spec.name]
         self._answers.compared += mine.answered
@@ -144,7 +144,7 @@ class Measurement:
                     self._compare_block(block, reference, side)
 
     def _compare_block(self, block: int, reference: SideProcess, other: SideProcess) -> None:
-        """Find the operations of a block that two sides answered differently."""
+        """Find the operations of a block with different answers of two sides."""
         mine, theirs = (side.request("answers", block=block) for side in (reference, other))
         for one, two in zip_longest(mine, theirs):
             if one == two:
@@ -170,34 +170,34 @@ class Measurement:
         )  # fmt: skip
 
     def _offered(self) -> float | None:
-        """Return how many operations a second were due in the rounds that count."""
+        """Return the operations per second that were due in the rounds that count."""
         turns = self._kept[self._sides[0].spec.name]
         seconds = sum(told.due_seconds for told in turns)
         return sum(told.operations for told in turns) / seconds if seconds else None
 
 
 def rounds_of(workload: Workload, effort: Effort) -> int:
-    """Return how many rounds a workload gets."""
+    """Return the number of rounds of a workload."""
     return min(effort.rounds, workload.max_rounds)
 
 
 def warm_up_of(workload: Workload) -> int:
-    """Return how many of them do not count."""
+    """Return the number of warm-up rounds of a workload."""
     return WARM_UP if workload.passes > 1 else 1
 
 
 def disturbance(steal: float, others: float) -> str:
-    """Return why a turn counts as disturbed, empty if it does not."""
+    """Return why a turn is disturbed; empty if it is not."""
     reasons = []
     if steal > STEAL:
         reasons.append(f"other guests took {steal:.0%} of the CPU")
     if others > OTHERS:
-        reasons.append(f"other processes took {others:.2f} CPU seconds a second")
+        reasons.append(f"other processes took {others:.2f} CPU seconds per second")
     return "; ".join(reasons)
 
 
 def _round(
-    told: Told,
+    told: TurnReport,
     number: int,
     turn: int,
     side: str,
@@ -206,7 +206,7 @@ def _round(
     *,
     warm_up: bool,
 ) -> Round:
-    """Return a side's turn as the result of the comparison holds it."""
+    """Return the report of a turn as a ``Round`` of the result."""
     return Round(
         number=number, turn=turn, side=side, warm_up=warm_up,
         operations=told.operations, items=told.items, seconds=told.seconds,
@@ -218,7 +218,7 @@ def _round(
 
 
 def _merged(parts: dict[str, list[str]]) -> dict[str, str]:
-    """Return one histogram a side from those of its turns."""
+    """Return one histogram per side, merged from its turns."""
     merged = {}
     for side, texts in parts.items():
         whole = histogram()

@@ -1,4 +1,4 @@
-"""What a comparison is going to do, and about how long it takes; shown before it begins."""
+"""The plan of a comparison and its estimated duration, shown before it begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,30 +10,30 @@ from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.workloads.base import Workload
 
 _BUILT_UNITS = 150_000
-"""A second: replayed, flushed, and read again for the digest."""
+"""Units per second that are replayed, flushed and read again for the digest."""
 _COPIED_BYTES = 500e6
 _COPIED_QUEUES = 4_000
-"""A second, of files a queue."""
+"""Queue folders copied per second."""
 _PUT_UNITS = 40_000
 _UNTIMED = 1.7
-"""Times what the clock runs that a turn takes: answers are written out and compared."""
+"""Total time of a turn relative to its timed part: answers are written and compared."""
 _START_SECONDS = 1.0
 _LISTED_QUEUES = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a comparison will do, and how long it will take."""
+    """The plan of a comparison, with estimated duration."""
 
     sides: list[str]
     workloads: list[str]
     left_out: dict[str, str]
-    """Workloads that the store does not carry, and why."""
+    """Workloads that the store does not support, with the reason."""
     rounds: int
     seconds: float
-    """About, on two cores."""
+    """Estimated duration on two cores."""
     room_bytes: int
-    """That the comparison takes of the disk for a while, at most."""
+    """Maximum temporary disk space."""
 
 
 def plan_of(
@@ -63,7 +63,7 @@ def plan_of(
 
 
 def _turn_seconds(workload: Workload, found: StoreSurvey, effort: Effort) -> float:
-    """Return about what a turn takes, with what is not timed."""
+    """Return the estimated total time of a turn, including untimed work."""
     if workload.scales:
         minimum = found.shape.queues / _LISTED_QUEUES if workload.name == "list-all" else 0.0
         return max(effort.turn_seconds, minimum) * _UNTIMED

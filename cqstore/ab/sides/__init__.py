@@ -1,1 +1,1 @@
-"""Sides: as asked for, built and proved equal, each in a process of its own."""
+"""Sides: parsed, built and proved equal, each in its own process."""

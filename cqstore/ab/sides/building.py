@@ -1,4 +1,4 @@
-"""The sides' stores: made from the log, proved equal, each in the hands of a process of its own."""
+"""The sides' stores: built from the log and proved equal, each in its own process."""
 
 import json
 import shutil
@@ -34,16 +34,16 @@ class Sides:
         folder: Path,
         mix: dict[str, int],
     ) -> None:
-        """Take what the sides are to be; no file is touched, no process started."""
+        """Take the specification of the sides; no file is touched, no process started."""
         self._root, self._found, self._folder, self._mix = root, found, folder, mix
         self._specs = specs
         self.processes: list[SideProcess] = []
         self.told: list[Side] = []
-        """What a result says of each."""
+        """Description of each side for the result."""
         self.versions: dict[str, str] = {}
-        """What they have loaded."""
+        """Versions of the libraries that the sides have loaded."""
         self.proof: Proof | None = None
-        """What they hold, if all hold the same."""
+        """Set if all sides have the same queues."""
 
     def __enter__(self) -> Self:
         return self
@@ -54,16 +54,16 @@ class Sides:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End all processes, in the middle of what they do."""
+        """End all processes at once."""
         for process in self.processes:
             process.stop()
 
     def build(self, say: Say) -> list[Difference]:
-        """Make each side's queues from the log; return where one's are not the reference's.
+        """Build each side's queues from the log; return differences from the reference.
 
         Raises:
-            CorruptionError: the log gives other queues than those of the original.
-            StoreError: one cannot be made.
+            CorruptionError: the queues built from the log differ from those of the original store.
+            StoreError: a side cannot be built.
         """
         found, digests = self._found, []
         for number, spec in enumerate(self._specs):
@@ -81,10 +81,10 @@ class Sides:
         return self._proof(digests)
 
     def _proof(self, digests: list[tuple[str, int, int]]) -> list[Difference]:
-        """Return where sides differ from the reference; if none does they are proven equal.
+        """Return the differences of the sides from the reference; set ``proof`` if there are none.
 
         Raises:
-            CorruptionError: all differ from the queues that lie in the store.
+            CorruptionError: all sides differ from the queues of the store.
         """
         digest, queues, units = digests[0]
         differences = [
@@ -95,7 +95,7 @@ class Sides:
         shape = self._found.shape
         if not differences and (queues, units) != (shape.queues, shape.units):
             raise CorruptionError(
-                "the log gives other queues than those that lie there (cqstore check)",
+                "the queues built from the log differ from those of the store (cqstore check)",
                 path=self._root, expected=f"{shape.units} units in {shape.queues} queues",
                 got=f"{units} units in {queues} queues",
             )  # fmt: skip
@@ -104,7 +104,7 @@ class Sides:
         return differences
 
     def _difference(self, other: SideProcess) -> Difference:
-        """Return the first unit, or queue, that a side and the reference do not have alike."""
+        """Return the first unit or queue that differs between a side and the reference."""
         pair = (self.processes[0], other)
         files = [self._folder / f"queues-{number}" for number in range(2)]
         for process, path in zip(pair, files, strict=True):
@@ -138,7 +138,7 @@ class Sides:
         return -1, ["", ""]
 
     def measure_footprints(self) -> None:
-        """Measure what each side's queues take, in a process that has done nothing else."""
+        """Measure the resources of each side's queues, each in a fresh process."""
         for number, process in enumerate(self.processes):
             process.finish()
             fresh = SideProcess(process.spec, str(self._folder / f"side-{number}"), self._mix)
@@ -151,7 +151,7 @@ class Sides:
                                   for key, text in versions.items()}  # fmt: skip
 
     def measure_points(self, target: int, say: Say) -> list[Point]:
-        """Return what queues of each side's kind take, at several numbers of them."""
+        """Return the resources of each side at several numbers of queues."""
         measured = []
         shape = self._found.shape
         each = units_a_queue(shape.units, shape.queues)
@@ -180,7 +180,7 @@ class Sides:
 
     @contextmanager
     def _lent(self, spec: SideSpec, root: Path) -> Iterator[SideProcess]:
-        """Start a process for a side's store, for the block alone; it is closed well, or ended."""
+        """Start a process for a side's store for the block; it is closed cleanly, or ended."""
         process = SideProcess(spec, str(root), self._mix)
         try:
             yield process

@@ -1,8 +1,8 @@
-"""Sides: what ``--side`` says, and the settings that follow from it.
+"""Sides: parses ``--side`` into backend and settings.
 
-A backend by its entry point's name or the plural of it, then, with commas, settings of the store in
-either spelling, the backend's name before them left out if need be, and options of the backend's
-own. Which of these a word is, the settings tell: no backend is named here.
+A side is the entry point's name of a backend, or its plural, followed by settings separated by
+commas: settings of the store in either spelling, also without the backend's name before them, and
+the backend's own options. This module contains no name of a backend.
 """
 
 from collections import Counter
@@ -23,31 +23,31 @@ _DECIDED = frozenset({
     "double_write_topics", "store_path_commit_log", "enable_dledger_commit_log",
     "enable_controller_mode", "broker_role", "duplication_enable", "message_index_enable",
 })  # fmt: skip
-"""Settings that say where a store lies, what it holds and who writes it: the comparison does."""
+"""Settings for the place, content and writer of a store: the comparison sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideSpec:
-    """One side as it was asked for."""
+    """One side as given by the user."""
 
     name: str
     given: str
     backend: str
     config: StoreConfig
     options: dict[str, str]
-    """Settings that differ from the others', as they were given."""
+    """Given settings of the side."""
     twin_of: str | None = None
 
 
 def parse_sides(given: Sequence[str], base: StoreConfig) -> list[SideSpec]:
-    """Return the sides, the reference first, and a twin of it last; no two names are the same.
+    """Return the sides with unique names, the reference first, and its twin last.
 
     Raises:
-        StoreConfigError: fewer than two sides, or one of them makes no sense.
-        UnsupportedFormatError: one asks for what does not work on this machine.
+        StoreConfigError: there are fewer than two sides, or a side is invalid.
+        UnsupportedFormatError: a side needs something that does not work on this machine.
     """
     if len(given) < 2:  # noqa: PLR2004 - that is what a comparison is
-        raise StoreConfigError(f"a comparison has two sides or more, not {len(given)} (--side)")
+        raise StoreConfigError(f"a comparison needs at least 2 sides, found {len(given)} (--side)")
     plain = _plain(base)
     sides = [_parse(text, plain) for text in given]
     names = Counter[str]()
@@ -60,7 +60,7 @@ def parse_sides(given: Sequence[str], base: StoreConfig) -> list[SideSpec]:
 
 
 def default_sides(first: str | None) -> list[str]:
-    """Return all installed backends, ``first`` before the others, if there is such a one."""
+    """Return all installed backends, with ``first`` at the front if it is one of them."""
     names = backend_names()
     return sorted(names, key=lambda name: (name != first, name))
 
@@ -79,7 +79,7 @@ def _parse(text: str, base: StoreConfig) -> SideSpec:
     """Return the side that ``backend,setting=value,…`` describes.
 
     Raises:
-        StoreConfigError: it describes none.
+        StoreConfigError: the text is not a valid side.
     """
     word, *pairs = (part.strip() for part in text.split(","))
     name = _backend(word)
@@ -88,14 +88,14 @@ def _parse(text: str, base: StoreConfig) -> SideSpec:
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not (key and equals and value):
-            raise StoreConfigError(f"side {text!r}: {pair!r} is no setting=value")
+            raise StoreConfigError(f"side {text!r}: invalid {pair!r}: expected SETTING=VALUE")
         field = _field(name, key)
         if field is None:
             own.append(f"{key}={value}")
         elif field in _DECIDED:
-            raise StoreConfigError(f"side {text!r}: {key} is not for a side to say")
+            raise StoreConfigError(f"side {text!r}: {key} cannot be set for a side")
         elif field in values:
-            raise StoreConfigError(f"side {text!r}: {key} is given twice")
+            raise StoreConfigError(f"side {text!r}: {key} is set twice")
         else:
             values[field] = value
     if own:
@@ -115,12 +115,12 @@ def _backend(word: str) -> str:
         if word in {name, f"{name}s"}:
             return name
     close = get_close_matches(word, names, 1)
-    meant = f" (is {close[0]} meant?)" if close else ""
+    meant = f" (did you mean {close[0]}?)" if close else ""
     raise StoreConfigError(f"no backend {word!r}{meant}; installed: {', '.join(names)}")
 
 
 def _field(name: str, key: str) -> str | None:
-    """Return the setting that ``key`` names, also without its backend's name before it."""
+    """Return the setting for ``key``, which may omit the backend's name."""
     fields = StoreConfig.model_fields
     for field in (key, f"{name}_{key}", StoreConfig.known_keys().get(key)):
         if field in fields:
@@ -134,8 +134,10 @@ def _own_options(text: str, name: str, own: list[str], values: dict[str, Any]) -
     if field not in StoreConfig.model_fields:
         key = own[0].partition("=")[0]
         close = get_close_matches(key, [*StoreConfig.known_keys(), *StoreConfig.model_fields], 1)
-        meant = f" (is {close[0]} meant?)" if close else ""
+        meant = f" (did you mean {close[0]}?)" if close else ""
         raise StoreConfigError(f"side {text!r}: no setting {key!r}{meant}")
     if field in values:
-        raise StoreConfigError(f"side {text!r}: give {own[0]!r} within {field}, or without it")
+        raise StoreConfigError(
+            f"side {text!r}: {own[0]!r} cannot be combined with {field}: add it there"
+        )
     return field

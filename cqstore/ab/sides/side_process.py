@@ -1,4 +1,4 @@
-"""SideProcess: a side's process as the parent sees it."""
+"""SideProcess: the parent's handle of a side's process."""
 
 import base64
 import json
@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import Any
 
 from cqstore.ab.sides.side import SideSpec
-from cqstore.ab.sides.side_worker import ERROR, Told
+from cqstore.ab.sides.side_worker import ERROR, TurnReport
 from cqstore.store.concurrency.processes import worker_environment
 from cqstore.store.errors import StoreError
 
 
 class SideProcess:
-    """The process of one side; it ends with ``stop``, with this one, or by itself."""
+    """The process of one side; it ends with ``stop``, with the parent, or by itself."""
 
     def __init__(self, spec: SideSpec, root: str, mix: dict[str, int]) -> None:
-        """Start the process and have it begin with the store in ``root``."""
+        """Start the process for the store in ``root``."""
         self.spec = spec
         self._process = subprocess.Popen(
             [sys.executable, "-m", "cqstore.ab.sides.side_worker", str(os.getpid())],
@@ -38,10 +38,10 @@ class SideProcess:
         return self._process.pid
 
     def request(self, request: str, /, **arguments: object) -> Any:
-        """Ask for something, see ``cqstore.ab.sides.side_worker.SideWorker``; waits for the answer.
+        """Send a request, see ``cqstore.ab.sides.side_worker.SideWorker``; wait for its answer.
 
         Raises:
-            StoreError: the request ended with it, or the process has ended.
+            StoreError: the request failed, or the process has ended.
         """
         process = self._process
         assert process.stdin is not None
@@ -54,19 +54,23 @@ class SideProcess:
             line = ""
         if not line:
             code = process.wait()
-            raise StoreError(f"the process of side {self.spec.name} ended ({code}), see above")
+            raise StoreError(
+                f"the process of side {self.spec.name} ended (exit code {code}), see above"
+            )
         kind, value = json.loads(line)
         if kind == ERROR:
             error: StoreError = pickle.loads(base64.b64decode(value))  # our own worker wrote it
             raise error
         return value
 
-    def turn(self, number: int, count: int, *, drop: bool) -> Told:
-        """Run one turn of the workload that was begun."""
-        return Told.model_validate(self.request("turn", number=number, count=count, drop=drop))
+    def turn(self, number: int, count: int, *, drop: bool) -> TurnReport:
+        """Run one turn of the current workload."""
+        return TurnReport.model_validate(
+            self.request("turn", number=number, count=count, drop=drop)
+        )
 
     def stop(self) -> None:
-        """End the process at once; what it was doing is lost."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

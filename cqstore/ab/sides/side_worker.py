@@ -1,8 +1,8 @@
 """``python -m cqstore.ab.sides.side_worker PARENT``: the process of one side.
 
-A request comes as a line of JSON on standard input, ``[name, arguments]``; its outcome goes as a
-line to standard output, ``["ok", value]`` or ``["error", the StoreError pickled]``. The process
-ends with its parent, or when the input ends. Ctrl-C is the parent's to handle.
+A request is a line of JSON on standard input, ``[name, arguments]``; its outcome is a line on
+standard output, ``["ok", value]`` or ``["error", the StoreError pickled]``. The process ends with
+its parent, or when the input ends. Only the parent handles Ctrl-C.
 """
 
 import base64
@@ -38,8 +38,8 @@ from cqstore.store.settings.config import StoreConfig
 OK, ERROR = "ok", "error"
 
 
-class Told(BaseModel):
-    """What a side reports to its parent of one turn."""
+class TurnReport(BaseModel):
+    """Report of one turn, from a side to its parent."""
 
     operations: int
     items: int
@@ -56,14 +56,14 @@ class Told(BaseModel):
     intended_ns: dict[str, int]
     answered: int
     digests: list[str]
-    """Of each block of answers."""
+    """Digest of each block of answers."""
     answers: str
-    """Of all of them."""
+    """Digest of all answers."""
     due_seconds: float
 
 
 class SideWorker:
-    """What a side's process can be asked for; each public method is a request."""
+    """Handler of a side's requests; each public method is a request."""
 
     def __init__(self) -> None:
         self._side: SideStore
@@ -72,18 +72,18 @@ class SideWorker:
         self._done = TurnResult()
 
     def begin(self, root: str, backend: str, config: dict[str, Any], mix: dict[str, int]) -> None:
-        """Say whose process this is; touches no file."""
+        """Set the store and the workloads of this process; touches no file."""
         self._side = SideStore(Path(root), backend, StoreConfig.from_mapping(config))
         self._workloads = workloads(mix)
 
     # ---- the store
 
     def build(self) -> tuple[float, int]:
-        """Make the queues from the log; return seconds and units."""
+        """Build the queues from the log; return seconds and units."""
         return self._side.build()
 
     def whole_digest(self) -> tuple[str, int, int]:
-        """Return the digest of all queues, how many there are, and how many units."""
+        """Return the digest of all queues, the number of queues, and the number of units."""
         self._side.open()
         return equality.whole_digest(self._side.store)
 
@@ -101,11 +101,11 @@ class SideWorker:
             file.writelines(f"{row}\n" for row in rows)
 
     def footprint(self) -> dict[str, Any]:
-        """Return what the queues take, the store just opened."""
+        """Return the resources of the queues after opening the store."""
         return self._side.footprint().model_dump()
 
     def versions(self) -> dict[str, str]:
-        """Return what the backend says of itself in words, neither numbers nor places."""
+        """Return the backend's description of itself without numbers and paths."""
         told = components_of(self._side.store).queues.describe().items()
         return {
             name: value
@@ -124,7 +124,7 @@ class SideWorker:
     # ---- workloads
 
     def begin_workload(self, name: str, setting: dict[str, Any]) -> None:
-        """Make ready for the turns of a workload."""
+        """Prepare the turns of a workload."""
         self._workload = self._workloads[name]
         self._setting = Setting.model_validate(setting)
         self._open_or_close()
@@ -138,7 +138,7 @@ class SideWorker:
             self._side.close()
 
     def turn(self, number: int, count: int, *, drop: bool) -> dict[str, Any]:
-        """Run one turn, after its store was dropped from the cache if that is asked for."""
+        """Run one turn; with ``drop`` after dropping the store from the page cache."""
         if drop:
             self._side.drop_cache()
         gc.collect()
@@ -148,7 +148,7 @@ class SideWorker:
         read_then, written_then = measures.input_output()
         counted_then = self._side.written()
         self._done = done
-        told = Told(
+        told = TurnReport(
             operations=done.operations, items=done.items,
             seconds=done.spent.seconds, cpu_seconds=done.spent.cpu_seconds,
             read_bytes=read_then - read, written_bytes=written_then - written,
@@ -170,7 +170,7 @@ class SideWorker:
         ]
 
     def end_workload(self) -> None:
-        """Leave nothing of it behind."""
+        """Clean up after the workload."""
         self._done = TurnResult()
         self._workload.end(self._side, self._setting)
 
@@ -183,12 +183,12 @@ def _plain(asked: Operation | dict[str, int | str]) -> dict[str, Any]:
 
 
 def _printable(text: str) -> str:
-    """Return text that a result can hold, of a name that is none."""
+    """Return text that JSON can contain, for a name that is not valid Unicode."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def encoded(nanoseconds: list[int]) -> str:
-    """Return a histogram of latencies as text, empty if there are none."""
+    """Return a histogram of latencies as text; empty without latencies."""
     if not nanoseconds:
         return ""
     text: bytes = histogram(nanoseconds).encode()
@@ -196,7 +196,7 @@ def encoded(nanoseconds: list[int]) -> str:
 
 
 def answered(request: Callable[..., object], arguments: dict[str, Any]) -> tuple[str, object]:
-    """Return what a request gives, or the ``StoreError`` that it ended with."""
+    """Return the outcome of a request: its value, or its ``StoreError``."""
     try:
         return OK, request(**arguments)
     except StoreError as exc:
@@ -205,7 +205,7 @@ def answered(request: Callable[..., object], arguments: dict[str, Any]) -> tuple
 
 
 def main() -> None:
-    """Answer requests until the parent closes the input, or has died."""
+    """Answer requests until the parent closes the input or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(int(sys.argv[1]))
     worker = SideWorker()

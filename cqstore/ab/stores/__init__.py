@@ -1,1 +1,1 @@
-"""The stores of a comparison: the original looked at, shared and copied; a side's own opened."""
+"""The stores of a comparison: survey and copies of the original, and the sides' own stores."""

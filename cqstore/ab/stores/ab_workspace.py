@@ -1,6 +1,6 @@
-"""Workspace: the folder in which sides are made, one comparison at a time, gone afterwards.
+"""The work folder of a comparison: one comparison at a time, removed afterwards.
 
-Whatever a killed comparison has left there is removed by the next one.
+The next comparison removes what a killed one left in it.
 """
 
 import errno
@@ -18,47 +18,47 @@ from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.service.layout.root_folder import refuse_in_store
 
 _MARK = "cqstore-ab"
-"""A file that only our folders hold, locked while one is at work."""
+"""File that marks a work folder, locked during a comparison."""
 
 
 class ScratchFolder:
-    """A folder of ours from ``__enter__`` to ``__exit__``."""
+    """Work folder that exists from ``__enter__`` to ``__exit__``."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder's path; nothing is touched before ``__enter__``."""
+        """Take the path of the folder; nothing is touched before ``__enter__``."""
         self.folder = folder
         self._fd = -1
 
     def check(self, root: Path) -> None:
-        """Refuse a folder that has other content, or is in the store that is compared.
+        """Refuse a folder with other files, in the compared store, or around it.
 
         Raises:
-            RefusedStoreError: it is.
-            StoreIOError: it cannot be looked at.
+            RefusedStoreError: the folder is one of these.
+            StoreIOError: the folder cannot be read.
         """
-        refuse_in_store(self.folder, "folder to work in", root)
-        with os_errors("look at the folder to work in", self.folder):
+        refuse_in_store(self.folder, "work folder", root)
+        with os_errors("read the work folder", self.folder):
             if root.resolve().is_relative_to(self.folder.resolve()):
                 raise RefusedStoreError(
-                    "the folder to work in must not lie around the store (--work)",
+                    "the work folder must not contain the store (--work)",
                     path=self.folder,
                 )
             there = list(self.folder.iterdir()) if is_dir(self.folder) else []
             ours = any(path.name == _MARK for path in there)
             if (there and not ours) or (exists(self.folder) and not is_dir(self.folder)):
                 raise RefusedStoreError(
-                    "the folder to work in holds something else; name another one (--work)",
+                    "the work folder contains other files: choose another folder (--work)",
                     path=self.folder,
                 )
 
     def __enter__(self) -> Self:
-        """Make the folder, empty, and hold it against other comparisons.
+        """Create the folder, empty, and lock it.
 
         Raises:
-            StoreLockedError: another comparison is at work there.
-            StoreIOError: it cannot be made.
+            StoreLockedError: another comparison is using the folder.
+            StoreIOError: the folder cannot be created.
         """
-        with os_errors("make the folder to work in", self.folder):
+        with os_errors("create the work folder", self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._fd = open_regular(self.folder / _MARK, os.O_RDWR | os.O_CREAT)
             try:
@@ -69,17 +69,19 @@ class ScratchFolder:
         return self
 
     def _take(self) -> None:
-        """Lock the folder, and remove what a killed run has left.
+        """Lock the folder, and remove the files of a killed run.
 
         Raises:
-            StoreLockedError: another comparison has it.
+            StoreLockedError: another comparison is using the folder.
         """
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
             if exc.errno not in {errno.EAGAIN, errno.EACCES}:
                 raise
-            raise StoreLockedError("another comparison is at work", path=self.folder) from exc
+            raise StoreLockedError(
+                "another comparison is using this work folder", path=self.folder
+            ) from exc
         for path in self.folder.iterdir():
             if is_dir(path):
                 shutil.rmtree(path)
@@ -92,7 +94,7 @@ class ScratchFolder:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove it; its mark goes last, so that a kill leaves a folder that is known as ours."""
+        """Remove the folder, its mark last: after a kill it is still known as a work folder."""
         for path in self.folder.iterdir():
             if is_dir(path):
                 shutil.rmtree(path, ignore_errors=True)

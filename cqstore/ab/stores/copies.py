@@ -1,8 +1,7 @@
-"""The sides' logs: the bytes of the original's, shared where that is safe, and room for them.
+"""The sides' logs: shared with the original where that is safe, else copied; and disk space.
 
-A file that will not be written to again, one that ends at or before the end of the log, is shared
-by reflink, else by hard link; any other is copied. So nothing that a side does reaches the
-original.
+A file that ends at or before the end of the log is never written again: it is shared by reflink,
+else by hard link. All other files are copied. So no side can change the original.
 """
 
 import shutil
@@ -26,18 +25,18 @@ from cqstore.store.service.offline.store_copy import (
 )
 
 _UNIT_BYTES = 100
-"""Of the disk that a unit may take for a while: a backend rewrites what it has written."""
+"""Maximum temporary disk space per unit: backends rewrite their data."""
 _QUEUE_BYTES = 16 << 10
-"""Of a queue beside its units: folders, blocks that are not full."""
+"""Disk space per queue in addition to its units: folders, partly filled blocks."""
 
 
 def share_log(folders: Sequence[Path], target: Path, end: int, file_size: int) -> str:
-    """Give ``target`` a log of the same bytes up to ``end``; return how whole files were shared.
+    """Create a log in ``target`` with the same bytes up to ``end``; return how files were shared.
 
-    Files that begin at or behind ``end`` are left out; of the one that holds it what lies before is
-    copied, zeros follow.
+    Files that begin at or after ``end`` are skipped. The file that contains ``end`` is copied up to
+    it, followed by zeros.
 
-    ``end`` must not lie behind the log's own: what ends before is never written again.
+    ``end`` must not be after the log's own end: files that end before it are never written again.
 
     Raises:
         StoreIOError: something cannot be read, linked or written.
@@ -55,7 +54,7 @@ def share_log(folders: Sequence[Path], target: Path, end: int, file_size: int) -
 
 
 def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
-    """Copy a side's store that is not open; log files that end at or before ``settled`` are shared.
+    """Copy a side's closed store; log files that end at or before ``settled`` are shared.
 
     Raises:
         StoreIOError: something cannot be read, linked or written.
@@ -76,10 +75,10 @@ def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
 
 
 def bring_journals(root: Path, target: Path, found: StoreSurvey) -> None:
-    """Copy what the log does not say: topics that were deleted, and ends of expired queues.
+    """Copy what the log does not contain: deleted topics, and max offsets of expired queues.
 
     Raises:
-        StoreIOError: they cannot be read or written.
+        StoreIOError: the journals cannot be read or written.
     """
     old, new = StorePaths(root), StorePaths(target)
     with os_errors("copy the journals of the store", new.own):
@@ -92,11 +91,11 @@ def bring_journals(root: Path, target: Path, found: StoreSurvey) -> None:
 
 
 def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
-    """Return what the comparison takes of the disk for a while, bytes.
+    """Return the temporary disk space that the comparison needs, in bytes.
 
     Raises:
-        DiskFullError: there is less; nothing was made.
-        StoreIOError: the disk cannot be asked.
+        DiskFullError: there is less free space; nothing was created.
+        StoreIOError: the free space cannot be determined.
     """
     shape, place = found.shape, work
     while not exists(place):
@@ -106,16 +105,17 @@ def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
     # Each side its log's last file and its queues, and a throw-away store with two copies of them.
     wanted = sides * (found.log_file_size + queues + shared)
     wanted += 2 * (2 * found.log_file_size + queues + shared)
-    with os_errors("ask for the room on the disk", place):
+    with os_errors("determine the free disk space", place):
         free = shutil.disk_usage(place).free
     if wanted > free:
         raise DiskFullError(
-            f"the comparison takes up to {wanted:,} bytes for a while, {free:,} are free", path=work
+            f"not enough disk space for the comparison: expected {wanted:,} bytes, found {free:,}",
+            path=work,
         )
     return wanted
 
 
 def _may_share(folders: Sequence[Path], place: Path) -> bool:
-    """Return whether a log's folders lie on the file system of ``place``, where links reach."""
+    """Return whether the log's folders are on the file system of ``place``, as links require."""
     device = place.stat().st_dev
     return all(folder.stat().st_dev == device for folder in folders if exists(folder))

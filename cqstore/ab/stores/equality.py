@@ -1,7 +1,7 @@
-"""Are the queues of the sides equal, before anything is timed? Digests first, then the place.
+"""Comparison of the sides' queues before anything is measured: digests first, then details.
 
-A side's process makes digests of its queues; the parent compares them, and where they differ looks
-closer: at the queues, then at the units of the first that differs.
+Each side's process computes digests of its queues; the parent compares them. If they differ, it
+compares the queues, then the units of the first different queue.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _BLOCK = 8192
 
 
 class QueueDigest(NamedTuple):
-    """What one queue holds."""
+    """Offsets and digest of one queue."""
 
     topic: str
     queue_id: int
@@ -45,7 +45,7 @@ def queue_digests(store: MessageStore) -> Iterator[QueueDigest]:
 
 
 def whole_digest(store: MessageStore) -> tuple[str, int, int]:
-    """Return a digest over all queues, how many there are, and how many units."""
+    """Return a digest of all queues, the number of queues, and the number of units."""
     digest, queues, units = blake2b(digest_size=16), 0, 0
     for each in queue_digests(store):
         digest.update(f"{each}\n".encode("utf-8", "surrogatepass"))
@@ -55,7 +55,7 @@ def whole_digest(store: MessageStore) -> tuple[str, int, int]:
 
 
 def unit_rows(store: MessageStore, key: QueueKey) -> Iterator[str]:
-    """Yield each unit of a queue as text, its offset first; a missing one says so."""
+    """Yield each unit of a queue as text, offset first; a missing unit is marked as such."""
     low, high = store.min_offset(*key), store.max_offset(*key)
     for at, found in _blocks(store, key, low, high):
         if isinstance(found, range):
@@ -84,7 +84,7 @@ def _blocks(
 def first_difference(
     mine: Iterator[QueueDigest], other: Iterator[QueueDigest]
 ) -> tuple[QueueKey, str, str] | None:
-    """Return the first queue that two sides do not hold alike, and what each of them holds."""
+    """Return the first queue that differs between two sides, with its state on each side."""
     for one, two in zip_longest(mine, other):
         if one == two:
             continue
@@ -96,5 +96,5 @@ def first_difference(
 
 def _offsets_of(found: QueueDigest | None, key: QueueKey) -> str:
     if found is None or (found.topic, found.queue_id) != key:
-        return "no such queue"
+        return "queue does not exist"
     return f"offsets {found.min_offset} to {found.max_offset - 1}, {found.units} units"

@@ -1,6 +1,6 @@
 """``python -m cqstore.ab.stores.killed_writer PARENT``: puts messages, then kills itself.
 
-Where it puts them comes as JSON on standard input; see ``cqstore.ab.workloads.lifecycle``.
+The store is given as JSON on standard input; see ``cqstore.ab.workloads.lifecycle``.
 """
 
 import json
@@ -17,12 +17,12 @@ from cqstore.store.settings.config import StoreConfig
 
 TOPIC, QUEUES = "cqstore-ab-killed", 64
 DURABLE, NOT_DURABLE = 1_000, 3_000
-"""Messages that a flush covers, and those after it."""
+"""Number of messages before and after the flush."""
 _LIST = 50
 
 
 def main() -> None:
-    """Put, flush, put, and die."""
+    """Put, flush, put again, and kill this process."""
     die_with_parent(int(sys.argv[1]))
     told = json.load(sys.stdin)
     options = OpenOptions(

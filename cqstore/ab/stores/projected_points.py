@@ -1,7 +1,7 @@
-"""Points of a projection: what queues take at several numbers of them, each measured.
+"""Points of a projection: the measured resources at several numbers of queues.
 
-A point is a store of a side's own kind with as many queues as it says and a few messages in each;
-it is put by one process and opened by another, so that what it takes is not what putting it took.
+A point is a store of a side's kind with that number of queues and a few messages in each. One
+process writes it and another opens it, so that the resources are those after opening.
 """
 
 from cqstore.ab.stores.side_store import SideStore
@@ -9,7 +9,7 @@ from cqstore.store.record.message import Message
 
 QUEUES_A_TOPIC = 8
 LOG_FILE_BYTES = 64 << 20
-"""A log file of its own costs a point little."""
+"""Size of log files of a point: small, because each point has its own log."""
 _LIST = 256
 _BODY = bytes(16)
 _MIN_QUEUES, _MAX_QUEUES = 4_000, 16_000
@@ -22,7 +22,7 @@ def points(target: int, queues: int) -> list[int]:
 
 
 def units_a_queue(units: int, queues: int) -> int:
-    """Return how many messages a queue of a point has: as many as the store's have, if few."""
+    """Return the messages per queue of a point: the store's average, at most 16."""
     return min(max(units // max(queues, 1), 1), 16)
 
 

@@ -1,4 +1,4 @@
-"""SideStore: one side's store in its own process: building it, opening it, what it takes."""
+"""SideStore: one side's store in its own process: build, open, measure."""
 
 import shutil
 import time
@@ -53,7 +53,7 @@ class SideStore:
         return open_served(MessageStore, root, self.config, options)
 
     def open(self) -> float:
-        """Open the side's own store, unless it is; return the seconds that it took."""
+        """Open the side's own store if it is closed; return the seconds that this took."""
         if self._store is not None:
             return 0.0
         began = time.perf_counter()
@@ -68,13 +68,13 @@ class SideStore:
             store.close()
 
     def count_written(self, store: MessageStore) -> None:
-        """Keep what the backend of a store of this side has written; asked before it is closed."""
+        """Add the bytes that the backend of ``store`` wrote; call it before the store is closed."""
         self._written.update(components_of(store).queues.written_bytes())
 
     def written(self) -> Counter[str]:
-        """Return bytes that this process's stores have written by their backend's own count.
+        """Return the bytes that the backends of this process's stores counted as written, by cause.
 
-        By cause; of the stores that are closed, and of the side's own. It never falls.
+        Includes closed stores and the side's own store. The counts never decrease.
         """
         found = self._written.copy()
         if self._store is not None:
@@ -82,7 +82,7 @@ class SideStore:
         return found
 
     def build(self) -> tuple[float, int]:
-        """Make the queues from the log; return seconds, and the units that were dispatched."""
+        """Build the queues from the log; return seconds and dispatched units."""
         began = time.perf_counter()
         with self.open_at(self.root) as store:
             store.flush()
@@ -99,11 +99,11 @@ class SideStore:
             self.open()
 
     def own_files(self) -> list[Path]:
-        """Return the files and folders of the queues; the store is open."""
+        """Return the files and folders of the queues; the store must be open."""
         return backend_class(self.backend).own_files(components_of(self.store).paths)
 
     def footprint(self) -> Footprint:
-        """Open the store and return what its queues take."""
+        """Open the store again and return the resources of its queues."""
         self.close()
         seconds = self.open()
         disk, files = measures.disk_use(self.own_files())
@@ -114,5 +114,5 @@ class SideStore:
         )  # fmt: skip
 
     def remove_scratch(self) -> None:
-        """Remove what throw-away stores have left."""
+        """Remove the temporary stores."""
         shutil.rmtree(self.scratch, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""A survey of the store that is compared: its shape, and what traces are derived from.
+"""A survey of the compared store: its shape, and the data from which traces are derived.
 
-The store is opened read-only; nothing of it is changed. Memory is bounded: of many queues, offsets
-and names of a sample are kept, and all sizes.
+The store is opened read-only and not changed. Memory is bounded: with many queues, all sizes are
+kept, but names and offsets only of a sample.
 """
 
 from collections import Counter
@@ -24,16 +24,16 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 _MAX_QUEUES = 200_000
-"""Whose names and offsets are kept."""
+"""Maximum number of queues whose names and offsets are kept."""
 _SAMPLES = 4_000
-"""Messages that are read for tags and sizes."""
+"""Number of messages that are read for tags and sizes."""
 _WANTED, _MIN_SHARE, _MAX_SHARE = 0.01, 0.002, 0.05
-"""Share of messages that a filter should match, and the range that is accepted."""
+"""Share of messages that a filter should match, and the accepted range."""
 
 
 @dataclass(slots=True)
 class StoreSurvey:
-    """What a look at the compared store found: its shape, queues and keys."""
+    """Survey of the compared store: shape, queues, times, body size and tags."""
 
     shape: Shape
     log_folders: list[Path]
@@ -41,30 +41,30 @@ class StoreSurvey:
     min_phy_offset: int
     max_phy_offset: int
     backend: str | None
-    """Of the queues that lie there; ``None``: none do."""
+    """Backend of the existing queues; ``None`` if there are no queues."""
     units_per_file: int
     expired: list[tuple[QueueKey, int]]
-    """Queues all of whose records have gone, and where they go on."""
+    """Queues whose records have all expired, with their max offsets."""
     keys: list[QueueKey] = field(default_factory=list)
     low: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     high: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Minimum and maximum of each of ``keys``, all of which have units."""
+    """Min and max offsets of ``keys``, which all have units."""
     times: tuple[int, int] = (0, 0)
     """Store times of the first and the last record, ms."""
     body_bytes: int = 0
-    """Median of the bodies that were read."""
+    """Median size of the sampled bodies."""
     tags: str = ""
-    """A filter that lets about 1 % through; empty: there is none."""
+    """Tag filter that matches about 1 %; empty if there is none."""
     tags_share: float = 0.0
 
 
 def survey(root: Path, config: StoreConfig, seed: int) -> StoreSurvey:
-    """Look at the store in ``root``.
+    """Survey the store in ``root``.
 
     Raises:
-        StoreLockedError: it is open.
-        RefusedStoreError: there is no store, or one that cannot be compared.
-        CorruptionError, StoreIOError: it cannot be read.
+        StoreLockedError: the store is open.
+        RefusedStoreError: there is no store, or it cannot be compared.
+        CorruptionError, StoreIOError: the store cannot be read.
     """
     refuse_if_open(StorePaths(root))
     with MessageStore.open(root, config, read_only=True, housekeeping=False) as store:
@@ -78,18 +78,20 @@ def survey(root: Path, config: StoreConfig, seed: int) -> StoreSurvey:
 def _refuse(store: MessageStore, root: Path) -> None:
     if not store.last_exit_ok or store.report.damage is not None:
         raise RefusedStoreError(
-            "the store was not closed well or is damaged: repair it, or a copy, before it is"
-            " compared (cqstore recover)",
+            "the store was not closed cleanly or is damaged: repair it or a copy before you compare"
+            " it (cqstore recover)",
             path=root,
         )
     if (batches := unlike_others(components_of(store).paths)) is not None:
-        raise RefusedStoreError("batch queues live in files alone: no comparison", path=batches)
+        raise RefusedStoreError(
+            "cannot compare a store with batch queues: only files support them", path=batches
+        )
     if store.max_phy_offset() <= max(store.min_phy_offset(), 0):
         raise RefusedStoreError("the commit log is empty: there is nothing to compare", path=root)
 
 
 def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreSurvey:
-    """Return the ends of the store's queues, of many a sample that every queue is as likely in."""
+    """Return the offsets of the store's queues, or of a uniform sample if there are many."""
     kept: list[tuple[QueueKey, int, int]] = []
     counts: list[int] = []
     expired: list[tuple[QueueKey, int]] = []
@@ -124,7 +126,7 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
 
 
 def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageStore) -> Shape:
-    """Return how large the store is, and how its units lie in its queues."""
+    """Return the size of the store, and the distribution of units over queues."""
     log, units = components_of(store).log, int(counts.sum())
     ordered = np.sort(counts)
     places = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
@@ -159,7 +161,7 @@ def _last_time(store: MessageStore, found: StoreSurvey) -> int:
 
 
 def _samples(store: MessageStore, found: StoreSurvey, draw: np.random.Generator) -> None:
-    """Read some messages for the usual size of a body and for tags."""
+    """Read some messages to find the usual body size and the tags."""
     if not found.keys:
         return
     sizes, tags = [], Counter[str]()
@@ -179,7 +181,7 @@ def _samples(store: MessageStore, found: StoreSurvey, draw: np.random.Generator)
 def sampled_units(
     found: StoreSurvey, count: int, draw: np.random.Generator
 ) -> Iterator[tuple[QueueKey, int]]:
-    """Yield units, each of the store's as likely as any other: so hot queues come often."""
+    """Yield random units of the store with uniform probability, so hot queues are frequent."""
     lengths = found.high - found.low
     queues = draw.choice(len(lengths), count, p=lengths / lengths.sum())
     places = draw.random(count)
@@ -189,7 +191,7 @@ def sampled_units(
 
 
 def _filter(tags: Counter[str]) -> tuple[str, float]:
-    """Return the tags that together match nearest to 1 %, rarest first, and their share."""
+    """Return the tags, rarest first, whose total share is closest to 1 %, and that share."""
     total, share, chosen = sum(tags.values()), 0.0, list[str]()
     for tag, count in sorted(tags.items(), key=lambda item: (item[1], item[0])):
         if not tag or "|" in tag or tag.strip() != tag:

@@ -1,7 +1,7 @@
-"""Derived traces: what is asked of the sides is drawn from the store's own queues.
+"""Derived traces: operations drawn from the store's own queues.
 
-Queues come as often as they have messages, so hot ones are hot; offsets, times, filters and sizes
-are the store's. Everything follows from the seed.
+Queues are drawn in proportion to their messages, so hot queues stay hot; offsets, times, filters
+and sizes are the store's own. The seed determines everything.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ from cqstore.ab.trace.operations import (
 from cqstore.store.queue.units import QueueKey
 
 PULLED = 32
-"""Messages that a pull asks for."""
+"""Number of messages per pull."""
 _BACK = 0.15
-"""How fast the newest messages are asked for more often than those before (geometric)."""
+"""Parameter of the geometric distribution that favours the newest messages."""
 MIXED_TOPIC = "cqstore-ab-mixed"
 _MIXED_QUEUES = 8
 Derivation = Callable[[StoreSurvey, Generator, int], list[Operation]]
-"""Returns operations, about so many, that suit a surveyed store; draws from the generator."""
+"""Returns about so many operations for a surveyed store, drawn from the generator."""
 
 
 def tail_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
@@ -63,7 +63,7 @@ def random_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operat
 
 
 def filtered_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
-    """Pulls from anywhere through a filter that lets about 1 % through."""
+    """Pulls from anywhere with a tag filter that matches about 1 %."""
     units = sampled_units(found, count, draw)
     return [_pull(key, offset, found.tags) for key, offset in units]
 
@@ -79,7 +79,7 @@ def time_searches(found: StoreSurvey, draw: Generator, count: int) -> list[Opera
 
 
 def lag_estimates(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
-    """Estimates of how much a group with a filter has yet to get, from anywhere to the end."""
+    """Estimates of the messages from anywhere to the end that match a group's filter."""
     ends = dict(zip(found.keys, found.high.tolist(), strict=True))
     return [
         Estimate(**_named(key), offset=offset, to=ends[key], tags=found.tags or None)
@@ -88,7 +88,7 @@ def lag_estimates(found: StoreSurvey, draw: Generator, count: int) -> list[Opera
 
 
 def offset_questions(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
-    """Questions for the minimum and the maximum of hot queues, by turns."""
+    """Reads of min and max offset of hot queues, alternating."""
     kinds = (MinOffset, MaxOffset)
     return [
         kinds[number % 2](**_named(found.keys[at]))
@@ -102,14 +102,14 @@ def topic_listings(found: StoreSurvey, draw: Generator, count: int) -> list[Oper
 
 
 def full_listings(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
-    """Listings of all queues with their offsets, and of all topics, by turns."""
+    """Listings of all queues with their offsets, and of all topics, alternating."""
     _ = found, draw
     kinds: tuple[Operation, Operation] = (ListQueues(), ListTopics())
     return [kinds[number % 2] for number in range(min(count, 1000))]
 
 
 def puts(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
-    """Puts to queues of a topic of the comparison's own, with bodies of the usual size."""
+    """Puts to queues of the comparison's own topic, with bodies of the usual size."""
     queues = draw.integers(_MIXED_QUEUES, size=count).tolist()
     size = found.body_bytes
     return [Put(topic=MIXED_TOPIC, queue_id=queue, size=size, tags="a") for queue in queues]
@@ -125,13 +125,13 @@ KINDS: dict[str, Derivation] = {
     "offsets": offset_questions,
     "put": puts,
 }
-"""What a mixed workload may be made of."""
+"""Kinds of operations in a mixed workload."""
 DEFAULT_MIX = {"tail-pull": 55, "random-pull": 10, "offsets": 10, "time-search": 5, "put": 20}
-"""Parts of the operations, in hundredths."""
+"""Default shares, in percent."""
 
 
 def mixed(mix: dict[str, int]) -> Derivation:
-    """Return what derives operations of several kinds, in the parts that ``mix`` says, shuffled."""
+    """Return a derivation of several kinds of operations in the shares of ``mix``, shuffled."""
 
     def derive(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
         kinds = [kind for kind in mix if kind != "filtered-pull" or found.tags]
@@ -146,7 +146,7 @@ def mixed(mix: dict[str, int]) -> Derivation:
 
 
 def _hot(found: StoreSurvey, draw: Generator, count: int) -> list[int]:
-    """Draw queues, each as often as it has messages."""
+    """Draw queues in proportion to their messages."""
     lengths = found.high - found.low
     picked: list[int] = draw.choice(len(lengths), count, p=lengths / lengths.sum()).tolist()
     return picked

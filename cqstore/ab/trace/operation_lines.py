@@ -1,11 +1,11 @@
-"""Operation lines: what was asked of a store, a JSON object a line, without bodies.
+"""Operation lines: the operations of a store, one JSON object per line, without bodies.
 
 ``record_trace`` writes them, ``ab`` reads and replays them. Each has ``op``, one of ``StoreOp``,
 the fields of ``FIELDS`` for it, and ``at``, seconds since the trace began. A field that is ``None``
 is left out. Times are ms since the epoch; a range ends before its ``to``.
 
-What a store has recorded begins with a line of its own, ``{"trace":"recorded","time":…}``, ``time``
-being that of ``at`` 0. A file without it was made by another program.
+A recording of a store begins with the line ``{"trace":"recorded","time":…}``; ``time`` is the time
+of ``at`` 0. A file without that line was made by another program.
 """
 
 import json
@@ -16,7 +16,7 @@ RECORDED = "recorded"
 
 
 class StoreOp(StrEnum):
-    """The operations of a store that a trace may hold."""
+    """Operation of a store that a trace can contain."""
 
     PULL = "pull"
     MIN_OFFSET = "minOffset"
@@ -38,17 +38,17 @@ FIELDS: dict[StoreOp, tuple[str, ...]] = {
     StoreOp.QUERY: ("topic", "key", "count", "begin", "end"),
     StoreOp.PUT: ("topic", "queueId", "size", "tags"),
 }
-"""Fields by operation. ``tags``: an expression of ``TagFilter``, without it all; of a put its tag.
-``count``: most messages. ``boundary``: ``lower`` or ``upper``. ``size``: bytes of the body."""
+"""Fields by operation. ``tags``: a ``TagFilter`` expression, all if missing; for a put, its tag.
+``count``: max messages. ``boundary``: ``lower`` or ``upper``. ``size``: bytes of the body."""
 
 
 def first_line(time: int) -> bytes:
-    """Return the line that a recording begins with, made at ``time``."""
+    """Return the first line of a recording that starts at ``time``."""
     return f'{{"trace":"{RECORDED}","time":{time}}}\n'.encode()
 
 
 def operation_line(op: StoreOp, values: Sequence[object], at: float) -> bytes:
-    """Return the line of one operation; ``values`` are those of ``FIELDS``, in order."""
+    """Return the line of one operation; ``values`` are in the order of ``FIELDS``."""
     fields = "".join(
         f'"{name}":{value if type(value) is int else _json(value)},'
         for name, value in zip(FIELDS[op], values, strict=True)

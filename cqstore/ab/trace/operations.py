@@ -1,7 +1,7 @@
-"""Operations: what is asked of every side; how each is read from a trace, run and written out.
+"""Operations: how each is read from a trace, run on a side, and its answer written as text.
 
-The lines are those of ``operation_lines`` and ``listQueues``.
-``at`` is the moment at which an operation was due, in seconds from the trace's begin.
+The lines are those of ``operation_lines`` and ``listQueues``. ``at`` is the due time of an
+operation, in seconds since the start of the trace.
 """
 
 import json
@@ -27,10 +27,10 @@ from cqstore.store.service.results import GetMessageResult, PutMessageResult
 from cqstore.store.settings.validation import first_fault
 
 MAX_OPERATIONS = 200_000
-"""Of a trace that are run; what follows them is passed over."""
+"""Maximum number of operations of a trace that are run; the rest is skipped."""
 _LONGEST_LINE = 1 << 16
-Told = tuple[str, int]
-"""An answer as text, and how many items it gave."""
+AnswerText = tuple[str, int]
+"""An answer as text, and its number of items."""
 
 
 def _text(value: object) -> str:
@@ -40,11 +40,11 @@ def _text(value: object) -> str:
 
 
 Text = Annotated[str, PlainValidator(_text)]
-"""A name as a store has it: it may hold half a surrogate pair, which pydantic would refuse."""
+"""A name in a store: it may contain half a surrogate pair, which pydantic would reject."""
 
 
 class _Asked(BaseModel):
-    """An operation of a trace: a line of it, and what runs it."""
+    """An operation of a trace: the fields of its line, and the call that runs it."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
@@ -54,10 +54,10 @@ class _Asked(BaseModel):
 
     @abstractmethod
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Return what runs the operation, with nothing left to be looked up."""
+        """Return the call that runs the operation, with all lookups done."""
 
-    def to_text(self, answer: object) -> Told:
-        """Return ``answer`` as text: equal answers give the same, all others another one."""
+    def to_text(self, answer: object) -> AnswerText:
+        """Return ``answer`` as text; texts are equal if and only if answers are."""
         return str(answer), 1
 
 
@@ -81,7 +81,7 @@ class Pull(_OfQueue):
         tags = None if self.tags is None else TagFilter(self.tags)
         return partial(store.get_message, self.topic, self.queue_id, self.offset, self.count, tags)
 
-    def to_text(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> AnswerText:
         """Return status, offsets, and a checksum over the bytes of all records."""
         if not isinstance(answer, GetMessageResult):
             return str(answer), 0
@@ -101,7 +101,7 @@ class Pull(_OfQueue):
 
 
 class TimeSearch(_OfQueue):
-    """Look for the offset that a time leads to."""
+    """Find the offset for a store time."""
 
     op: Literal["timeSearch"] = "timeSearch"
     timestamp: int = Field(description="Store time, ms.")
@@ -114,27 +114,27 @@ class TimeSearch(_OfQueue):
 
 
 class MinOffset(_OfQueue):
-    """Ask where a queue begins."""
+    """Get the min offset of a queue."""
 
     op: Literal["minOffset"] = "minOffset"
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Return the call that asks for the minimum."""
+        """Return the call that gets the min offset."""
         return partial(store.min_offset, self.topic, self.queue_id)
 
 
 class MaxOffset(_OfQueue):
-    """Ask where a queue goes on."""
+    """Get the max offset of a queue."""
 
     op: Literal["maxOffset"] = "maxOffset"
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Return the call that asks for the next offset."""
+        """Return the call that gets the max offset."""
         return partial(store.max_offset, self.topic, self.queue_id)
 
 
 class Estimate(_OfQueue):
-    """Estimate how many messages of a range a filter lets through."""
+    """Estimate how many messages of a range match a filter."""
 
     op: Literal["estimate"] = "estimate"
     offset: int = Field(alias="from")
@@ -159,8 +159,8 @@ class ListTopics(_Asked):
         """Return the call that lists topics, to the last one."""
         return lambda: list(store.topics(self.prefix))
 
-    def to_text(self, answer: object) -> Told:
-        """Return how many, and a checksum: the order is a backend's own."""
+    def to_text(self, answer: object) -> AnswerText:
+        """Return the number and a checksum, because the order depends on the backend."""
         return _list_to_text(answer, "topics")
 
 
@@ -174,13 +174,13 @@ class ListQueues(_Asked):
         """Return the call that lists queues, to the last one."""
         return lambda: list(store.queue_spans(self.topic))
 
-    def to_text(self, answer: object) -> Told:
-        """Return how many, and a checksum: the order is a backend's own."""
+    def to_text(self, answer: object) -> AnswerText:
+        """Return the number and a checksum, because the order depends on the backend."""
         return _list_to_text(answer, "queues")
 
 
 class Put(_OfQueue):
-    """Put a message with a body of so many bytes."""
+    """Put a message with a body of ``size`` bytes."""
 
     op: Literal["put"] = "put"
     size: int = Field(default=0, ge=0, le=1 << 22)
@@ -193,15 +193,15 @@ class Put(_OfQueue):
         message = Message(self.topic, body, self.queue_id, properties, born_timestamp=1)
         return partial(store.put_message, message)
 
-    def to_text(self, answer: object) -> Told:
-        """Return what does not depend on the moment."""
+    def to_text(self, answer: object) -> AnswerText:
+        """Return the parts of the answer that do not depend on the time."""
         if not isinstance(answer, PutMessageResult):
             return str(answer), 0
         return f"{answer.status.name}, offset {answer.queue_offset}", int(answer.ok)
 
 
 class Query(_Asked):
-    """Query by key. The index answers it, alike on every side: it is not run."""
+    """Query by key. It is not run: the index gives the same answer on every side."""
 
     op: Literal["query"] = "query"
     topic: Text
@@ -216,7 +216,7 @@ class Query(_Asked):
         Raises:
             StoreConfigError: always.
         """
-        raise StoreConfigError("queries by key are not run")
+        raise StoreConfigError("a comparison does not run queries by key")
 
 
 Operation = Pull | TimeSearch | MinOffset | MaxOffset | Estimate | ListTopics | ListQueues | Put
@@ -226,7 +226,7 @@ _ANY: TypeAdapter[Operation | Query] = TypeAdapter(
 
 
 class _FirstLine(BaseModel):
-    """The line that a recording begins with; files of others have none."""
+    """The first line of a recording; files of other programs have none."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -235,13 +235,13 @@ class _FirstLine(BaseModel):
 
 
 class TraceFile(NamedTuple):
-    """What a file of operations holds."""
+    """Contents of a trace file."""
 
     operations: list[Operation]
     queries: int
-    """By key, which are left out."""
+    """Number of queries by key, which are not run."""
     recorded: bool
-    """A store recorded it; else it was made elsewhere."""
+    """Whether a store recorded the trace."""
 
 
 def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
@@ -250,7 +250,7 @@ def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
     Raises:
         RefusedStoreError: there is no such file.
         StoreIOError: it cannot be read.
-        StoreConfigError: a line is no operation, which is named, or there is none.
+        StoreConfigError: a line is not an operation, or there is no operation.
     """
     found: list[Operation] = []
     queries, recorded = 0, False
@@ -269,7 +269,7 @@ def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
             if len(found) == limit:
                 break
     if not found:
-        raise StoreConfigError("the trace has no operation that is run", path=path)
+        raise StoreConfigError("the trace has no operation to run", path=path)
     return TraceFile(found, queries, recorded)
 
 
@@ -277,18 +277,20 @@ def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstL
     """Return the operation of a line.
 
     Raises:
-        StoreConfigError: it is none; the sentence says why.
+        StoreConfigError: the line is not an operation; the message has the reason.
     """
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as exc:
-        raise StoreConfigError(f"line {number} is no JSON", path=path) from exc
+        raise StoreConfigError(f"line {number} is not valid JSON", path=path) from exc
     is_first = number == 1 and isinstance(value, dict) and "trace" in value
     try:
         return _FirstLine.model_validate(value) if is_first else _ANY.validate_python(value)
     except ValidationError as exc:
         reason = first_fault(exc, 0 if is_first else 1)  # behind the kind of operation
-        raise StoreConfigError(f"line {number} is no operation: {reason}", path=path) from exc
+        raise StoreConfigError(
+            f"line {number} is not a valid operation: {reason}", path=path
+        ) from exc
 
 
 def trace_lines(operations: Iterable[Operation]) -> Iterator[bytes]:
@@ -304,10 +306,10 @@ def _offsets(offsets: list[int]) -> str:
     if offsets[-1] - offsets[0] == len(offsets) - 1:
         return f"{offsets[0]} to {offsets[-1]}"
     shown = ", ".join(map(str, islice(offsets, 64)))
-    return f"{shown}, in all {len(offsets)}" if len(offsets) > 64 else shown  # noqa: PLR2004
+    return f"{shown}, {len(offsets)} in total" if len(offsets) > 64 else shown  # noqa: PLR2004
 
 
-def _list_to_text(answer: object, what: str) -> Told:
+def _list_to_text(answer: object, what: str) -> AnswerText:
     if not isinstance(answer, list):
         return str(answer), 0
     checksum = 0

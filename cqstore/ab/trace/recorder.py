@@ -1,4 +1,4 @@
-"""Recorder: notes every operation of a store in a trace, then has the store answer it."""
+"""Recorder: records every operation of a store in a trace, then passes it to the store."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -45,9 +45,9 @@ class DirectReads:
 
 
 class Recorder:
-    """Notes every read in a trace; ``installed``, the store's interceptor, or ``direct`` answers.
+    """Records every read in a trace; the store's interceptor ``installed`` or ``direct`` answers.
 
-    Queries by key and listings of topics are noted too; the store answers these.
+    Queries by key and listings of topics are recorded too; the store answers them.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class Recorder:
 
 
 class RecordedPutter:
-    """Notes each message that was put and not refused: where, how long its body is, its tag."""
+    """Records each accepted put: topic, queue, body size and tag."""
 
     def __init__(self, trace: Trace, putter: Puts) -> None:
         self._trace = trace
         self.putter = putter
-        """The putter behind."""
+        """The putter that stores the messages."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put a message, and note it unless it was refused."""
@@ -164,7 +164,7 @@ class RecordedPutter:
 
 
 class _NotRefused:
-    """Remembers whether a put was refused, which is reported at once."""
+    """Remembers whether a put was rejected, which is known at once."""
 
     def __init__(self, promised: Promised[PutMessageResult]) -> None:
         self._promised = promised

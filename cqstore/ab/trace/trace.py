@@ -1,8 +1,8 @@
-"""Trace: the operations of an open store, written down as they come; no bodies.
+"""Trace: records the operations of an open store in a file, without bodies.
 
-A caller leaves a tuple, about a microsecond; a thread makes lines of them, some two more. No call
-ever waits for the disk: what comes faster than it can be written is dropped and counted. Nothing
-that goes wrong here reaches the store: it ends the trace, which says so.
+A caller queues a tuple in about 1 µs; a thread writes it as a line in about 2 µs. No call waits for
+the disk: operations that arrive faster than they can be written are dropped and counted. A failure
+stops the trace, which reports it, and never affects the store.
 """
 
 import os
@@ -31,53 +31,56 @@ _Noted = tuple[StoreOp, float, tuple[object, ...]]
 
 
 class Trace:
-    """One recording in a file, from its making to ``stop``. Any thread may call any method."""
+    """Recording of a store's operations in a file. Any thread may call any method."""
 
     def __init__(self, path: Path, max_bytes: int, stopped: Callable[["Trace"], object]) -> None:
-        """Make the file ``path``; ``stopped`` is called when nothing is to be noted any more.
+        """Create the file ``path``; ``stopped`` is called when the trace stops recording.
 
         Raises:
-            StoreConfigError: the file is there already, or ``max_bytes`` makes no sense.
-            StoreIOError: it cannot be made.
+            StoreConfigError: the file already exists, or ``max_bytes`` is too small.
+            StoreIOError: the file cannot be created.
         """
         self._first = first_line(int(time.time() * 1000))
         if max_bytes < len(self._first):
-            raise StoreConfigError(f"a trace of {max_bytes} bytes holds nothing")
+            raise StoreConfigError(
+                f"max_bytes {max_bytes} is too small for a trace: expected at least"
+                f" {len(self._first)}"
+            )
         self.path = path
-        with os_errors("make the trace", path):
+        with os_errors("create the trace", path):
             try:
                 self._fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             except FileExistsError as exc:
                 raise StoreConfigError(
-                    "a trace goes to a new file, and this one is there", path=path
+                    "cannot create the trace: the file already exists", path=path
                 ) from exc
         self.operations = 0
-        """That were written, a line each behind the first."""
+        """Number of operations written, one line each after the first line."""
         self.total_bytes = 0
         self.full = False
-        """It has reached its limit of bytes, and ended itself."""
+        """Whether the trace reached ``max_bytes`` and stopped itself."""
         self.failure: BaseException | None = None
-        """What ended it before it was stopped."""
+        """The error that ended the trace, if any."""
         self._max_bytes = max_bytes
         self._stopped = stopped
         self._waiting: BoundedQueue[_Noted] = BoundedQueue(_MAX_WAITING)
         self._began = _now()
         self._stop = Latch()
         self._closing = threading.RLock()  # one thread closes the file
-        self.worker = Worker("cqstore-trace", self._run, self._give_up, "the trace ends")
+        self.worker = Worker("cqstore-trace", self._run, self._give_up, "the trace is stopped")
 
     def start(self) -> None:
         """Start the thread that writes."""
         self.worker.start()
 
     def note(self, op: StoreOp, *values: object, at: float = 0.0) -> None:
-        """Note one operation that begins now, or began ``at`` by ``time.perf_counter``."""
+        """Record one operation that begins now, or began at ``at`` of ``time.perf_counter``."""
         self._waiting.put((op, at or _now(), values))
 
     def stop(self) -> None:
-        """Write what waits and close the file, durably. A second call does nothing.
+        """Write the waiting operations and close the file durably. A second call does nothing.
 
-        But where the first one was interrupted: it continues.
+        If the first call was interrupted, the second call continues it.
         """
         self._stop.set()
         self._stopped(self)
@@ -93,16 +96,19 @@ class Trace:
             finally:
                 os.close(fd)
         if self.dropped:
-            _LOG.warning("the trace %s lacks %d operations", self.path, self.dropped)
+            _LOG.warning(
+                "trace %s: %d operations are missing, because its queue was full",
+                self.path, self.dropped,
+            )  # fmt: skip
 
     @property
     def is_ending(self) -> bool:
-        """Return whether it was asked to end."""
+        """Return whether ``stop`` was called."""
         return self._stop.is_set()
 
     @property
     def dropped(self) -> int:
-        """Return how many operations came faster than they could be written."""
+        """Return the number of operations dropped because they arrived too fast."""
         return self._waiting.dropped
 
     def __enter__(self) -> Self:
@@ -126,7 +132,7 @@ class Trace:
                 return
 
     def _write(self) -> bool:
-        """Write what waits; False: there is no room for more."""
+        """Write the waiting operations; return False if the file is full."""
         lines: list[bytes] = []
         first = b"" if self.total_bytes else self._first
         size, waiting = self.total_bytes + len(first), self._waiting

@@ -1,4 +1,4 @@
-"""TraceControl: begins and ends the traces of one store, and puts their recorder in its way."""
+"""TraceControl: starts and stops the traces of one store, and installs their recorder."""
 
 import weakref
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from cqstore.store.service.runtime.watched_thread import Worker
 from cqstore.store.service.writing.putter import Puts
 
 Route = Callable[[Puts, ReadInterceptor | None], object]
-"""Sets what a store puts by, and what intercepts its reads."""
+"""Sets the putter of a store and the interceptor of its reads."""
 
 
 def record_trace(store: MessageStore, path: Path | str, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
@@ -48,7 +48,7 @@ def record_trace(store: MessageStore, path: Path | str, max_bytes: int = MAX_TRA
 
 
 def trace_control_of(components: StoreComponents) -> "TraceControl":
-    """Return what begins the traces of an open store; a close of the store ends the last one."""
+    """Return the trace control of an open store; closing the store stops its trace."""
     control = components.attached.get(TraceControl)
     if not isinstance(control, TraceControl):
         made = TraceControl(components)
@@ -67,20 +67,20 @@ def _route(
 
 
 class TraceControl:
-    """At most one trace is recorded at a time. Any thread may call any method."""
+    """The traces of one store, at most one at a time. Any thread may call any method."""
 
     def __init__(self, components: StoreComponents) -> None:
         self._putter, self._interceptor = components.puts, components.interceptor
         self._reads = DirectReads(components.puller, components.queues)
         self._trace: Trace | None = None
         self._last: Trace | None = None  # the one that was begun last: its end may be cut short
-        self.lock = CheckedLock("the begin of a trace")
+        self.lock = CheckedLock("the start of a trace")
 
     def record(self, path: Path, max_bytes: int, route: Route, begun: list[Trace]) -> Trace:
-        """Begin a trace, see ``record_trace``; ``route`` sets what the store calls.
+        """Start a trace, see ``record_trace``; ``route`` installs its recorder in the store.
 
-        The trace is in ``begun`` before it takes anything: a caller that is interrupted on the way
-        back stops it there.
+        The trace is added to ``begun`` before it records anything: a caller that is interrupted on
+        return stops it there.
         """
         with self.lock.entry():
             self._end_last()
@@ -94,21 +94,21 @@ class TraceControl:
 
     def _end_last(self) -> None:
         if self._trace is not None and not self._trace.is_ending:
-            raise StoreConfigError("a trace is being recorded already", path=self._trace.path)
+            raise StoreConfigError("a trace is already being recorded", path=self._trace.path)
         self.stop()  # where that was cut short
 
     def _forget(self, route: Route, trace: Trace) -> None:
-        """Note nothing in ``trace`` any more; called by the thread that ends it."""
+        """Stop recording in ``trace``; called by the thread that stops it."""
         if self._trace is trace:
             route(self._putter, self._interceptor)
             self._trace = None  # last: if this is cut short the next call does the rest
 
     def stop(self) -> None:
-        """End the trace that was begun last, if there is one. A second call does nothing."""
+        """Stop the latest trace, if there is one. A second call does nothing."""
         if self._last is not None:
             self._last.stop()
 
     @property
     def worker(self) -> Worker | None:
-        """Return the thread that writes the trace that was begun last, ``None`` without one."""
+        """Return the thread that writes the latest trace, or ``None``."""
         return None if self._last is None else self._last.worker

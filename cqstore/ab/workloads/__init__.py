@@ -15,7 +15,7 @@ TRACE = "trace"
 
 
 def workloads(mix: Mapping[str, int] = DEFAULT_MIX) -> dict[str, Workload]:
-    """Return all workloads in the order in which they run: first those of a closed store."""
+    """Return all workloads in running order: workloads on a closed store first."""
     made: list[Workload] = [
         Dispatch(), Expiry(), Restart(), RestartAfterKill(),
         *READS, Mixed(mix), TopicCreate(), TopicDelete(), GivenTrace(),
@@ -24,27 +24,27 @@ def workloads(mix: Mapping[str, int] = DEFAULT_MIX) -> dict[str, Workload]:
 
 
 def chosen(patterns: Sequence[str], *, given_trace: bool) -> list[str]:
-    """Return the names that ``patterns`` (with ``*`` and ``?``) pick, in order.
+    """Return the names that match ``patterns`` (with ``*`` and ``?``), in order.
 
-    Without one: the trace, if one was given, else all others.
+    Without patterns: the trace, if one was given, else all others.
 
     Raises:
-        StoreConfigError: a pattern picks none.
+        StoreConfigError: a pattern matches no workload.
     """
     names = [name for name in workloads() if given_trace or name != TRACE]
     if not patterns:
         return [TRACE] if given_trace else names
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise StoreConfigError(f"no workload {pattern!r}; there are {', '.join(names)}")
+            raise StoreConfigError(f"no workload {pattern!r}; workloads: {', '.join(names)}")
     return [name for name in names if any(fnmatchcase(name, each) for each in patterns)]
 
 
 def parse_mix(text: str | None) -> dict[str, int]:
-    """Return the parts of a mixed workload, such as ``tail-pull=60,put=20``.
+    """Parse the shares of a mixed workload, such as ``tail-pull=60,put=20``.
 
     Raises:
-        StoreConfigError: a part is of no kind, or no number.
+        StoreConfigError: a kind is unknown or repeated, or a share is not a positive number.
     """
     if text is None:
         return dict(DEFAULT_MIX)
@@ -53,7 +53,8 @@ def parse_mix(text: str | None) -> dict[str, int]:
         kind, _, part = (word.strip() for word in pair.partition("="))
         if kind not in KINDS or not part.isdecimal() or not int(part) or kind in mix:
             raise StoreConfigError(
-                f"--mix {text!r}: {pair.strip()!r} is no kind=parts; kinds are {', '.join(KINDS)}"
+                f"--mix {text!r}: invalid {pair.strip()!r}: expected KIND=PARTS, each kind once;"
+                f" kinds: {', '.join(KINDS)}"
             )
         mix[kind] = int(part)
     return mix

@@ -1,4 +1,4 @@
-"""What a workload is: derived in the parent, run turn by turn in the process of each side."""
+"""Base of workloads: derived in the parent, run turn by turn in the process of each side."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,34 +14,37 @@ from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace.operations import Operation
 from cqstore.ab.workloads.timing import OperationsRun
 
+NO_MESSAGES = "no queue of the store has a message in the log"
+"""Why a workload that reads messages is not supported."""
+
 
 class Setting(BaseModel):
-    """What the processes of all sides get of a workload, alike; it is sent to them as JSON."""
+    """Setting of a workload, the same for all sides; sent to them as JSON."""
 
     trace: Path | None = None
-    """Its operations, a line each."""
+    """File with its operations, one per line."""
     keys: list[tuple[str, int]] = []
-    """Some queues, any as likely as any other."""
+    """Random sample of queues."""
     lengths: list[int] = []
-    """How many messages each of these has."""
+    """Number of messages in each of ``keys``."""
     body_bytes: int = 0
     file_size: int = 0
-    """Of a log file."""
+    """Size of a log file."""
     min_phy_offset: int = 0
     max_phy_offset: int = 0
-    """Of the original's log; the sides' own may have grown."""
+    """Max phy offset of the original log; the logs of the sides may have grown."""
     readers: int = 1
-    """Threads that read at once: of a mixed workload, and of an open loop."""
+    """Number of reader threads (mixed workload and open loop)."""
     rate: float | None = None
-    """Open loop: operations a second; closed if neither this nor ``speed`` is given."""
+    """Open loop: operations per second; closed loop if neither this nor ``speed`` is given."""
     speed: float | None = None
-    """Open loop at the times of the trace, so many times as fast."""
+    """Open loop at the times of the trace, multiplied by this speed."""
     trace_rate: float = 0.0
-    """Operations a second by the times of the trace; 0 without times."""
+    """Operations per second of the trace; 0 if it has no times."""
 
     @property
     def offered(self) -> float | None:
-        """Return how many operations a second are due, about; ``None``: a closed loop."""
+        """Return the approximate operations per second; ``None`` for a closed loop."""
         if self.rate is not None:
             return self.rate
         return None if self.speed is None else self.speed * self.trace_rate
@@ -49,52 +52,52 @@ class Setting(BaseModel):
 
 @dataclass(slots=True)
 class Turn:
-    """One turn as a side runs it."""
+    """One turn of a side."""
 
     number: int
-    """Of its kind: sides that have the same number do the same."""
+    """Number of the turn: sides with the same number run the same operations."""
     count: int
-    """Operations."""
+    """Number of operations."""
 
 
 @dataclass(slots=True)
 class TurnResult(OperationsRun):
-    """What a turn took, answered, and was asked."""
+    """Times, answers and operations of a turn."""
 
     asked: Sequence[Operation | dict[str, int | str]] = field(default_factory=list)
     operations: int = 0
     due_seconds: float = 0.0
-    """Open loop: from the first moment to when the next operation would be due."""
+    """Open loop: time from the start to the due time of the next operation."""
 
     @classmethod
     def of(
         cls, ran: OperationsRun, asked: Sequence[Operation | dict[str, int | str]]
     ) -> "TurnResult":
-        """Return what ``ran``, with what was asked, an operation an answer."""
+        """Return ``ran`` as a result, with one operation per answer."""
         return cls(ran.spent, ran.service, ran.intended, ran.answers, ran.items, asked, len(asked))
 
 
 class Workload(ABC):
-    """A named workload; ``derive``, ``unsupported_reason`` are the parent's, the rest a side's."""
+    """A workload. The parent calls ``derive`` and ``unsupported_reason``, a side the rest."""
 
     name: str
     what: str
-    """What one operation is, a sentence."""
+    """Sentence about one operation."""
     item: str
     needs_open: ClassVar[bool] = True
-    """The side's store is open while it runs; else it is closed."""
+    """Whether the side's store is open while the workload runs."""
     scales: ClassVar[bool] = True
-    """A turn has as many operations as fit its time; else ``count`` of them."""
+    """Whether a turn has as many operations as fit its time; else ``count``."""
     count: ClassVar[int] = 1
     max_rounds: ClassVar[int] = 1000
-    """Rounds beyond these would show little for their time."""
+    """Maximum number of rounds that are worth their time."""
     paced: ClassVar[bool] = False
-    """It can be run as an open loop."""
+    """Whether it can run as an open loop."""
     passes: ClassVar[int] = 2
-    """Turns of a side in a round: two for ABBA within it, one where a turn takes long."""
+    """Turns of a side per round: two for ABBA, one if turns are long."""
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return why the store does not carry this workload; empty if it does."""
+        """Return why the store does not support this workload; empty if it does."""
         _ = found
         return ""
 
@@ -104,13 +107,13 @@ class Workload(ABC):
         return []
 
     def begin(self, side: SideStore, setting: Setting) -> None:  # noqa: B027 - most need nothing
-        """Make ready for turns; not timed."""
+        """Prepare the turns; not timed."""
 
     @abstractmethod
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Run one turn, and leave the side unchanged, or equal to every other side."""
 
     def end(self, side: SideStore, setting: Setting) -> None:
-        """Leave nothing of the workload behind; not timed."""
+        """Clean up after the workload; not timed."""
         _ = setting
         side.remove_scratch()

@@ -1,6 +1,6 @@
 """Workloads of a store's lifecycle: replay, expiry, restart after a stop and after a kill.
 
-Replay and expiry work on throw-away stores in the side's ``scratch``.
+Replay and expiry work on temporary stores in the side's ``scratch``.
 """
 
 import json
@@ -19,7 +19,7 @@ from cqstore.ab.stores import copies, killed_writer
 from cqstore.ab.stores.equality import whole_digest
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
-from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult, Workload
 from cqstore.store.concurrency.processes import worker_environment
 from cqstore.store.errors import StoreError
 from cqstore.store.path_kind import is_dir
@@ -30,13 +30,13 @@ from cqstore.store.service.message_store import MessageStore
 _TOPIC = "cqstore-ab-{:08x}"
 _LIST = 50
 _REPLAYED = 60_000
-"""Messages that are replayed, about, at most."""
+"""Approximate maximum number of messages that are replayed."""
 _ASKED = 1000
-"""Queues whose offsets are the answer of a store that was opened."""
+"""Maximum number of queues whose offsets are the answer of an opened store."""
 
 
 class _Lifecycle(Workload):
-    """A workload of few, long operations, each of which opens a store by itself."""
+    """Workload of few, long operations that each open a store."""
 
     needs_open: ClassVar[bool] = False
     scales: ClassVar[bool] = False
@@ -53,22 +53,22 @@ class _Lifecycle(Workload):
 
 
 class Dispatch(_Lifecycle):
-    """A log of messages like the store's, replayed into queues that are not there yet.
+    """Replay of a log like the store's into queues that do not exist yet.
 
-    It has a sample of the store's queues, each as full beside the others as it is there, under
-    names of its own; all sides put the same.
+    The log has a sample of the store's queues, with the same relative lengths, under other names.
+    All sides put the same messages.
     """
 
     name = "dispatch"
-    what = "Replay a record of a log like the store's into queues that begin empty, until durable."
+    what = "Dispatch a record of a log like the store's to queues that are empty at first, durably."
     item = "messages"
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """It needs queues to be like."""
-        return "" if found.keys else "no queue of the store has a message in the log"
+        """Return a reason if no queue has messages."""
+        return "" if found.keys else NO_MESSAGES
 
     def begin(self, side: SideStore, setting: Setting) -> None:
-        """Put the messages to a throw-away store."""
+        """Put the messages to a temporary store."""
         side.remove_scratch()
         size = {"mapped_file_size_commit_log": setting.file_size}
         own = SideStore(side.scratch, side.backend, side.config.model_copy(update=size))
@@ -83,7 +83,7 @@ class Dispatch(_Lifecycle):
                 ])  # fmt: skip
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Open the log without queues; the clock runs until they are flushed."""
+        """Open the log without queues, timed until the queues are flushed."""
         paths = StorePaths(side.scratch)
         for path in paths.root.iterdir():
             if path != paths.commit_log:
@@ -101,7 +101,7 @@ class Dispatch(_Lifecycle):
 
 
 def _like(lengths: Sequence[int]) -> list[int]:
-    """Return indexes of ``lengths`` in a shuffled order, each about as often as its length says."""
+    """Return shuffled indexes of ``lengths``, each repeated in proportion to its length."""
     share = min(_REPLAYED / max(sum(lengths), 1), 1.0)
     counts = [max(round(length * share), 1) for length in lengths]
     places = np.repeat(np.arange(len(counts)), counts)
@@ -135,7 +135,7 @@ class Restart(_Lifecycle):
 class RestartAfterKill(_Lifecycle):
     """Opening the side's own store after the process that put messages to it was killed.
 
-    What was put is in a topic of its own, which is deleted after each turn.
+    The messages are in a separate topic, which is deleted after each turn.
     """
 
     name = "restart-after-kill"
@@ -143,10 +143,10 @@ class RestartAfterKill(_Lifecycle):
     item = "openings"
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Have a process put messages and be killed; then open what it has left.
+        """Let a process put messages and kill itself; then open the store.
 
         Raises:
-            StoreError: the process ended otherwise than by being killed.
+            StoreError: the process ended before it killed itself.
         """
         told = {
             "root": str(side.root), "backend": side.backend, "body_bytes": setting.body_bytes,
@@ -158,7 +158,10 @@ class RestartAfterKill(_Lifecycle):
             env=worker_environment(),
         )  # fmt: skip
         if ended.returncode != -signal.SIGKILL:
-            raise StoreError(f"the process that was to be killed ended: {ended.stderr[-500:]}")
+            raise StoreError(
+                f"the writer process ended before it killed itself (exit code {ended.returncode}):"
+                f" {ended.stderr[-500:]}"
+            )
         return self._one(turn, lambda done: self._open(side, setting, done))
 
     def _open(self, side: SideStore, setting: Setting, done: TurnResult) -> tuple[str, int]:
@@ -166,21 +169,21 @@ class RestartAfterKill(_Lifecycle):
             side.open()
         store = side.store
         put = sum(store.max_offset(killed_writer.TOPIC, at) for at in range(killed_writer.QUEUES))
-        answer = f"{put} messages of those put; {_offsets(store, setting)}"
+        answer = f"{put} messages recovered; {_offsets(store, setting)}"
         store.delete_topic(killed_writer.TOPIC)
         side.close()
         return answer, 1
 
 
 class Expiry(_Lifecycle):
-    """The log's oldest file, deleted with what the queues hold of it."""
+    """Deletion of the oldest log file with the units of its records."""
 
     name = "expiry"
     what = "Delete the oldest log file, and the units of its records."
     item = "files"
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return why: a log of one file, which never goes."""
+        """Return a reason if the log has only one file, which is never deleted."""
         if found.min_phy_offset + found.log_file_size >= found.max_phy_offset:
             return "the log has one file, and the newest is never deleted"
         return ""
@@ -197,13 +200,13 @@ class Expiry(_Lifecycle):
                 report = store.delete_expired_files(setting.min_phy_offset + setting.file_size)
                 store.flush()
             side.count_written(store)
-            gone = f"{report.log_files} files, {report.log_bytes} bytes gone"
+            gone = f"{report.log_files} files, {report.log_bytes} bytes deleted"
             return f"{gone}; {_offsets(store, setting)}", report.log_files
 
 
 def _offsets(store: MessageStore, setting: Setting) -> str:
-    """Return how the store answers for some queues, in short."""
+    """Return a summary of the offsets of some queues."""
     ends = [(store.min_offset(*key), store.max_offset(*key)) for key in setting.keys[:_ASKED]]
     lows, highs = (sum(each) for each in zip(*ends, strict=True)) if ends else (0, 0)
     digest = zlib.crc32(repr(ends).encode())
-    return f"of {len(ends)} queues sums of min {lows} and max {highs}, digest {digest:08x}"
+    return f"{len(ends)} queues: sum of min {lows}, of max {highs}, digest {digest:08x}"

@@ -8,34 +8,34 @@ from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace import derived
 from cqstore.ab.trace.operations import Operation, Put
-from cqstore.ab.workloads.base import Setting, Turn, TurnResult
+from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult
 from cqstore.ab.workloads.reads import ReadWorkload
 from cqstore.ab.workloads.timing import Call, run_calls
 
 
 class Mixed(ReadWorkload):
-    """Shares of operations; a turn ends when all threads have run what is theirs.
+    """Mix of operations; a turn ends when all threads have run their operations.
 
-    What is put goes to a topic of its own, so that the answers to the readers do not hang on who
-    was first; it is deleted after each turn.
+    Messages are put to a separate topic, so that the readers' answers do not depend on the order of
+    the threads; the topic is deleted after each turn.
     """
 
     paced: ClassVar[bool] = False
 
     def __init__(self, mix: Mapping[str, int]) -> None:
-        """``mix`` says how many parts of the operations each kind is."""
+        """``mix`` is the share of each kind of operation."""
         shares = ", ".join(f"{kind} {part}" for kind, part in mix.items())
         super().__init__(
-            "mixed", f"Run the next operation of a mixture by several threads: {shares}.", "items",
+            "mixed", f"Run the next operation of a mix in several threads: {shares}.", "items",
             derived.mixed(dict(mix)),
         )  # fmt: skip
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return why: there is no message to read."""
-        return "" if found.keys else "no queue of the store has a message in the log"
+        """Return a reason if there is no message to read."""
+        return "" if found.keys else NO_MESSAGES
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Run the readers beside the writer."""
+        """Run the readers and the writer in parallel."""
         operations = self.slice(turn)
         done = TurnResult(asked=operations, operations=len(operations))
         store = side.store
@@ -60,7 +60,7 @@ class Mixed(ReadWorkload):
 
 
 class _Part:
-    """The operations of one thread, and what it found."""
+    """The operations and answers of one thread."""
 
     def __init__(self, calls: list[Call]) -> None:
         self._calls = calls

@@ -1,4 +1,4 @@
-"""Workloads that only read, or that run a trace as it was given."""
+"""Workloads that only read, or that run a given trace."""
 
 from itertools import cycle, islice
 from typing import ClassVar
@@ -9,12 +9,12 @@ from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace import derived
 from cqstore.ab.trace.operations import Operation, read_trace
-from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult, Workload
 from cqstore.ab.workloads.timing import run_closed, run_open
 
 
 class ReadWorkload(Workload):
-    """Operations of one kind, each answer compared."""
+    """Read operations of one kind."""
 
     paced: ClassVar[bool] = True
 
@@ -27,18 +27,18 @@ class ReadWorkload(Workload):
         self._operations: list[Operation] = []
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return why: no messages, or for filters no tags that match about 1 %."""
+        """Return a reason if there are no messages, or no tags for a filter."""
         if not found.keys:
-            return "no queue of the store has a message in the log"
+            return NO_MESSAGES
         if self._derive is derived.filtered_pulls and not found.tags:
             return (
-                "no tags of the store's messages match about 1 % of them"
-                f" (the nearest: {found.tags_share:.1%})"
+                "no tag filter matches about 1 % of the store's messages"
+                f" (closest: {found.tags_share:.1%})"
             )
         return ""
 
     def derive(self, found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
-        """Draw ``count`` operations from what the store holds."""
+        """Draw ``count`` operations from the surveyed store."""
         return self._derive(found, draw, count)
 
     def begin(self, side: SideStore, setting: Setting) -> None:
@@ -47,7 +47,7 @@ class ReadWorkload(Workload):
         self._operations = read_trace(setting.trace).operations
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Run the next operations, from the beginning again when all have been run."""
+        """Run the next operations; after the last one, start again from the first."""
         operations = self.slice(turn)
         if setting.offered is not None:
             moments = due(operations, setting)
@@ -63,27 +63,27 @@ class ReadWorkload(Workload):
         return list(islice(cycle(self._operations), first, first + turn.count))
 
     def end(self, side: SideStore, setting: Setting) -> None:
-        """Let the operations go, which take memory."""
+        """Release the memory of the operations."""
         self._operations = []
 
 
 class GivenTrace(ReadWorkload):
-    """The operations of a trace that the operator gave or a store recorded, in order."""
+    """The operations of a given or recorded trace, in order."""
 
     def __init__(self) -> None:
         super().__init__("trace", "Run the next operation of the trace.", "items", lambda *_: [])
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return that any store carries a trace that was given."""
+        """Return that every store supports a given trace."""
         _ = found
         return ""
 
 
 def due(operations: list[Operation], setting: Setting) -> list[float]:
-    """Return when each operation is due, in seconds from the first.
+    """Return the due time of each operation, in seconds from the first.
 
-    By the times of a trace one without a time is due with the one before; so is one that begins
-    the trace anew.
+    With the times of a trace, an operation without a time is due with its predecessor; so is the
+    first operation when the trace starts again.
     """
     if setting.rate is not None:
         return [number / setting.rate for number in range(len(operations))]
@@ -119,21 +119,21 @@ READS = (
     ),
     ReadWorkload(
         "filtered-pull",
-        "Pull through a filter by tags that lets about 1 % through.",
+        "Pull with a tag filter that matches about 1 % of the messages.",
         "messages",
         derived.filtered_pulls,
     ),
     ReadWorkload(
-        "time-search", "Look for the offset that a time leads to.", "offsets", derived.time_searches
+        "time-search", "Find the offset for a store time.", "offsets", derived.time_searches
     ),
     ReadWorkload(
         "lag-estimate",
-        "Estimate how many messages a group has yet to get.",
+        "Estimate how many messages a group has not received.",
         "estimates",
         derived.lag_estimates,
     ),
     ReadWorkload(
-        "offsets", "Ask for a queue's minimum or maximum.", "offsets", derived.offset_questions
+        "offsets", "Get the min or max offset of a queue.", "offsets", derived.offset_questions
     ),
     ReadWorkload(
         "list-topic",

@@ -1,6 +1,7 @@
-"""Timing: operations run one by one, their answers written out, their latencies counted.
+"""Timing: runs operations, converts their answers to text, and records their latencies.
 
-Answers are written out between blocks, never while the clock runs. A latency costs a list's append.
+Answers are converted between blocks, never while the time is measured. Recording a latency costs
+one list append.
 """
 
 import time
@@ -11,24 +12,24 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from cqstore.ab.measuring.measures import ResourceUsage
-from cqstore.ab.trace.operations import Operation, Put, Told
+from cqstore.ab.trace.operations import AnswerText, Operation, Put
 from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
 
 BLOCK = 256
-"""Operations whose answers are one digest; held at once while the clock runs."""
+"""Operations per digest of answers; their answers are in memory at the same time."""
 Call = Callable[[], object]
 
 
 @dataclass(slots=True)
 class OperationsRun:
-    """What a run of operations took and answered."""
+    """Times and answers of a run of operations."""
 
     spent: ResourceUsage = field(default_factory=ResourceUsage)
     service: list[int] = field(default_factory=list)
-    """Nanoseconds of each operation, from its begin."""
+    """Nanoseconds of each operation, from its start."""
     intended: list[int] = field(default_factory=list)
-    """The same from when it was due; of an open loop."""
+    """Nanoseconds from its due time; open loop only."""
     answers: list[str] = field(default_factory=list)
     items: int = 0
 
@@ -39,15 +40,15 @@ class OperationsRun:
         self.items += items
 
 
-def answer_text(operation: Operation, answer: object) -> Told:
-    """Return an answer as text, and its items; a fault is an answer too."""
+def answer_text(operation: Operation, answer: object) -> AnswerText:
+    """Return an answer as text, and its number of items; an error is an answer too."""
     if isinstance(answer, StoreError):  # without its path, which is each side's own
         return f"{type(answer).__name__}: {answer.reason}", 0
     return operation.to_text(answer)
 
 
 def run_closed(operations: Sequence[Operation], store: MessageStore) -> OperationsRun:
-    """Run one operation after the other, as fast as they go."""
+    """Run one operation after another, as fast as possible."""
     ran = OperationsRun()
     for first in range(0, len(operations), BLOCK):
         part = operations[first : first + BLOCK]
@@ -61,7 +62,7 @@ def run_closed(operations: Sequence[Operation], store: MessageStore) -> Operatio
 
 
 def run_calls(calls: Sequence[Call], answers: list[object], service: list[int]) -> None:
-    """Run ``calls``; add their answers, and their nanoseconds."""
+    """Run ``calls``; append their answers and their nanoseconds."""
     now = time.perf_counter_ns
     for call in calls:
         began = now()
@@ -76,11 +77,11 @@ def run_calls(calls: Sequence[Call], answers: list[object], service: list[int]) 
 def run_open(
     operations: Sequence[Operation], due: Sequence[float], store: MessageStore, readers: int = 1
 ) -> OperationsRun:
-    """Run each operation when it is due, ``due`` seconds from the begin, or as soon after as goes.
+    """Run each operation when it is due, ``due`` seconds from the start, or as soon as possible.
 
-    ``readers`` threads take the next one in turn: an operation that waits until one is free has
-    waited since it was due. What asks about a topic that is put to runs in one further thread, in
-    order, for its answer hangs on what was put before.
+    ``readers`` threads take the next operation when they are free; waiting time counts from the due
+    time. Operations on a topic that is put to run in one more thread, in order, because their
+    answers depend on earlier puts.
     """
     count = len(operations)
     ran = OperationsRun(service=[0] * count, intended=[0] * count)
@@ -111,7 +112,7 @@ def run_open(
 
 
 def _lanes(operations: Sequence[Operation]) -> tuple[deque[int], deque[int]]:
-    """Return the places of operations that may overtake each other, and of those that may not."""
+    """Return the indexes of unordered operations, and of those that must run in order."""
     written = {each.topic for each in operations if isinstance(each, Put)}
     hang: set[str | None] = {*written, None} if written else set()  # no topic: a list of them all
     free, ordered = deque[int](), deque[int]()

@@ -1,4 +1,4 @@
-"""Topics that are created and deleted; a turn leaves none of them behind."""
+"""Workloads that create and delete topics; all are deleted at the end of a turn."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -19,7 +19,7 @@ def _message(topic: str, queue_id: int, setting: Setting) -> Message:
 
 
 def _timed(op: str, topics: Sequence[str], calls: Sequence[Call]) -> TurnResult:
-    """Make the calls, one a topic; return what they took and answered."""
+    """Make the calls, one per topic; return their times and answers."""
     done = TurnResult(operations=len(topics), items=len(topics))
     done.asked = [{"op": op, "topic": topic} for topic in topics]
     answers: list[object] = []
@@ -30,7 +30,7 @@ def _timed(op: str, topics: Sequence[str], calls: Sequence[Call]) -> TurnResult:
 
 
 class TopicCreate(Workload):
-    """The first message of a topic, until it is in its queue."""
+    """Creation of a topic by its first message, until the message is in its queue."""
 
     name = "topic-create"
     what = "Put the first message of a new topic and see it in its queue."
@@ -41,7 +41,7 @@ class TopicCreate(Workload):
     passes: ClassVar[int] = 1
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Create topics, and delete them all when the clock has stopped."""
+        """Create topics, timed; then delete them all."""
         store = side.store
         topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
         calls = [_creation(store, _message(topic, 0, setting)) for topic in topics]
@@ -60,7 +60,7 @@ def _creation(store: MessageStore, message: Message) -> Call:
 
 
 class TopicDelete(Workload):
-    """One topic with several queues, until it is durably deleted."""
+    """Durable deletion of a topic with several queues."""
 
     name = "topic-delete"
     what = f"Delete a topic of {_QUEUES} queues, durably."
@@ -71,7 +71,7 @@ class TopicDelete(Workload):
     passes: ClassVar[int] = 1
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Put to topics, durably, then delete one after the other."""
+        """Put to topics durably, then delete them one after another, timed."""
         store = side.store
         topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
         for topic in topics:

@@ -1,1 +1,1 @@
-"""An archive of logs in Parquet files: what is new in each log, once, by topic and day."""
+"""Archive of logs in Parquet files: each message once, partitioned by topic and day."""

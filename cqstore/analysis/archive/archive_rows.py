@@ -1,8 +1,8 @@
-"""Records of a log as rows of the archive: what ``cqstore export`` writes of each message.
+"""Records of a log as rows of the archive, with the fields that ``cqstore export`` writes.
 
-Rows are those of the queues: no prepared or rolled back transaction, no record that stands in for a
-damaged one, none of a topic that was deleted since. A batch's record is as many rows as it has
-messages.
+Rows are the messages of the queues: without prepared and rolled back transactions, records that
+replace a damaged record, and records of topics deleted since. A batch record is one row per
+message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ _TYPES = {
     "body": pa.binary(),
 }  # fmt: skip
 ROWS = pa.schema(_TYPES)
-"""Rows on their way to the files: times in ms, a source by its number, the day as text."""
+"""Schema of rows before they are written: times in ms, sources by number, days as text."""
 ROWS_DDL = (
     "source int, day string, topic string, queueId int, queueOffset bigint, phy bigint,"
     " msgId string, storeTimestamp bigint, bornTimestamp bigint, bornHost string,"
@@ -62,18 +62,18 @@ ROWS_DDL = (
     " preparedTransactionOffset bigint, tags string, keys string, uniqKey string,"
     " properties map<string,string>, body binary"
 )
-"""The same in Spark's words."""
+"""``ROWS`` as Spark's schema text."""
 DAMAGE = ""
-"""Topic of a row that is no message: its body says what was passed over."""
+"""Topic of a row that is not a message: its body describes skipped damage."""
 
 
 def read_rows(span: LogRange, number: int, part: LogPart) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``part`` as ``ROWS``; ``number`` is that of the source.
+    """Yield the rows of ``part`` as ``ROWS``; ``number`` is the number of the source.
 
-    A damaged record with others behind it is passed over, and told by a row of topic ``DAMAGE``.
+    A damaged record with records after it is skipped, and reported in a row of topic ``DAMAGE``.
 
     Raises:
-        CorruptionError: no valid record where one should be, and nothing tells where the next is.
+        CorruptionError: a record is damaged, and the next record cannot be found.
         StoreError: the log cannot be read.
     """
     deleted = DeletedTopics(StorePaths(span.options.path).deleted_topics)
@@ -97,7 +97,7 @@ def read_rows(span: LogRange, number: int, part: LogPart) -> Iterator[pa.RecordB
 
 
 class ArchiveRows(LogRows):
-    """Records of one log file, none of them a batch, as rows."""
+    """Records of one log file, without batches, as rows."""
 
     def __init__(
         self, log: CommitLog, records: Sequence[ScannedRecord], number: int, faults: list[str]
@@ -106,7 +106,7 @@ class ArchiveRows(LogRows):
         self._number, self._faults = number, faults
 
     def rows(self) -> pa.RecordBatch:
-        """Return the rows; a body that cannot be decompressed makes a fault instead of one."""
+        """Return the rows; a body that cannot be decompressed is reported as a fault instead."""
         found = self.batch(_log_columns())
         columns = dict(zip(_OF_LOG, found.columns, strict=True))
         stored, hosts = self._tail["store_timestamp"], self._tail["store_host"]
@@ -122,7 +122,7 @@ class ArchiveRows(LogRows):
         return batch.filter(pc.is_valid(batch["body"])) if batch["body"].null_count else batch
 
     def _bodies(self) -> pa.Array:
-        """Return the bodies out of one read of the file: the records lie near each other."""
+        """Return the bodies, with one read of the file: the records are close to each other."""
         flags = self._head["sys_flag"].astype(np.int64)
         starts = self._phy - self._phy[0]
         begins, sizes = starts.copy(), self._tail["body_size"]
@@ -148,7 +148,7 @@ class ArchiveRows(LogRows):
 
 
 def days(stamps: NDArray[np.int64]) -> list[str]:
-    """Return the days, UTC, of times in ms; those outside the years 1 to 9999 are the nearest."""
+    """Return the UTC days of times in ms, clamped to the years 1 to 9999."""
     within = np.clip(stamps, EARLIEST_MS, LATEST_MS) // DAY_MS
     return list(np.datetime_as_string(within.astype("datetime64[D]")).tolist())
 
@@ -174,7 +174,7 @@ def _host_text(wire: bytes) -> str:
 def _rows_of_batches(
     log: CommitLog, records: Sequence[ScannedRecord], number: int, faults: list[str]
 ) -> pa.RecordBatch:
-    """Return the rows of records that hold several messages; damage is told in ``faults``."""
+    """Return the rows of records with several messages; damage is added to ``faults``."""
     rows: list[dict[str, object]] = []
     for record in records:
         try:
@@ -226,10 +226,10 @@ def _chunks(log: CommitLog, part: LogPart, faults: list[str]) -> Iterator[list[S
 
 
 def _behind(log: CommitLog, fault: CorruptionError, file_end: int, end: int) -> int:
-    """Return where the log goes on behind a damaged record: its size leads to a record's head.
+    """Return the offset after a damaged record, if its size leads to the head of a record.
 
     Raises:
-        CorruptionError: ``fault``: it does not.
+        CorruptionError: ``fault``, if the size does not lead to a record.
     """
     at = fault.phy_offset
     if at is None:

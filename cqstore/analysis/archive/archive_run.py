@@ -1,4 +1,4 @@
-"""One run: what is new in each log is read, written, and added to the archive in one step."""
+"""One run: reads the new part of each log, writes it, and adds it to the archive in one step."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,38 +13,38 @@ from cqstore.cli.message_files.archive_manifest import ArchivedSource
 
 
 class Archive(Protocol):
-    """Where batches of archived messages are kept: folders of Parquet, or an Iceberg table."""
+    """Archive of message batches: folders of Parquet files, or an Iceberg table."""
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
-        """Return what the archive's newest batch of each of these sources says of it."""
+        """Return the entry of each of these sources in its newest batch."""
 
     def remove_dead(self) -> None:
-        """Remove what runs have left that were killed."""
+        """Remove the files of killed runs."""
 
     def staging(self) -> AbstractContextManager[Staging]:
-        """Give a folder for what is to be added; gone behind the block."""
+        """Create a staging folder for the block; it is removed afterwards."""
 
     def add(self, made: Staging, sources: Collection[str]) -> int:
-        """Add a batch that is laid out, whole or not at all; return its number."""
+        """Add the staged batch, completely or not at all; return its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRun:
-    """What one run has added to the archive."""
+    """Result of one run."""
 
     sources: Sequence[ArchivedSource]
     batch: int | None
-    """Its number; ``None``: nothing was new."""
+    """Number of the batch; ``None`` if nothing was new."""
     files: int
     faults: Sequence[str]
-    """What was passed over because it is damaged."""
+    """Damage that was skipped."""
 
 
 def plan_run(archive: Archive, sources: Mapping[str, SourceOptions]) -> list[LogRange]:
-    """Return what is new of each source, by name.
+    """Return the new range of each source, by name.
 
     Raises:
-        RefusedStoreError: a log is not the one that the archive has under its name.
+        RefusedStoreError: a log is not the one that was archived under its name.
         StoreError: a log or the archive cannot be read.
     """
     before = archive.last(sources)
@@ -52,11 +52,11 @@ def plan_run(archive: Archive, sources: Mapping[str, SourceOptions]) -> list[Log
 
 
 def run(archive: Archive, ranges: Sequence[LogRange], job: Job) -> ArchivedRun:
-    """Archive the ranges. Whatever ends it before its last step leaves the archive as it was.
+    """Archive the ranges. The archive is unchanged unless the last step completes.
 
     Raises:
-        RefusedStoreError: another run has archived one of these logs meanwhile.
-        CorruptionError: a log has a place behind which nothing can be read.
+        RefusedStoreError: another run has archived one of these logs in the meantime.
+        CorruptionError: a log is damaged, and the record after the damage cannot be found.
         StoreError: something cannot be read or written.
     """
     # The rows of a file are in this order, too.

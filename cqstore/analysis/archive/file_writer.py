@@ -1,4 +1,4 @@
-"""Rows that come ordered by topic and day, into Parquet files: each has one topic and one day."""
+"""Writes rows, ordered by topic and day, to Parquet files of one topic and day each."""
 
 import json
 import os
@@ -18,15 +18,16 @@ from cqstore.analysis.archive.archive_rows import DAMAGE, ROWS
 from cqstore.store.errors import os_errors
 
 FILE_BYTES = 256 << 20
-"""Bytes of rows, not compressed, behind which a file is followed by another."""
+"""Uncompressed bytes of rows after which the next file is begun."""
 GROUP_BYTES = 16 << 20
 GROUP_ROWS = 16_384
-"""Of a row group, about: who reads a file back holds one in memory."""
+"""Approximate limits of a row group: a reader of the file holds one in memory."""
 _TIMES = ("storeTimestamp", "bornTimestamp")
 _TIME = pa.timestamp("us", tz="UTC")
 _MAX_MS = (1 << 63) // 1000 - 1
 _NULLABLE = {*_TIMES, "tags", "keys", "uniqKey"}
 _NO_STATISTICS = {"body", "properties"}
+_WRITE = "write a file of the archive"
 
 
 def _file_schema() -> pa.Schema:
@@ -38,12 +39,12 @@ def _file_schema() -> pa.Schema:
 
 
 FILES = _file_schema()
-"""The columns of a file. A time that no microseconds hold is null."""
+"""Schema of a file. A time that microseconds cannot represent is null."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that is whole and on disk, or, without a name, what was passed over."""
+    """A complete file on disk, or, without a name, the damage that was skipped."""
 
     name: str
     topic: str
@@ -59,17 +60,17 @@ class WrittenFile:
 
     @classmethod
     def of_text(cls, text: str) -> "WrittenFile":
-        """Return the file that ``to_text`` has described."""
+        """Return the file described by ``text`` of ``to_text``."""
         return cls(**json.loads(text))
 
 
 def write_files(
     folder: Path, sources: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[WrittenFile]:
-    """Write rows that are ordered by topic and day into files below ``folder``, of new names.
+    """Write rows that are ordered by topic and day to new files in ``folder``.
 
-    Each is on disk when it is yielded. What another attempt of the same task has left stays
-    there: no result names it.
+    Each file is durable when it is yielded. Files of an earlier attempt of the same task remain: no
+    result refers to them.
 
     Raises:
         StoreIOError: a file cannot be written.
@@ -99,7 +100,7 @@ def write_files(
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
-    """Yield the rows of each topic and day that stand together."""
+    """Yield each run of adjacent rows with the same topic and day."""
     if not batch.num_rows:
         return
     keys = pc.binary_join_element_wise(batch["topic"], batch["day"], "\0")
@@ -121,7 +122,7 @@ class _OpenFile:
         self._counts: Counter[str] = Counter()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = self._waiting_rows = self._bytes = 0
-        with os_errors("write a file of the archive", self._path):
+        with os_errors(_WRITE, self._path):
             self._file = self._path.open("xb")
             self._writer = pq.ParquetWriter(
                 self._file, FILES, compression="zstd", write_page_checksum=True,
@@ -129,7 +130,7 @@ class _OpenFile:
             )  # fmt: skip
 
     def takes(self, topic: str, day: str) -> bool:
-        """Return whether rows of this topic and day go here."""
+        """Return whether rows of this topic and day belong to this file."""
         return (topic, day) == (self._topic, self._day) and self._bytes < FILE_BYTES
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -141,9 +142,9 @@ class _OpenFile:
             self._flush()
 
     def finish(self) -> WrittenFile:
-        """Write the rest; return the file, which is on disk."""
+        """Write the remaining rows; return the file, which is durable."""
         self._flush()
-        with os_errors("write a file of the archive", self._path):
+        with os_errors(_WRITE, self._path):
             self._writer.close()
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -157,7 +158,7 @@ class _OpenFile:
         self._path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
-        """Write the rows that wait."""
+        """Write the waiting rows."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting)
@@ -170,7 +171,7 @@ class _OpenFile:
         for name in _TIMES:
             columns[name] = _times(table[name])
         arrays = [columns[name].cast(FILES.field(name).type) for name in FILES.names]
-        with os_errors("write a file of the archive", self._path):
+        with os_errors(_WRITE, self._path):
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=FILES))
         self._bytes += self._waiting_bytes
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0

@@ -1,7 +1,7 @@
-"""An archive as an Apache Iceberg table: a batch is one snapshot, with how far each log is in it.
+"""Archive as an Apache Iceberg table: a batch is one snapshot, with the end offset of each log.
 
-pyiceberg adds the files that the tasks have written. Spark need not know the format, so the version
-of Spark does not matter. The catalog is a SQLite file in the folder of the table:
+pyiceberg adds the files that the tasks have written. Spark does not read the format, so its version
+does not matter. The catalog is a SQLite file in the folder of the table:
 
     FOLDER/catalog.db, FOLDER/metadata/…, FOLDER/data/batch=00000001/topic=…/day=…/…
 
@@ -36,28 +36,28 @@ _RETRIES = "commit.retry.num-retries"
 
 
 class IcebergArchive:
-    """An archive as an Iceberg table in ``folder``, which need not be there yet."""
+    """Archive as an Iceberg table in ``folder``, which may not exist yet."""
 
     def __init__(self, folder: Path) -> None:
-        """Look at the folder, without changing it.
+        """Check the folder without changing it.
 
         Raises:
-            RefusedStoreError: the folder holds something else.
+            RefusedStoreError: the folder contains other files.
             StoreConfigError: pyiceberg is not installed.
             StoreIOError: the folder cannot be read.
         """
         self._folder = folder.absolute()
         self._seen: dict[str, str] = {}
-        with os_errors("list an archive", folder):
+        with os_errors("list the archive", folder):
             names = sorted(each.name for each in folder.iterdir()) if exists(folder) else []
         strange = [name for name in names if name not in _OURS and not name.startswith(("_", "."))]
         if strange:
             raise RefusedStoreError(
-                f"this is no Iceberg archive: it holds {strange[0]}", path=folder
+                f"this folder is not an Iceberg archive: it contains {strange[0]}", path=folder
             )
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
-        """Return what the newest snapshot says of each of these sources.
+        """Return the entry of each of these sources in the newest snapshot.
 
         Raises:
             StoreIOError: the table cannot be read.
@@ -74,7 +74,7 @@ class IcebergArchive:
         }
 
     def remove_dead(self) -> None:
-        """Remove what killed runs have left; data files too where no run is at work."""
+        """Remove the files of killed runs; data files only if no run is in progress."""
         data = self._folder / DATA
         if remove_dead(self._folder) or not (numbers := batch_numbers(data)):
             return
@@ -85,14 +85,14 @@ class IcebergArchive:
 
     @contextmanager
     def staging(self) -> Iterator[Staging]:
-        """Give a folder for what is to be added; the table is made if it is not there."""
+        """Create a staging folder for the block, and the table if it does not exist."""
         with _failures(self._folder):
             self.remove_dead()
         with staging(self._folder) as made, _failures(self._folder):
             yield made
 
     def add(self, made: Staging, sources: Collection[str]) -> int:
-        """Add a batch that is laid out as one snapshot; return its number.
+        """Add the staged batch as one snapshot; return its number.
 
         Raises:
             RefusedStoreError: another run has archived one of ``sources`` since ``last``.
@@ -110,7 +110,7 @@ class IcebergArchive:
             if meanwhile:
                 place.rename(made.batch)
                 raise RefusedStoreError(
-                    f"another run has archived {meanwhile[0]} meanwhile: nothing was added",
+                    f"another run has archived {meanwhile[0]} in the meantime: nothing was added",
                     path=self._folder,
                 )
             newest = max(number, int(table.properties.get(_BATCH, 0)))
@@ -125,7 +125,7 @@ class IcebergArchive:
             return number
 
     def _placed(self, made: Staging) -> tuple[int, Path]:
-        """Move a batch to where the table has its files; it is not read there yet."""
+        """Move the batch to the data folder of the table; readers do not see it yet."""
         data = self._folder / DATA
         with os_errors("add a batch to the archive", data):
             make_folder(data)
@@ -145,7 +145,7 @@ class IcebergArchive:
         return bool(table.properties.get(_SOURCE + name) != self._seen.get(_SOURCE + name))
 
     def _table(self) -> Any:
-        """Return the table as it is now; it is made if it is not there."""
+        """Return the current table; create it if it does not exist."""
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
         from pyiceberg.transforms import DayTransform  # noqa: PLC0415 - likewise
 
@@ -168,11 +168,13 @@ class IcebergArchive:
 
 @contextmanager
 def _failures(folder: Path) -> Iterator[None]:
-    """Turn what the catalog's database raises into an error with a place."""
+    """Convert errors of the catalog's database into a ``StoreIOError``."""
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - of an extra
 
     try:
         yield
     except SQLAlchemyError as exc:
         first = str(exc).splitlines()[0]
-        raise StoreIOError(f"the catalog of the table fails: {first}", path=folder) from exc
+        raise StoreIOError(
+            f"cannot access the catalog of the Iceberg table: {first}", path=folder
+        ) from exc

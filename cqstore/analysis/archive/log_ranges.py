@@ -1,4 +1,4 @@
-"""What is new in each log: from where the archive has it to where the log ends now."""
+"""The new part of each log: from the end of the archived part to the end of the log."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ _HEAD_BYTES, _TAIL_BYTES = 1 << 12, 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Bytes of one log that are to be archived. Small, and can be pickled."""
+    """Range of one log to archive. Small, can be pickled."""
 
     source: str
     options: SourceOptions
     begin: int
-    """Phy offset; so is ``end``."""
+    """Phy offsets, like ``end``."""
     end: int
     mark: str
-    """Of the log before ``end``, see ``log_mark``."""
+    """Digest of the log before ``end``, see ``log_mark``."""
     lost_bytes: int
     """Bytes before ``begin`` that were deleted before any run read them."""
     parts: Sequence[LogPart]
-    """Tasks: runs of whole files, but for the two ends."""
+    """Ranges of the tasks: runs of whole files, except at both ends."""
 
 
 def plan_range(
     source: str, options: SourceOptions, before: ArchivedSource | None
 ) -> LogRange:  # fmt: skip
-    """Return what the log in ``options`` has behind that of ``before``, its last batch.
+    """Return the range of the log in ``options`` that is not in ``before``, its last batch.
 
     Raises:
-        RefusedStoreError: it is another log than the one that was archived under this name.
-        StoreError: it cannot be read.
+        RefusedStoreError: it is not the log that was archived under this name.
+        StoreError: the log cannot be read.
     """
     with options.open_store() as store:
         log = components_of(store).log
@@ -57,10 +57,10 @@ def plan_range(
 
 
 def log_mark(log: CommitLog, end: int) -> str:
-    """Return a digest of the file before ``end``: of its first bytes and of the last ones.
+    """Return a digest of the first and the last bytes of the log file before ``end``.
 
-    Records hold their own place and time, and none changes any more: two logs that have one mark
-    at one phy offset are one log. Empty where no file is before ``end``.
+    Records contain their own offset and time and never change, so two logs with the same mark at
+    the same phy offset are the same log. Empty if there is no file before ``end``.
     """
     file = log.files.find(end - 1) if end else None
     if file is None:
@@ -75,18 +75,18 @@ def log_mark(log: CommitLog, end: int) -> str:
 def _check_goes_on(
     log: CommitLog, before: ArchivedSource, options: SourceOptions, low: int, end: int
 ) -> None:
-    """Refuse a log of which the archive has something else.
+    """Refuse a log that differs from the archived one.
 
-    Where all that was archived has expired since, nothing is left to compare.
+    If all archived records have expired, there is nothing to compare.
     """
-    way = "if it is another log, archive it with another --source"
+    way = "archive a different log with another --source"
     if before.end > end:
         raise RefusedStoreError(
-            f"{before.name} was archived up to phy offset {before.end}, and this log ends at {end}:"
-            f" it was cut back, or {way}", path=options.path,
+            f"{before.name} was archived up to phy offset {before.end}, but this log ends at {end}:"
+            f" it was truncated, or it is not the same log; {way}", path=options.path,
         )  # fmt: skip
     if before.end > low and log_mark(log, before.end) != before.mark:
         raise RefusedStoreError(
-            f"{before.name} was archived up to phy offset {before.end}, and this log has other"
-            f" records before it: {way}", path=options.path, phy_offset=before.end,
+            f"{before.name} was archived up to phy offset {before.end}, but this log has different"
+            f" records before it; {way}", path=options.path, phy_offset=before.end,
         )  # fmt: skip

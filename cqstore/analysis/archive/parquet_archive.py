@@ -1,4 +1,4 @@
-"""An archive of Parquet files in folders: a batch is added by one rename."""
+"""Archive of Parquet files in folders: a batch is added by one rename."""
 
 import errno
 from collections.abc import Collection, Iterable
@@ -21,25 +21,27 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 
 
 class ParquetArchive:
-    """The archive in ``folder``, which need not be there yet."""
+    """Archive of Parquet files in ``folder``, which may not exist yet."""
 
     def __init__(self, folder: Path) -> None:
-        """Look at the folder, without changing it.
+        """Check the folder without changing it.
 
         Raises:
-            RefusedStoreError: the folder holds something else.
+            RefusedStoreError: the folder contains other files.
             StoreIOError: it cannot be read.
         """
         self._folder = folder
         self._seen = max(batch_numbers(folder), default=0)
-        with os_errors("list an archive", folder):
+        with os_errors("list the archive", folder):
             names = sorted(each.name for each in folder.iterdir()) if exists(folder) else []
         strange = [name for name in names if not name.startswith(("batch=", "_", "."))]
         if strange:
-            raise RefusedStoreError(f"this is no archive: it holds {strange[0]}", path=folder)
+            raise RefusedStoreError(
+                f"this folder is not an archive: it contains {strange[0]}", path=folder
+            )
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
-        """Return what the newest batch of each of these sources says of it.
+        """Return the entry of each of these sources in its newest batch.
 
         Raises:
             CorruptionError: the manifest of a batch is damaged.
@@ -54,15 +56,15 @@ class ParquetArchive:
         return found
 
     def remove_dead(self) -> None:
-        """Remove what runs have left that were killed."""
+        """Remove the files of killed runs."""
         remove_dead(self._folder)
 
     def staging(self) -> AbstractContextManager[Staging]:
-        """Give a folder for what is to be added."""
+        """Create a staging folder for the block."""
         return staging(self._folder)
 
     def add(self, made: Staging, sources: Collection[str]) -> int:
-        """Add a batch that is laid out; return its number. Durable when this returns.
+        """Add the staged batch durably; return its number.
 
         Raises:
             RefusedStoreError: another run has archived one of ``sources`` since ``last``.
@@ -84,13 +86,14 @@ class ParquetArchive:
             return number
 
     def _check_newer(self, sources: Collection[str]) -> None:
-        """Refuse if a batch that has come since ``last`` has one of ``sources``."""
+        """Refuse if a batch added since ``last`` contains one of ``sources``."""
         for number in batch_numbers(self._folder):
             if number > self._seen:
                 for source in self._manifest(number).sources:
                     if source.name in sources:
                         raise RefusedStoreError(
-                            f"another run has archived {source.name} meanwhile: nothing was added",
+                            f"another run has archived {source.name} in the meantime: nothing was"
+                            " added",
                             path=self._folder,
                         )
                 self._seen = number

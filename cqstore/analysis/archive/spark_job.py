@@ -1,7 +1,7 @@
-"""The work on Spark: logs are read, rows brought together by topic and day, and files written.
+"""The Spark job: reads logs, groups rows by topic and day, and writes files.
 
-A shuffle stands between the two: without it each task would write a small file for every topic and
-day that its part of a log has. Spark divides what is large and joins what is small (rebalance).
+Rows are shuffled before they are written: without that, each task would write a small file for
+every topic and day of its part of a log. Spark splits large groups and joins small ones.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Job = Callable[[Sequence[LogRange], Path], list[WrittenFile]]
-"""Writes the rows of logs into files of a folder, and says which."""
+"""Writes the rows of logs to files in a folder, and returns the files."""
 SETTINGS = {"spark.sql.adaptive.advisoryPartitionSizeInBytes": str(128 << 20)}
-"""Of a session of ours: bytes of a task that writes."""
+"""Settings of the session: bytes per writing task."""
 ORDER = ("topic", "day", "source", "phy", "queueOffset")
 _VIEW = "cqstore_archive_rows"
 _REBALANCED = f"SELECT /*+ REBALANCE(topic, day) */ * FROM {_VIEW}"
@@ -38,10 +38,10 @@ def tasks_of(ranges: Sequence[LogRange]) -> list[Task]:
 def on_spark(
     spark: "SparkSession", ranges: Sequence[LogRange], folder: Path
 ) -> list[WrittenFile]:  # fmt: skip
-    """Do the job; every file that is returned is whole, and on disk.
+    """Run the job; every returned file is complete and durable.
 
     Raises:
-        CorruptionError: a log has a place behind which nothing can be read.
+        CorruptionError: a log is damaged, and the record after the damage cannot be found.
         StoreError: something cannot be read or written, or Spark fails.
     """
     tasks = tasks_of(ranges)

@@ -1,6 +1,6 @@
-"""The folder in which a run writes: no reader sees it; the next run removes what a dead one left.
+"""The staging folder of a run: invisible to readers; the next run removes those of killed runs.
 
-It has a name that readers pass over, and a file that its run holds locked for as long as it lives.
+Readers skip it because of its name. Its run keeps a file in it locked until the run ends.
 """
 
 import fcntl
@@ -28,13 +28,13 @@ from cqstore.store.path_kind import matching
 PREFIX = "_writing-"
 LOCK = "_lock"
 _MAX_NAME = 240
-"""Bytes of a folder's name, a few below what a file system takes."""
+"""Maximum bytes of a folder's name, slightly below the limit of file systems."""
 _ODD = re.compile("[\\x00-\\x1f\\x7f\"#%'*/:=?\\\\{}\\[\\]^]")
-"""What Hive writes as ``%`` and two digits in the name of a folder; Spark and Arrow read it so."""
+"""Characters that Hive escapes as ``%`` and two digits in folder names, as do Spark and Arrow."""
 
 
 class Staging:
-    """One run's folder: ``files`` for the tasks, ``batch`` for what is shown in the end."""
+    """Staging folder of one run: ``files`` of the tasks, and the finished ``batch``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -42,10 +42,10 @@ class Staging:
         self.batch = root / "batch"
 
     def lay_out(self, written: Sequence[WrittenFile], sources: Sequence[ArchivedSource]) -> None:
-        """Move the files to where a batch has them, and write its manifest; all on disk.
+        """Move the files into the batch and write its manifest, durably.
 
         Raises:
-            StoreIOError: something cannot be written, or a file is not there.
+            StoreIOError: something cannot be written, or a file is missing.
         """
         with os_errors("write a batch of the archive", self.batch):
             self.batch.mkdir()
@@ -60,7 +60,8 @@ class Staging:
                 (self.files / one.name).rename(target)
                 if (found := target.stat().st_size) != one.size:
                     raise StoreIOError(
-                        f"a file was written with {one.size} bytes and has {found}", path=target
+                        f"the archive file is incomplete: expected {one.size} bytes, found {found}",
+                        path=target,
                     )
                 messages = sum(one.messages.values())
                 files.append(
@@ -75,7 +76,7 @@ class Staging:
 
 
 def topic_folder(topic: str) -> str:
-    """Return the name of a topic's folder, ``topic=…``; of one too long the begin and a digest."""
+    """Return the folder name of a topic, ``topic=…``; a long name is cut and gets a digest."""
     name = f"topic={_ODD.sub(lambda odd: f'%{ord(odd[0]):02X}', topic)}"
     if len(name.encode()) <= _MAX_NAME:
         return name
@@ -85,19 +86,19 @@ def topic_folder(topic: str) -> str:
 
 @contextmanager
 def staging(folder: Path) -> Iterator[Staging]:
-    """Give a new folder below ``folder``, which is made if need be; it is gone afterwards.
+    """Create a staging folder in ``folder`` for the block; it is removed afterwards.
 
     Raises:
-        StoreIOError: it cannot be made.
+        StoreIOError: the folder cannot be created.
     """
     root = folder / f"{PREFIX}{uuid4().hex}"
-    with os_errors("write an archive", folder):
+    with os_errors("write the archive", folder):
         make_folder(folder)
         remove_dead(folder)
         root.mkdir()
         lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
-        with os_errors("write an archive", root):
+        with os_errors("write the archive", root):
             fcntl.flock(lock, fcntl.LOCK_EX)
             made = Staging(root)
             made.files.mkdir()
@@ -108,7 +109,7 @@ def staging(folder: Path) -> Iterator[Staging]:
 
 
 def remove_dead(folder: Path) -> bool:
-    """Remove what killed runs have left; return whether another run is at work."""
+    """Remove the folders of killed runs; return whether another run is in progress."""
     is_one_alive = False
     for root in matching(folder, f"{PREFIX}*"):
         try:
@@ -128,7 +129,7 @@ def remove_dead(folder: Path) -> bool:
 
 
 def _remove(root: Path) -> None:
-    """Remove a run's folder, its lock last: without it a dead run is not known as one."""
+    """Remove a run's folder, its lock file last: the lock file identifies killed runs."""
     with suppress(OSError):
         for path in root.iterdir():
             if path.name != LOCK:

@@ -1,4 +1,4 @@
-"""``cqstore sql``: ask a store in SQL. ``cqstore archive``: logs into an archive."""
+"""The commands ``cqstore sql`` and ``cqstore archive``."""
 
 import typer
 

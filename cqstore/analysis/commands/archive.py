@@ -1,6 +1,6 @@
-"""``cqstore archive``: what is new in logs, into an archive of Parquet files.
+"""``cqstore archive``: adds new messages of logs to an archive of Parquet files.
 
-Nothing of Spark is imported before there is something to archive.
+Spark is imported only if there is something to archive.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveFormat(StrEnum):
-    """What ``--format`` takes."""
+    """Value of ``--format``."""
 
     PARQUET = "parquet"
     ICEBERG = "iceberg"
@@ -77,7 +77,7 @@ def archive(
         cqstore archive DIR --to FOLDER --source broker-a --format iceberg
     """
     if commit_log is not None and len(roots) > 1:
-        raise typer.BadParameter("--commitlog is of one DIR")
+        raise typer.BadParameter("--commitlog can be used with only one DIR")
     sources = {
         name: SourceOptions(path=root.absolute(), config=config, commitlog=commit_log)
         for name, root in zip(_named(roots, names), map(_root, roots), strict=True)
@@ -95,27 +95,27 @@ def archive(
     for source, lost_bytes in lost.items():
         note(f"{source}: {lost_bytes} bytes of the log were deleted before they were archived")
     for fault in done.faults:
-        note(f"passed over: {fault}")
+        note(f"skipped: {fault}")
     output(out).rows(
         {"source": each.name, "begin": each.begin, "end": each.end, "messages": each.messages}
         for each in done.sources
     )
-    note("nothing is new" if done.batch is None else f"batch {done.batch}: {done.files} files")
+    note("nothing to archive" if done.batch is None else f"batch {done.batch}: {done.files} files")
     if lost or done.faults:
         raise typer.Exit(1)
 
 
 def _check_target(target: Path, roots: Sequence[Path]) -> None:
-    """Refuse a place for an archive that is a file, or below one, or in one of the stores.
+    """Refuse an archive path that is a file, below a file, or inside one of the stores.
 
     Raises:
-        RefusedStoreError: so it is.
+        RefusedStoreError: the path is one of these.
     """
     refuse_in_store(target, "archive", *roots)
     place = target.absolute().resolve()
     there = next(each for each in (place, *place.parents) if exists(each))
     if not is_dir(there):
-        raise RefusedStoreError("this is a file, not the folder of an archive", path=there)
+        raise RefusedStoreError("this is a file, not an archive folder", path=there)
 
 
 def _named(roots: Sequence[Path], names: Sequence[str] | None) -> Sequence[str]:
@@ -123,15 +123,17 @@ def _named(roots: Sequence[Path], names: Sequence[str] | None) -> Sequence[str]:
 
     Raises:
         typer.BadParameter: there are more or fewer names than folders.
-        StoreConfigError: two have one name, or one has none.
+        StoreConfigError: two sources have the same name, or a name is empty.
     """
     if names and len(names) != len(roots):
-        raise typer.BadParameter(f"{len(names)} names for {len(roots)} folders: give one for each")
+        raise typer.BadParameter(
+            f"found {len(names)} names for {len(roots)} stores: give one --source per DIR"
+        )
     found = names or [str(root.resolve()) for root in roots]
     twice = [name for name, count in Counter(found).items() if count > 1]
     if twice or "" in found:
         raise StoreConfigError(
-            f"two sources are called {twice[0]!r}" if twice else "a source without a name"
+            f"two sources have the name {twice[0]!r}" if twice else "the name of a source is empty"
         )
     return found
 
@@ -143,11 +145,11 @@ def _root(root: Path) -> Path:
 
 
 def open_archive(kind: ArchiveFormat, target: Path) -> "Archive":
-    """Return the archive in a folder, which need not be there yet.
+    """Return the archive in a folder, which may not exist yet.
 
     Raises:
-        RefusedStoreError: the folder holds something else.
-        StoreConfigError: what this form needs is not installed.
+        RefusedStoreError: the folder contains other files.
+        StoreConfigError: the extra for this format is not installed.
         StoreIOError: the folder cannot be read.
     """
     if kind is ArchiveFormat.ICEBERG:
@@ -160,7 +162,7 @@ def open_archive(kind: ArchiveFormat, target: Path) -> "Archive":
 
 
 def _run(archive: "Archive", ranges: "Sequence[LogRange]", master: str) -> "ArchivedRun":
-    """Archive the ranges by tasks; Spark is started where there is something to read."""
+    """Archive the ranges; Spark is started only if there is something to read."""
     from cqstore.analysis.archive.archive_run import run  # noqa: PLC0415 - needs the extra
     from cqstore.analysis.archive.spark_job import SETTINGS, on_spark  # noqa: PLC0415 - likewise
 

@@ -1,6 +1,6 @@
-"""``cqstore sql``: ask a store in SQL.
+"""``cqstore sql``: query a store with SQL.
 
-Nothing of Spark is imported before there is a question for it.
+Spark is imported only if there is a query to run.
 """
 
 import base64
@@ -72,7 +72,7 @@ def sql(
         output(kind).rows(dict(one._asdict()) for one in EXAMPLES)
         return
     if root is None:
-        raise typer.BadParameter("which store? Give its DIR")
+        raise typer.BadParameter("missing DIR: give the root of the store")
     text = _question(query, ready)
     options = SourceOptions(
         path=root, config=config, backend=backend, commitlog=commit_log, crc=crc
@@ -98,29 +98,29 @@ def _print(answer: "Answer", limit: int, kind: RowFormat) -> None:
         )
         output(kind).rows(rows, bounded.has_more)
     if answer.table.num_columns and not answer.table.num_rows:
-        note("the answer has no rows")
+        note("the query returned no rows")
 
 
 def _question(query: str | None, ready: str | None) -> str:
-    """Return the query, or that of the example.
+    """Return the given query, or the query of the example.
 
     Raises:
         typer.BadParameter: neither or both are given.
         StoreConfigError: there is no such example.
     """
     if (query is None) == (ready is None):
-        raise typer.BadParameter("give a QUERY or --example NAME (see --list-examples)")
+        raise typer.BadParameter("give either a QUERY or --example NAME (see --list-examples)")
     if query is not None:
         return query
     found = example(ready or "")
     if found is None:
         names = ", ".join(one.name for one in EXAMPLES)
-        raise StoreConfigError(f"no example {ready!r}: {names}")
+        raise StoreConfigError(f"no example {ready!r}; examples: {names}")
     return found.sql
 
 
 def _shown(value: object) -> object:
-    """Return a value as people read it: a time in UTC, bytes as text or Base64."""
+    """Return a value in readable form: times in UTC, bytes as text or Base64."""
     if isinstance(value, datetime):
         return value.isoformat(sep=" ").removesuffix("+00:00")
     if isinstance(value, bytes):

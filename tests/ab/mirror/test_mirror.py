@@ -138,8 +138,8 @@ def test_a_wrong_unit_is_found_and_named_whichever_side_has_it(
     assert found.asked == {"offset": 4, "count": 6}
     assert found.wrong == wrong
     assert found.answers.keys() == set(BOTH)
-    assert f" at {right}," in found.answers[OTHER[wrong]]
-    assert f" at {right ^ 1}," in found.answers[wrong]
+    assert f" phy offset {right}," in found.answers[OTHER[wrong]]
+    assert f" phy offset {right ^ 1}," in found.answers[wrong]
     assert found.phy_offset in {right, right ^ 1}
     assert found.time > 1.7e9
 
@@ -172,7 +172,7 @@ def test_a_backend_that_loses_a_unit_is_found(
         store.get_message("t", 3, 0)
         drive(store)
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
-    assert found.answers[OTHER[read]] == "no unit 9"
+    assert found.answers[OTHER[read]] == "unit 9 is missing"
     assert found.phy_offset == told.phys["t", 3][9]  # type: ignore[index]
     assert found.wrong == OTHER[read]
 
@@ -190,7 +190,7 @@ def test_a_unit_that_is_lacking_between_two_blocks_is_named(
         drive(store)
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
     assert (found.asked, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
-    assert found.answers["rocksdb"] == "no unit 3"
+    assert found.answers["rocksdb"] == "unit 3 is missing"
 
 
 @pytest.mark.parametrize("read", BOTH)

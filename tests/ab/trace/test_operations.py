@@ -63,12 +63,12 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (b"{", "line 2 is no JSON"),
-        (b"\xff\xfe", "line 2 is no JSON"),
-        (b'{"op":"pul"}', "line 2 is no operation"),
+        (b"{", "line 2 is not valid JSON"),
+        (b"\xff\xfe", "line 2 is not valid JSON"),
+        (b'{"op":"pul"}', "line 2 is not a valid operation"),
         (
             b'{"op":"pull","topic":"t","queueId":0}',
-            "line 2 is no operation: offset: Field required",
+            "line 2 is not a valid operation: offset: Field required",
         ),
         (b'{"op":"pull","topic":"t","queueId":"x","offset":1}', "queueId: Input should be a valid"),
         (b'{"op":"pull","topic":5,"queueId":0,"offset":1}', "topic: Input should be"),
@@ -78,8 +78,8 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
         (b'{"op":"put","topic":"t","size":4194305}', "size: Input should be less"),
         (b'{"op":"minOffset","topic":"t","at":Infinity}', "at: Input should be a finite number"),
         (b'{"op":"minOffset","topic":"t","at":NaN}', "at: Input should be a finite number"),
-        (b"[]", "line 2 is no operation"),
-        (first_line(17), "line 2 is no operation"),
+        (b"[]", "line 2 is not a valid operation"),
+        (first_line(17), "line 2 is not a valid operation"),
     ],
 )
 def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, sentence: str) -> None:
@@ -94,9 +94,15 @@ def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, senten
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('{"trace":"made up","time":5}', "line 1 is no operation: trace: Input should be 'rec"),
-        ('{"trace":"recorded"}', "line 1 is no operation: time: Field required"),
-        ('{"trace":"recorded","time":5,"op":"put"}', "line 1 is no operation: op: Extra inputs"),
+        (
+            '{"trace":"made up","time":5}',
+            "line 1 is not a valid operation: trace: Input should be 'rec",
+        ),
+        ('{"trace":"recorded"}', "line 1 is not a valid operation: time: Field required"),
+        (
+            '{"trace":"recorded","time":5,"op":"put"}',
+            "line 1 is not a valid operation: op: Extra inputs",
+        ),
     ],
 )
 def test_a_first_line_is_as_a_store_writes_it(tmp_path: Path, line: str, sentence: str) -> None:
@@ -121,7 +127,7 @@ def test_lines_without_a_word_are_passed_over_and_counted(tmp_path: Path) -> Non
     (tmp_path / "trace").write_bytes(b"\n" + line + b"\n  \n" + line)
     assert len(read_trace(tmp_path / "trace").operations) == 2
     (tmp_path / "trace").write_bytes(b"\n" + line + b"\n  \n{\n")
-    with pytest.raises(StoreConfigError, match="line 5 is no JSON"):
+    with pytest.raises(StoreConfigError, match="line 5 is not valid JSON"):
         read_trace(tmp_path / "trace")
 
 

@@ -129,12 +129,14 @@ def test_what_is_there_already_is_not_written_over(tmp_path: Path, there: str) -
     else:
         path.symlink_to(tmp_path / "elsewhere")
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
-        with pytest.raises(StoreConfigError, match="new file"):
+        with pytest.raises(
+            StoreConfigError, match="cannot create the trace: the file already exists"
+        ):
             record_trace(store, path)
         with pytest.raises(StoreIOError) as caught:
             record_trace(store, tmp_path / "no folder" / "trace")
         assert caught.value.path == tmp_path / "no folder" / "trace"
-        with pytest.raises(StoreConfigError, match="holds nothing"):
+        with pytest.raises(StoreConfigError, match="max_bytes 20 is too small for a trace"):
             record_trace(store, tmp_path / "other", 20)
         assert store.max_offset("a", 0) == 0
     assert there != "file" or path.read_bytes() == b"mine"

@@ -45,7 +45,7 @@ def test_spark_writes_the_same_and_reads_it_back(
     sums = {each["source"]: each["messages"] for each in json.loads(done.stdout)}
     assert sums == {name: sum(row["source"] == name for row in expected) for name in "xy"}
     once_more = run(one, other, *again, *to)
-    assert "nothing is new" in once_more.stderr
+    assert "nothing to archive" in once_more.stderr
     assert rows_of(tmp_path / "archive") == expected
     topic = expected[0]["topic"]
     count = sum(row["topic"] == topic for row in expected)
@@ -62,7 +62,7 @@ def test_wrong_use_is_refused_before_anything_is_made(golden_folder: Path, tmp_p
         assert run(*words).exit_code == 2
     twice = run(root, root, *to)
     assert isinstance(twice.exception, StoreConfigError)
-    assert "two sources are called" in str(twice.exception)
+    assert "two sources have the name" in str(twice.exception)
     assert isinstance(run(tmp_path, *to).exception, RefusedStoreError)
     assert isinstance(run(root, "--to", root).exception, RefusedStoreError)
     assert list(tmp_path.iterdir()) == []
@@ -76,7 +76,7 @@ def test_nothing_new_needs_no_spark(
     monkeypatch.setattr("cqstore.analysis.commands.archive.spark_session", None)
     done = run(tmp_path / "store", "--source", "s", "--to", tmp_path / "archive")
     assert done.exit_code == 0, done.exception
-    assert "nothing is new" in done.stderr
+    assert "nothing to archive" in done.stderr
 
 
 def test_what_was_passed_over_or_lost_is_said(
@@ -98,7 +98,7 @@ def test_what_was_passed_over_or_lost_is_said(
     first.write_bytes(data)
     done = run(root, *to, "--output", "json")
     assert done.exit_code == 1
-    assert f"passed over: the body's CRC does not match (phy_offset {places[3]})" in done.stderr
+    assert f"skipped: the body's CRC does not match (phy_offset {places[3]})" in done.stderr
     assert json.loads(done.stdout)[0]["messages"] == 99
     with MessageStore.open(root, config) as store:
         end = store.max_phy_offset()

@@ -84,7 +84,7 @@ def test_of_two_runs_over_one_log_the_later_one_adds_nothing(tmp_path: Path) -> 
     there = IcebergArchive(folder)
     ranges = plan_run(there, {"s": SourceOptions(path=root)})
     to_table(folder, s=root)
-    with pytest.raises(RefusedStoreError, match="another run has archived s meanwhile"):
+    with pytest.raises(RefusedStoreError, match="another run has archived s in the meantime"):
         run(there, ranges, in_process)
     assert bodies(folder) == texts(20)
     put(tmp_path / "other", *range(20, 30))
@@ -108,7 +108,7 @@ def test_a_commit_that_another_was_before_is_looked_at_again(
         there, "_table", overtaken(there, lambda: to_table(folder, **{other: root}))
     )
     if other == "s":
-        with pytest.raises(RefusedStoreError, match="another run has archived s meanwhile"):
+        with pytest.raises(RefusedStoreError, match="another run has archived s in the meantime"):
             run(there, ranges, in_process)
         assert bodies(folder) == texts(10)
     else:
@@ -147,9 +147,11 @@ def test_forms_are_not_mixed(tmp_path: Path) -> None:
     put(tmp_path / "store", 1)
     archive(tmp_path / "one", s=tmp_path / "store")
     to_table(tmp_path / "other", s=tmp_path / "store")
-    with pytest.raises(RefusedStoreError, match="no Iceberg archive: it holds batch=00000001"):
+    with pytest.raises(
+        RefusedStoreError, match="not an Iceberg archive: it contains batch=00000001"
+    ):
         to_table(tmp_path / "one", t=tmp_path / "store")
-    with pytest.raises(RefusedStoreError, match=r"no archive: it holds catalog\.db"):
+    with pytest.raises(RefusedStoreError, match=r"not an archive: it contains catalog\.db"):
         archive(tmp_path / "other", t=tmp_path / "store")
 
 

@@ -82,7 +82,7 @@ def test_a_log_that_is_another_one_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "short", *range(3))
     archive(folder, s=tmp_path / "one")
     before = tree_digest(folder)
-    for name, sentence in (("other", "other records before it"), ("short", "it was cut back")):
+    for name, sentence in (("other", "different records before it"), ("short", "it was truncated")):
         with pytest.raises(RefusedStoreError, match=sentence):
             archive(folder, s=tmp_path / name)
     assert tree_digest(folder) == before
@@ -112,7 +112,7 @@ def test_what_expired_before_a_run_is_told_and_the_rest_archived(tmp_path: Path)
 
 def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "store", 1)
-    with pytest.raises(RefusedStoreError, match=r"no archive: it holds (abort|c)"):
+    with pytest.raises(RefusedStoreError, match=r"not an archive: it contains (abort|c)"):
         archive(tmp_path / "store", s=tmp_path / "store")
 
 
@@ -140,7 +140,7 @@ def test_of_two_runs_over_one_log_the_later_one_adds_nothing(tmp_path: Path) -> 
     put(root, *range(10, 20))
     archive(folder, s=root)
     before = tree_digest(folder)
-    with pytest.raises(RefusedStoreError, match="another run has archived s meanwhile"):
+    with pytest.raises(RefusedStoreError, match="another run has archived s in the meantime"):
         run(there, ranges, in_process)
     assert tree_digest(folder) == before
     assert bodies(folder) == texts(20)

@@ -81,7 +81,7 @@ def test_a_registry_takes_one_collector(tmp_path: Path) -> None:
     registry = CollectorRegistry(auto_describe=True)
     with MessageStore.open(tmp_path, CONFIG) as store:
         register(store, registry=registry)
-        with pytest.raises(StoreConfigError, match="name all stores"):
+        with pytest.raises(StoreConfigError, match="Register all stores of a process in one call"):
             register(store, registry=registry)
         assert one(scrape(registry), "cqstore_up") == 1
 

@@ -208,5 +208,5 @@ def test_series_are_bounded_and_not_there_unless_wanted(tmp_path: Path) -> None:
         assert len(topics) == 3 + 1
         names = {each.name for each in samples_of(none)}
         assert not [name for name in names if "topic" in name or "rocketmq_" in name]
-        with pytest.raises(StoreConfigError, match="topics is 1 at least"):
+        with pytest.raises(StoreConfigError, match="topics must be at least 1"):
             register(store, brokers={store: BROKER}, topics=0, registry=CollectorRegistry())
