@@ -335,7 +335,7 @@ class EmbeddedLog:
         """
         if self._snapshots is None:
             raise RefusedStoreError(
-                "a tail of a log that is written has a group: a log that is read-only has none",
+                "no group given: tail() needs group=NAME unless the log was opened read-only",
                 path=self._store.root,
             )
         is_new_alone = begin == "latest"
@@ -452,7 +452,7 @@ class EmbeddedLog:
     def _writable_offsets(self) -> ConsumerOffsets:
         if self._offsets is None:
             raise ReadOnlyStoreError(
-                "the log was opened read-only: groups belong to the process that writes it",
+                "the log was opened read-only: only the process that writes the log can use groups",
                 path=self.store.root,
             )
         return self._offsets

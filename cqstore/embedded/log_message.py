@@ -84,8 +84,8 @@ def _refuse_commit(group: str, topic: str, queue_id: int, offset: int) -> NoRetu
         StoreStateError: always.
     """
     raise StoreStateError(
-        f"message {offset - 1} of queue {queue_id} of topic {topic!r} was pickled: commit it for"
-        f" group {group!r} where its tail is read"
+        f"cannot commit message {offset - 1} of queue {queue_id} of topic {topic!r}: it was"
+        f" pickled. Commit it for group {group!r} in the process that reads its tail"
     )
 
 

@@ -5,6 +5,7 @@ Source: RocketMQ ``TopicValidator.validateTopic``, ``validateGroup``.
 
 from cqstore.store.errors import IllegalMessageError
 from cqstore.store.record.topic_names import is_exempt, is_name
+from cqstore.store.service.reading.arguments import check_texts
 
 _MAX_TOPIC, _MAX_GROUP = 127, 255
 """Characters."""
@@ -19,7 +20,9 @@ def check_topic_name(topic: str) -> None:
     """
     _check("topic", topic, _MAX_TOPIC)
     if is_exempt(topic):
-        raise IllegalMessageError(f"the topic {topic!r} is a broker's own, or a light queue")
+        raise IllegalMessageError(
+            f"invalid topic name {topic!r}: reserved for brokers and light queues"
+        )
 
 
 def is_topic_name(topic: str) -> bool:
@@ -38,9 +41,8 @@ def check_group_name(group: str) -> None:
 
 
 def _check(what: str, name: str, limit: int) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"{what} is {name!r}, {type(name).__name__}: not a text")
+    check_texts(**{what: name})
     if len(name) > limit or not is_name(name):
         raise IllegalMessageError(
-            f"{name!r:.200} is no name of a {what}: up to {limit} letters, digits and %|_-"
+            f"invalid {what} name {name!r:.200}: expected 1 to {limit} letters, digits or %|_-"
         )

@@ -12,7 +12,8 @@ from cqstore.store.service.reading.arguments import check_seconds, check_texts
 from cqstore.store.service.reading.puller import TagFilter
 
 M = TypeVar("M")
-_ONE_READER = "a tail is read by one task or thread at a time: open one for each"
+_ONE_READER = "another task or thread is reading this tail: open one tail for each"
+SKIPPED_MESSAGE = "skipped message %d of queue %d of topic %r: %s"
 
 
 def filter_of(tags: str) -> TagFilter | None:
@@ -28,7 +29,7 @@ def filter_of(tags: str) -> TagFilter | None:
 class OneReader(ABC, Generic[M]):
     """What each tail is: ``async for`` in a task of asyncio, ``for`` in a thread."""
 
-    _is_asked = False
+    _is_reading = False
 
     topic: str
 
@@ -81,9 +82,10 @@ class OneReader(ABC, Generic[M]):
             StoreStateError: another task or thread waits for the next one.
             StoreError: nothing will come; the tail says when.
         """
-        if self._is_asked:
+        if self._is_reading:
             raise StoreStateError(_ONE_READER)
-        self._is_asked = True  # no call since the test: no other thread, no handler ran in between
+        # No call since the test: no other thread and no handler ran in between.
+        self._is_reading = True
         try:
             return await self._next()
         except (StoreError, StopAsyncIteration, CancelledError):  # a task is cancelled in a wait
@@ -92,7 +94,7 @@ class OneReader(ABC, Generic[M]):
             self._read_again()
             raise
         finally:
-            self._is_asked = False
+            self._is_reading = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -122,9 +124,9 @@ class OneReader(ABC, Generic[M]):
 
     def _messages(self, timeout: float) -> Iterator[M]:
         while True:
-            if self._is_asked:
+            if self._is_reading:
                 raise StoreStateError(_ONE_READER)
-            self._is_asked = True  # as in ``__anext__``
+            self._is_reading = True  # as in ``__anext__``
             try:
                 message = self._next_in_thread(monotonic() + timeout)
             except StoreError:
@@ -133,7 +135,7 @@ class OneReader(ABC, Generic[M]):
                 self._read_again()
                 raise
             finally:
-                self._is_asked = False
+                self._is_reading = False
             if message is None:
                 return
             yield message

@@ -45,8 +45,8 @@ def open_log(
         store = open_store()
     except StoreLockedError as exc:
         raise StoreLockedError(
-            f"{exc.reason}: a log and its groups belong to one process (read_only=True reads"
-            " beside it)", path=exc.path,
+            f"{exc.reason}: only one process can write a log and use its groups. To read it"
+            " meanwhile, use read_only=True", path=exc.path,
         ) from exc  # fmt: skip
     try:
         return EmbeddedLog(store, queues, commit_seconds, open_store)

@@ -12,7 +12,7 @@ from operator import attrgetter
 from time import monotonic
 
 from cqstore.embedded.log_message import LogMessage, log_message
-from cqstore.embedded.one_reader import OneReader, filter_of
+from cqstore.embedded.one_reader import SKIPPED_MESSAGE, OneReader, filter_of
 from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
@@ -33,8 +33,8 @@ POLL_SECONDS = 0.2
 def report_damage(damage: TopicDamage) -> None:
     """Log units that are passed over."""
     _LOG.error(
-        "%d messages from %d of queue %d on are passed over: %s",
-        damage.units, damage.queue_offset, damage.queue_id, damage.reason,
+        "skipped %d messages of queue %d, starting at offset %d: %s",
+        damage.units, damage.queue_id, damage.queue_offset, damage.reason,
     )  # fmt: skip
 
 
@@ -118,9 +118,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
         self.topic = topic
         self._times = time_range(begin)
         if not poll_seconds > 0:
-            raise RefusedStoreError(
-                f"a log is looked at each so many seconds, not {poll_seconds!r}"
-            )
+            raise RefusedStoreError(f"invalid poll_seconds {poll_seconds!r}: expected more than 0")
         self._poll_seconds = poll_seconds
         self._snapshots = snapshots
         store = snapshots.acquire()
@@ -186,13 +184,12 @@ class ReadOnlyTail(OneReader[LogMessage]):
             StoreStateError: an earlier call was interrupted: a message may be missing.
         """
         if self._is_cut_short:
-            raise StoreStateError("a read of this tail was interrupted: open another one")
+            raise StoreStateError("an earlier read of this tail was interrupted: open a new tail")
         for found in self._found:
             try:
                 message = log_message(self.topic, found)
             except CorruptionError as exc:
-                _LOG.error("message %d of queue %d of %r is passed over: %s",
-                           found.queue_offset, found.queue_id, self.topic, exc)  # fmt: skip
+                _LOG.error(SKIPPED_MESSAGE, found.queue_offset, found.queue_id, self.topic, exc)
                 continue
             self._given += 1
             return message
@@ -223,4 +220,4 @@ def _undispatched(
 
 def _report(follower: TopicFollower) -> None:
     for fault in follower.passed_over():
-        _LOG.error("a record of the log is passed over: %s", fault)
+        _LOG.error("skipped a record of the log: %s", fault)

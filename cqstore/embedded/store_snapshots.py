@@ -19,7 +19,7 @@ class StoreSnapshots:
     def __init__(self, store: MessageStore, open_again: Callable[[], MessageStore]) -> None:
         """Begin with ``store``, which was opened to read."""
         self._open_again = open_again
-        self._lock = CheckedLock("a look at a store that another process writes")  # guards below
+        self._lock = CheckedLock("a read of a store that another process writes")  # guards below
         self.newest = store
         """The store as it was opened last."""
         self._readers = Counter[MessageStore]()

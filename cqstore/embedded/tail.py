@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cqstore.embedded.consumer_offsets import ConsumerOffsets, log_beyond
 from cqstore.embedded.group_members import GroupMembers
 from cqstore.embedded.log_message import TailMessage, log_message
-from cqstore.embedded.one_reader import OneReader, filter_of
+from cqstore.embedded.one_reader import SKIPPED_MESSAGE, OneReader, filter_of
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.units import QueueKey
@@ -287,8 +287,7 @@ class Tail(OneReader[TailMessage]):
             try:
                 copied = log_message(key.topic, read)
             except CorruptionError as exc:
-                _LOG.error("message %d of queue %d of %r is passed over: %s",
-                           queue_offset, key.queue_id, key.topic, exc)  # fmt: skip
+                _LOG.error(SKIPPED_MESSAGE, queue_offset, key.queue_id, key.topic, exc)
                 continue
             entry = TailMessage(
                 copied.topic, copied.queue_id, queue_offset, copied.store_timestamp, copied.body,
@@ -318,8 +317,7 @@ class Tail(OneReader[TailMessage]):
 
 def _report(key: QueueKey, found: GetMessageResult) -> None:
     for damaged in found.damaged:
-        _LOG.error("message %d of queue %d of %r is passed over: %s",
-                   damaged.queue_offset, key.queue_id, key.topic, damaged.reason)  # fmt: skip
+        _LOG.error(SKIPPED_MESSAGE, damaged.queue_offset, key.queue_id, key.topic, damaged.reason)
     if found.hole is not None:
-        _LOG.error("messages %d to %d of queue %d of %r are missing and passed over",
+        _LOG.error("skipped missing messages %d to %d of queue %d of topic %r",
                    found.hole.start, found.hole.stop - 1, key.queue_id, key.topic)  # fmt: skip
