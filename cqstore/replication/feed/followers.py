@@ -25,7 +25,7 @@ class Followers:
     def __init__(self) -> None:
         self._links = Links()
         self._looks: tuple[Callable[[], object], ...] = ()  # replaced as a whole, under the lock
-        self._changing = CheckedLock("a change of who is told of puts that wait")
+        self._changing = CheckedLock("a change of the listeners for waiting puts")
 
     # ---- what a store asks (``cqstore.store.service.writing.replicas.Replicas``)
 

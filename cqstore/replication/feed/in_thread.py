@@ -17,7 +17,7 @@ def feeding(feeder: Feeder) -> Iterator[Feeder]:
     """Have ``feeder`` feed until the block ends, also where it is interrupted before it begins.
 
     Raises:
-        StoreIOError: there cannot be listened.
+        StoreIOError: the feeder cannot listen on its address.
     """
     loop = _Loop(feeder)
     try:
@@ -30,7 +30,7 @@ def feeding(feeder: Feeder) -> Iterator[Feeder]:
 
 
 class _Loop:
-    """The thread of a feeder's loop; it may be told to end before it has begun."""
+    """The thread of a feeder's loop; it may be ended before it has begun."""
 
     def __init__(self, feeder: Feeder) -> None:
         self._feeder = feeder

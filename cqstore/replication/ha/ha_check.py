@@ -52,7 +52,7 @@ def checked(
     """Compare two sides and give what was found, for the length of the block.
 
     Nothing of either is changed. ``config`` is for both; its log file size counts where nothing but
-    masters are compared. ``progress`` is told phy offsets.
+    masters are compared. ``progress`` is called with phy offsets.
 
     Raises:
         RefusedStoreError: there is no store, both sides are the same, or a master's log cannot be
@@ -142,8 +142,8 @@ def _fetched(
     end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
     if end == wanted.begin < last_file:
         raise RefusedStoreError(
-            f"{master} has no byte at {wanted.begin} any more: its last file begins at {last_file}"
-            " (--last BYTES asks for fewer)"
+            f"{master} no longer has offset {wanted.begin}: its last file begins at {last_file}."
+            " Use --last BYTES to compare fewer bytes"
         )
     return FetchedSide.of(master, folder, file_size, end, whole=whole)
 

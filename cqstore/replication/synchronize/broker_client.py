@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from cqstore.replication.endpoint import TIMED_OUT
 from cqstore.replication.errors import BrokerError
 from cqstore.replication.synchronize.remoting import Response, ResponseParser, question
 
@@ -67,7 +68,7 @@ class BrokerClient:
                 answer = await self._answer(*self._stream, question(code, self._opaque, fields))
             whole = True
         except TimeoutError:
-            raise TimeoutError("no answer in time") from None
+            raise TimeoutError(TIMED_OUT) from None
         finally:
             if not whole:
                 self._drop()
@@ -102,7 +103,7 @@ class BrokerClient:
             for answer in parser.feed(data):
                 if answer.opaque == self._opaque:
                     return answer
-        raise ConnectionError("the broker has closed the connection")
+        raise ConnectionError("the broker closed the connection")
 
     def _drop(self) -> None:
         stream, self._stream = self._stream, None
@@ -113,8 +114,8 @@ class BrokerClient:
 def refusal(what: str, code: int, answer: Response) -> BrokerError:
     """Return the error for an answer that is not what was asked for."""
     error = BrokerError(
-        f"asked for {what} (code {code}) the broker answers {answer.code}:"
-        f" {answer.remark[:200] or 'no reason'}"
+        f"the broker rejected the request for {what} (code {code}) with response code"
+        f" {answer.code}: {answer.remark[:200] or 'no reason given'}"
     )
     error.code = answer.code
     return error
