@@ -1,4 +1,4 @@
-"""Names of topics and groups that a broker takes too.
+"""Names of topics and groups that a broker accepts too.
 
 Source: RocketMQ ``TopicValidator.validateTopic``, ``validateGroup``.
 """
@@ -12,11 +12,11 @@ _MAX_TOPIC, _MAX_GROUP = 127, 255
 
 
 def check_topic_name(topic: str) -> None:
-    """Refuse a topic that a program cannot make.
+    """Refuse a topic name that a program cannot use.
 
     Raises:
-        IllegalMessageError: a broker would not take it, or it is one of its own.
-        TypeError: it is no text.
+        IllegalMessageError: a broker would not accept it, or it is reserved.
+        TypeError: the name is not a string.
     """
     _check("topic", topic, _MAX_TOPIC)
     if is_exempt(topic):
@@ -26,16 +26,16 @@ def check_topic_name(topic: str) -> None:
 
 
 def is_topic_name(topic: str) -> bool:
-    """Return whether a broker could have a topic of the name."""
+    """Return whether a broker accepts the name for a topic."""
     return len(topic) <= _MAX_TOPIC and is_name(topic)
 
 
 def check_group_name(group: str) -> None:
-    """Refuse a group that no broker would take.
+    """Refuse a group name that a broker would not accept.
 
     Raises:
         IllegalMessageError: it has other characters than letters, digits and ``%|_-``.
-        TypeError: it is no text.
+        TypeError: the name is not a string.
     """
     _check("group", group, _MAX_GROUP)
 

@@ -27,7 +27,7 @@ def filter_of(tags: str) -> TagFilter | None:
 
 
 class OneReader(ABC, Generic[M]):
-    """What each tail is: ``async for`` in a task of asyncio, ``for`` in a thread."""
+    """Base class of tails: ``async for`` in a task of asyncio, ``for`` in a thread."""
 
     _is_reading = False
 
@@ -36,7 +36,7 @@ class OneReader(ABC, Generic[M]):
     @property
     @abstractmethod
     def is_closed(self) -> bool:
-        """Return whether it gives no more messages."""
+        """Return whether the tail was closed."""
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "open"
@@ -64,7 +64,7 @@ class OneReader(ABC, Generic[M]):
 
     @abstractmethod
     def close(self) -> None:
-        """Give no more messages."""
+        """Stop reading."""
 
     def _end(self, *, is_clean: bool) -> None:
         """End a ``with``, ``is_clean``: that no exception leaves."""
@@ -76,11 +76,11 @@ class OneReader(ABC, Generic[M]):
         return self
 
     async def __anext__(self) -> M:
-        """Return the next message, once there is one.
+        """Return the next message; wait until there is one.
 
         Raises:
-            StoreStateError: another task or thread waits for the next one.
-            StoreError: nothing will come; the tail says when.
+            StoreStateError: another task or thread is reading the tail.
+            StoreError: no more messages can be read; see the tail.
         """
         if self._is_reading:
             raise StoreStateError(_ONE_READER)
@@ -110,14 +110,14 @@ class OneReader(ABC, Generic[M]):
         return self.messages()
 
     def messages(self, timeout: float | None = None) -> Iterator[M]:
-        """Yield the messages in this thread, which waits for what is to come.
+        """Yield messages in this thread, and wait for new ones.
 
-        It ends when the tail is closed, by any thread, or when no message came for ``timeout``
-        seconds; ``None`` waits for ever. A tail may be asked again after that.
+        Ends when the tail is closed by any thread, or when no message arrived for ``timeout``
+        seconds; ``None`` waits without a limit. The tail can be iterated again afterwards.
 
         Raises:
-            StoreStateError: another task or thread waits for the next one.
-            StoreError: nothing will come; the tail says when.
+            StoreStateError: another task or thread is reading the tail.
+            StoreError: no more messages can be read; see the tail.
         """
         check_seconds(timeout=timeout)
         return self._messages(inf if timeout is None else timeout)

@@ -1,7 +1,7 @@
-"""ReadOnlyTail: the messages of a topic in a log that another process writes, as they come.
+"""ReadOnlyTail: the messages of a topic in a log that another process writes, as they arrive.
 
-What queues show comes from a snapshot of the store, all else from the log itself: it is looked at
-now and then (decision 63). There is no group, and nothing is written.
+Dispatched messages are read from a snapshot of the store, later ones from the log itself, which is
+polled (decision 63). There is no group, and nothing is written.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ POLL_SECONDS = 0.2
 
 
 def report_damage(damage: TopicDamage) -> None:
-    """Log units that are passed over."""
+    """Log units that are skipped."""
     _LOG.error(
         "skipped %d messages of queue %d, starting at offset %d: %s",
         damage.units, damage.queue_id, damage.queue_offset, damage.reason,
@@ -89,11 +89,11 @@ def read_snapshot(
 
 
 class ReadOnlyTail(OneReader[LogMessage]):
-    """Reads a topic, and what another process puts to it; see ``EmbeddedLog.tail``.
+    """Reads a topic while another process puts messages to it; see ``EmbeddedLog.tail``.
 
-    One task or thread at a time. Of what was there each message comes once, by store time; then
-    those that come, in the order of the log. Topics that were deleted when the log was opened or
-    refreshed last have no messages. Leave it by ``with`` or ``async with``, or let it go.
+    Used by one task or thread at a time. Existing messages are delivered once, by store time, then
+    new ones in the order of the log. Topics that were deleted when the log was last opened or
+    refreshed have no messages. Close it with ``with`` or ``async with``, or drop all references.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
         Of what comes later each message is given, whatever its store time.
 
         Raises:
-            RefusedStoreError: ``poll_seconds`` is no time that passes.
+            RefusedStoreError: ``poll_seconds`` is not more than 0.
             StoreError: the log is closed, or cannot be read.
         """
         self._tags = filter_of(tags)
@@ -137,11 +137,11 @@ class ReadOnlyTail(OneReader[LogMessage]):
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it gives no more messages."""
+        """Return whether the tail was closed."""
         return self._closed
 
     def close(self) -> None:
-        """Give no more messages. Any thread; one that waits for one finds the iteration's end."""
+        """Stop reading. Any thread; in a task or thread that waits, the iteration ends."""
         self._closed = True
         self._ended.set()
         self._release()

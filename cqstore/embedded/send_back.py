@@ -1,4 +1,4 @@
-"""What a group could not process goes to its retry topic, and in the end to its dead letters.
+"""Messages that a group could not process: its retry topic, and finally its dead letters.
 
 Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``, ``MixAll.getRetryTopic``.
 """
