@@ -1,4 +1,4 @@
-"""Addresses of masters, and of where one listens, as a user writes them."""
+"""Network addresses as a user writes them."""
 
 import ipaddress
 import re
@@ -7,16 +7,16 @@ import typer
 
 _MAX_PORT = 65535
 _NO_HOST = re.compile(r"[\s:/\[\]@?#]")
-"""What is in no name of a host, and in no address of IPv4."""
+"""Characters that are invalid in host names and IPv4 addresses."""
 
 
 def address(text: str, what: str = "the master", *, any_port: bool = False) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``; an IPv6 address is in brackets.
 
-    ``any_port``: port 0 is one, too. ``what`` it is the address of, for the refusal.
+    ``any_port`` also accepts port 0. ``what`` names the address in the error.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: the address is invalid.
     """
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -36,7 +36,7 @@ def address(text: str, what: str = "the master", *, any_port: bool = False) -> t
 
 
 def _ipv6(text: str) -> str:
-    """Return an IPv6 address as it is; empty: it is none."""
+    """Return ``text`` if it is an IPv6 address, else an empty string."""
     try:
         ipaddress.IPv6Address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A place in a network, and why it cannot be reached, as sentences have them."""
+"""Network addresses and reasons of failed connections, as messages show them."""
 
 import errno
 import os
@@ -28,10 +28,10 @@ def endpoint(host: str, port: int) -> str:
 
 
 def find_host(host: str, port: int, what: str = "the master") -> None:
-    """Look a host up, before anything is made for what comes from it.
+    """Resolve a host name, before any file is created.
 
     Raises:
-        StoreIOError: no host has such a name, or it cannot be asked for now.
+        StoreIOError: the name cannot be resolved.
     """
     try:
         socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -45,7 +45,7 @@ def not_found(host: str, exc: socket.gaierror, what: str = "the master") -> Stor
 
 
 def reason_of(exc: OSError | UnicodeError | StoreError) -> str:
-    """Return why a connection failed or ended, in words; ``UnicodeError``: a name is no host's."""
+    """Return why a connection failed or ended; ``UnicodeError``: an invalid host name."""
     if isinstance(exc, StoreError | UnicodeError | ssl.SSLError):
         return str(exc)
     text = str(exc)

@@ -1,7 +1,7 @@
-"""Feeder: a store that serves its log to followers, RocketMQ's slaves or ours, on asyncio.
+"""Feeder: serves the log of a store to followers, RocketMQ's or cqstore's, on asyncio.
 
-Nothing is served without permission: a client that is not of an allowed network, or comes while as
-many are there as may be, is closed before a byte is read.
+A client that is not in an allowed network, or exceeds the maximum number of connections, is
+disconnected before a byte is read.
 
 Source: RocketMQ ``DefaultHAService.AcceptSocketService``, ``DefaultHAConnection``.
 """
@@ -39,11 +39,10 @@ _BACKLOG = 128
 
 
 class Feeder:
-    """Feeds the followers of one open store; an asynchronous context.
+    """Serves the log of one open store to followers; an asynchronous context manager.
 
-    Any number of threads may put meanwhile, and none of them waits for a follower unless
-    ``SYNC_MASTER`` says so. ``followers`` is what the store was opened with (``replicas``), if it
-    was opened with any.
+    Any number of threads may put meanwhile; puts wait for followers only under ``SYNC_MASTER``.
+    ``followers`` are those that the store was opened with (``replicas``), if any.
     """
 
     def __init__(
@@ -59,18 +58,18 @@ class Feeder:
         tls: ssl.SSLContext | None = None,
         on_event: Callable[[str], object] = _LOG.info,
     ) -> None:
-        """Set out to listen at ``host``, port ``port`` (0: any free one), for those in ``allow``.
+        """Prepare to listen on ``host`` and ``port`` (0: a free one) for clients in ``allow``.
 
         ``tls`` is for cqstore's own followers: RocketMQ slaves do not support it. ``on_event`` is
         called with a message when a follower connects, disconnects, or is refused.
         """
         self.followers = followers or Followers()
         self.port = port
-        """Where it listens, once it does."""
+        """The port on which it listens, once it does."""
         self.connections = 0
-        """That were taken."""
+        """Number of connections that were accepted."""
         self.sent_bytes = 0
-        """To all of them that have gone, heads of frames among them."""
+        """Bytes sent to followers that have disconnected, including frame headers."""
         self._store = store
         self._host = host
         self._allow = allow
@@ -167,7 +166,7 @@ class Feeder:
         return None
 
     async def _serve(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
-        """Serve one connection to its end, and log why it ended."""
+        """Serve one connection to its end, and report why it ended."""
         who = f"{link.address}:{link.port}"
         try:
             reader, writer = await self._streams(peer)
@@ -261,7 +260,7 @@ _NEWS_SECONDS = 60.0
 
 
 class _OncePerMinute:
-    """Logs a sentence once a minute: a follower that is refused comes again each few seconds."""
+    """Reports the same event once a minute: a refused follower reconnects every few seconds."""
 
     def __init__(self, on_event: Callable[[str], object]) -> None:
         self._reported: OrderedDict[str, float] = OrderedDict()

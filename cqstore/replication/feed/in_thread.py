@@ -1,4 +1,4 @@
-"""Feeding from a thread of its own, for a program that puts by calls and has no loop."""
+"""Feeding from a separate thread, for a program without an event loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _SECONDS = 1.0
 
 @contextmanager
 def feeding(feeder: Feeder) -> Iterator[Feeder]:
-    """Have ``feeder`` feed until the block ends, also where it is interrupted before it begins.
+    """Run ``feeder`` in a thread of its own until the block ends.
 
     Raises:
         StoreIOError: the feeder cannot listen on its address.

@@ -1,4 +1,4 @@
-"""Follower: a store that receives the log of a running master, and goes on when it is cut off.
+"""Follower: replicates the log of a running master to a store, and reconnects when needed.
 
 One connection at a time, on asyncio streams; no thread but for the store's blocking calls.
 
@@ -32,10 +32,10 @@ _FAREWELL_SECONDS = 1
 
 
 class Follower:
-    """Follows the master at one address into ``store``, to which nothing else may append.
+    """Replicates the log of one master to ``store``, to which nothing else may append.
 
-    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` what is on disk is reported to the
-    master, else what the log has.
+    Readers may use the store meanwhile. Under ``SYNC_FLUSH``, bytes are reported to the master when
+    they are on disk, else when they are appended.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class Follower:
         learner: Learner | None = None,
         on_event: Callable[[str], object] = _LOG.info,
     ) -> None:
-        """Set out for the master whose ``haListenPort`` is ``port``.
+        """Prepare to follow the master whose ``haListenPort`` is ``port``.
 
-        ``tls``: how to know a master of ours that speaks TLS; RocketMQ's speak none. ``learner``:
+        ``tls``: for ``cqstore feed`` with TLS; RocketMQ masters do not support it. ``learner``:
         the master is under a controller, and this is the slave's identity. ``on_event`` is called
         with a message when the connection begins or ends.
         """
@@ -66,11 +66,11 @@ class Follower:
         self.progress = FollowerProgress(end=store.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
-        """Follow until ``until`` says so, or for ever; cancelling waits for the end of an append.
+        """Follow until ``until`` returns True; a cancellation waits for the end of an append.
 
         Raises:
             DivergedError, WireError: what the master sends does not continue this log.
-            StoreIOError: no host has such a name.
+            StoreIOError: the host name cannot be resolved.
             StoreError: the store takes no more writes.
         """
         wait = self._timing.first_retry / 2
@@ -89,7 +89,7 @@ class Follower:
         return self._store.root
 
     def figures(self) -> Following:
-        """Return how far it is now; any thread may ask."""
+        """Return the current progress; any thread may call."""
         progress = self.progress
         return Following(
             pid=os.getpid(), time=time.time(), master=str(self._port),

@@ -1,4 +1,4 @@
-"""BrokerClient: asks one broker one question at a time over the remoting wire.
+"""BrokerClient: sends one request at a time to one broker over the remoting wire.
 
 Source: RocketMQ ``NettyRemotingClient``, ``BrokerOuterAPI``.
 """
@@ -23,10 +23,10 @@ _NO_FIELDS: Mapping[str, str] = {}
 
 
 class BrokerClient:
-    """One connection at a time, made when it is needed; one task at a time asks.
+    """A client with at most one connection, opened when needed; one task at a time.
 
-    After a fault, and after a cancellation, the connection is gone: no answer to an older question
-    is ever taken for the next one's.
+    The connection is closed after an error or a cancellation, so that a late response is never
+    taken for the response to the next request.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class BrokerClient:
         self._drop()
 
     async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Response:
-        """Return what the broker answers, success or not.
+        """Return the broker's response, whether it is a success or not.
 
         Raises:
             OSError: nothing listens there, or the answer was not whole in time.
@@ -80,7 +80,7 @@ class BrokerClient:
         """Return the answer of a broker that answers with success.
 
         Raises:
-            BrokerError: the broker refuses; ``what`` it was asked for is named.
+            BrokerError: the broker rejects the request; ``what`` names it in the error.
             OSError, WireError: as ``request``.
         """
         answer = await self.request(code, fields)

@@ -1,4 +1,4 @@
-"""SlaveSynchronize: what a master has beside its log, brought to a follower's ``config/``.
+"""SlaveSynchronize: replicates the metadata of a master to a follower's ``config/``.
 
 Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is
 reported and retried, and leaves the tables as they are; it never stops the log. What is gone at the
@@ -74,7 +74,7 @@ class Intervals:
 
 
 class SlaveSynchronize:
-    """Brings the metadata of one broker, which must be the master that ``follower`` follows.
+    """Replicates the metadata of one broker, which must be the master of ``follower``.
 
     Runs in the follower's loop.
     """
@@ -90,7 +90,7 @@ class SlaveSynchronize:
         accept_lower_offsets: bool = False,
         on_event: Callable[[str], object] = _LOG.info,
     ) -> None:
-        """Set out for the broker whose ``listenPort`` is ``port``.
+        """Prepare to replicate from the broker whose ``listenPort`` is ``port``.
 
         ``accept_lower_offsets``: take the master's offset where it is lower than the one here.
         ``on_event`` is called with a message when something fails, is kept, or is deleted.
@@ -110,13 +110,13 @@ class SlaveSynchronize:
         self._reported_lower: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Go on until cancelled; a write that is under way then comes to its end first."""
+        """Run until cancelled; a write in progress completes first."""
         async with asyncio.TaskGroup() as both:
             both.create_task(self._again_and_again(self.bring_tables, self._intervals.tables))
             both.create_task(self._again_and_again(self.fetch_log_end, self._intervals.log_end))
 
     async def once(self) -> None:
-        """Ask once for every table."""
+        """Request every table once."""
         async with self._client() as client:
             await self.bring_tables(client)
 
