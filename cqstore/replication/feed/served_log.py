@@ -34,7 +34,7 @@ class ServedLog:
             return end - end % self._log.files.file_size
         low = max(self._log.min_phy_offset(), 0)
         if not low <= request <= end:
-            why = "has records that this log lacks" if request > end else "needs expired records"
+            why = "has records after its end" if request > end else "needs records before its start"
             raise OutsideLogError(
                 f"the follower requested the log from {request}, but this log is from {low} to"
                 f" {end}: the follower {why}"
