@@ -40,6 +40,7 @@ from cqstore.store.service.runtime.watched_thread import Worker
 _LOG = StoreLogger(__name__)
 INTERVAL_SECONDS = 5.0
 """Between two writes of what has changed, as a broker's."""
+_ONLY_BY_CALL = "consumer offsets are now written only by flush and close"
 
 
 class ConsumerOffsets:
@@ -73,7 +74,7 @@ class ConsumerOffsets:
         self._pid = os.getpid()
         self.failures = 0
         """Writes of the thread that failed; each is tried again."""
-        self.worker = Worker("cqstore-offsets", self._run, self._give_up, "a close writes offsets")
+        self.worker = Worker("cqstore-offsets", self._run, self._give_up, _ONLY_BY_CALL)
         self._set_back()
 
     def start(self) -> None:
@@ -288,7 +289,7 @@ class ConsumerOffsets:
         found = list(changes)
         if not found:
             raise RefusedStoreError(
-                f"the group {group!r} has no offsets there", path=self._components.paths.root
+                f"no consumer offsets found for group {group!r}", path=self._components.paths.root
             )
         return found
 
@@ -389,16 +390,16 @@ class ConsumerOffsets:
             try:
                 self.flush()
             except StoreStateError as exc:
-                _LOG.warning("consumer offsets are written no more: %s", exc)
+                _LOG.warning("consumer offsets are no longer written: %s", exc)
                 return
             except StoreError as exc:
                 self.failures += 1
-                _LOG.warning("consumer offsets cannot be written now: %s", exc)
+                _LOG.warning("cannot write consumer offsets, retrying: %s", exc)
                 self._wake.set()
 
     def _give_up(self, exc: BaseException) -> None:
         self.failures += 1
-        _LOG.error("consumer offsets are written by a close alone: %s", exc)
+        _LOG.error("%s: %s", _ONLY_BY_CALL, exc)
 
     # ---- what is asked before
 
@@ -431,14 +432,17 @@ class ConsumerOffsets:
     def _check(group: str, offset: int) -> None:
         check_group_name(group)
         if type(offset) is not int or offset < 0:
-            raise RefusedStoreError(f"{offset!r} is no offset of a queue")
+            raise RefusedStoreError(
+                f"invalid consumer offset {offset!r}: expected an integer of 0 or more"
+            )
 
 
 def log_beyond(group: str, queue: QueueKey, offset: int, position: int, end: int) -> None:
     """Log that a group had an offset beyond the end of a queue, and where it goes on."""
-    why = "the queue has lost its end" if position == end else "the topic was deleted"
+    why = "the end of the queue was lost" if position == end else "the topic was deleted"
     _LOG.warning(
-        "group %r had offset %d in queue %d of %r, which ends at %d: it continues at %d (%s)",
+        "group %r: offset %d in queue %d of topic %r is after the max offset %d; continuing at %d"
+        " (%s)",
         group, offset, queue.queue_id, queue.topic, end, position, why,
     )  # fmt: skip
 

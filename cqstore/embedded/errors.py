@@ -1,4 +1,4 @@
-"""Errors of the log that the store itself does not raise."""
+"""Errors of an embedded log that the store itself does not raise."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from cqstore.store.service.results import PutMessageStatus
 
 
 class PutRefusedError(StoreError):
-    """A message was not stored; the sentence says why, ``status`` says it in RocketMQ's word."""
+    """A message was not stored; ``reason`` says why, ``status`` is RocketMQ's status."""
 
     def __init__(
         self,

@@ -53,8 +53,8 @@ class GroupMembers:
         with self._lock.entry():
             if filtered_by != self._filtered_by and self._live():
                 raise RefusedStoreError(
-                    f"consumers of one group read the same tags: {self._filtered_by!r}, not"
-                    f" {filtered_by!r}"
+                    f"cannot read tags {filtered_by!r}: the group's other consumers read tags"
+                    f" {self._filtered_by!r}. All consumers of a group must read the same tags"
                 )
             self._filtered_by = filtered_by
             live = [weakref.ref(each, self._forget) for each in (*self._live(), member)]
@@ -113,7 +113,7 @@ class LogMembers(dict[tuple[str, str], GroupMembers]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = CheckedLock("a new tail")
+        self._lock = CheckedLock("the creation of a tail")
 
     def of(self, topic: str, group: str, queue_ids: list[int], tags: str) -> GroupMembers:
         """Return the consumers of ``group`` and ``topic``, new ones if there are none yet."""
@@ -140,7 +140,8 @@ class LogMembers(dict[tuple[str, str], GroupMembers]):
             mine = {key: each for key, each in self.items() if key[0] == topic}
             if consumed := [group for (_, group), each in mine.items() if each.has_any]:
                 raise RefusedStoreError(
-                    f"topic {topic!r} has consumers of the group {consumed[0]!r}: close them first"
+                    f"cannot delete topic {topic!r}: group {consumed[0]!r} has open consumers."
+                    " Close them first"
                 )
             for key in mine:
                 del self[key]
@@ -159,5 +160,6 @@ class LogMembers(dict[tuple[str, str], GroupMembers]):
             ]
         if consumed:
             raise RefusedStoreError(
-                f"the group {group!r} has consumers of {', '.join(consumed)}: close them first"
+                f"cannot change offsets of group {group!r}: it has open consumers of"
+                f" {', '.join(consumed)}. Close them first"
             )

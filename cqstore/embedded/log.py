@@ -1,7 +1,7 @@
-"""EmbeddedLog: topics that a program puts to and reads, and groups that keep their place.
+"""EmbeddedLog: topics that a program writes and reads, and groups that store their offsets.
 
-A thin face over one open ``MessageStore``, in a folder that a broker of Apache RocketMQ can open
-afterwards: topics and consumer offsets are kept where that keeps them.
+A thin layer over one open ``MessageStore``. A broker of Apache RocketMQ can open the folder
+afterwards: topics and consumer offsets are stored in the broker's files.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -43,7 +43,7 @@ Begin = Literal["earliest", "latest"] | Time
 
 
 class EmbeddedLog:
-    """One open log: topics to put to and to read, and groups that keep their place.
+    """One open log: topics to write and to read, and groups that store their offsets.
 
     A log that is dropped without ``close`` is released as a killed process leaves it, with a
     ``ResourceWarning``. Tails and readers keep it open.
@@ -81,12 +81,12 @@ class EmbeddedLog:
 
     @property
     def offsets(self) -> GroupOffsets | None:
-        """What keeps the offsets of the groups, for figures; ``None`` where it is read only."""
+        """Return the consumer offsets, for metrics; ``None`` if the log is read-only."""
         return self._offsets
 
     @property
     def store(self) -> MessageStore:
-        """Return what is below; of a log that is read-only, as it was refreshed last."""
+        """Return the store of the log; if it is read-only, as of the last refresh."""
         return self._store if self._snapshots is None else self._snapshots.newest
 
     # ---- putting
@@ -102,19 +102,20 @@ class EmbeddedLog:
         queue_id: int | None = None,
         delay_level: int | None = None,
     ) -> PutMessageResult:
-        """Put one message; it is visible when this returns, and as durable as ``StoreConfig`` says.
+        """Put one message; it is visible when this returns, and as durable as ``StoreConfig`` sets.
 
-        Messages with one ``key`` go to one queue and keep their order; without a key each queue has
-        its turn. A key has no space, and ``tags`` is one tag, so that queries and filters find it.
-        The first put fixes how many queues a topic has. With a ``delay_level``, counted from 1, the
-        message comes to its topic after ``message_delay_level`` (5 s for 2); the result has its
-        place in the schedule until then. Needs ``enable_schedule_message_service``.
+        Messages with the same ``key`` are put to the same queue and keep their order; without a key
+        the queues take turns. A key contains no space, and ``tags`` is a single tag, so that
+        queries and filters find it. The first put fixes the topic's number of queues. With a
+        ``delay_level``, counted from 1, the message is delivered to its topic after the delay in
+        ``message_delay_level`` (5 s for 2); until then, the result has its place in the schedule.
+        Needs ``enable_schedule_message_service``.
 
         Raises:
-            PutRefusedError: it was not stored: too long, a disk is full, or nothing delivers it
-                later.
-            IllegalMessageError: a broker would not take the topic's name, or key or tag is several.
-            RefusedStoreError: the topic may not be written, or has no such queue.
+            PutRefusedError: the message was not stored: it is too long, the disk is full, or
+                delayed delivery is disabled.
+            IllegalMessageError: a broker would not accept the topic's name, the key or the tag.
+            RefusedStoreError: the topic is not writable, or has no such queue.
             StoreError: as for ``MessageStore.put_message``.
         """
         message = put_message_of(
@@ -133,7 +134,7 @@ class EmbeddedLog:
         queue_id: int | None = None,
         delay_level: int | None = None,
     ) -> PutMessageResult:
-        """Put as ``put`` does, and await what is due, see ``MessageStore.put``.
+        """Put as ``put`` does, and await disk and replicas, see ``MessageStore.put``.
 
         Raises:
             StoreError: as for ``put``.
@@ -151,16 +152,16 @@ class EmbeddedLog:
         *,
         max_reconsume_times: int = MAX_RECONSUME_TIMES,
     ) -> PutMessageResult:
-        """Have ``message``, which ``group`` could not process, given to the group again.
+        """Deliver ``message``, which ``group`` could not process, to the group again.
 
-        After a delay that grows with each try, from 10 s (level 3) to 2 h, or that of ``level``. A
-        copy goes to the topic ``%RETRY%group``, which the group's tails read too; commit the
-        message itself. What was sent back ``max_reconsume_times`` times goes to ``%DLQ%group``, and
-        so does it at a level below 0. That topic no tail reads by itself.
+        The delay grows with each try, from 10 s (level 3) to 2 h, unless ``level`` is given. A copy
+        is put to the topic ``%RETRY%group``, which the group's tails read too; commit the message
+        itself. A message that was sent back ``max_reconsume_times`` times, or at a level below 0,
+        is put to ``%DLQ%group``, which no tail reads unless it is opened for that topic.
 
         Raises:
-            RefusedStoreError: nothing delivers it again (``enable_schedule_message_service``), or
-                the message is in the log no more.
+            RefusedStoreError: delayed delivery is disabled (``enable_schedule_message_service``),
+                or the message no longer exists.
             PutRefusedError, StoreError: as for ``put``.
 
         Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``.
@@ -176,7 +177,7 @@ class EmbeddedLog:
         *,
         max_reconsume_times: int = MAX_RECONSUME_TIMES,
     ) -> PutMessageResult:
-        """Send back as ``send_back`` does, and await what is due, see ``MessageStore.put``.
+        """Send back as ``send_back`` does, and await disk and replicas, see ``MessageStore.put``.
 
         Raises:
             StoreError: as for ``send_back``.
@@ -185,10 +186,10 @@ class EmbeddedLog:
         return stored(await self.store.put_message_async(copied))
 
     def create_topic(self, topic: str, queues: int | None = None) -> int:
-        """Make a topic known with so many queues; return how many it has.
+        """Create a topic with ``queues`` queues, if it does not exist; return their number.
 
         Raises:
-            RefusedStoreError: it is known, with another number of them.
+            RefusedStoreError: the topic exists with a different number of queues.
             StoreError: as for ``put``.
         """
         return self._writable_topics().create(topic, queues)
@@ -196,14 +197,14 @@ class EmbeddedLog:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic: its queues, the offsets of all groups in them, and its number of queues.
 
-        Durable when it returns; it does nothing for an unknown topic. The messages stay in the log
-        files until these expire, and cannot be read. When the topic is put to again, it is a new
-        one: its queues begin at offset 0, and every group gets the first message.
+        Durable when it returns. Does nothing if the topic does not exist. The messages stay in the
+        log files until the files expire, but cannot be read. A put to the topic creates it again:
+        its queues start at offset 0, and every group gets the first message.
 
         Raises:
-            IllegalMessageError: no topic of a program could have the name.
-            RefusedStoreError: a group has consumers of it: close them first; or delayed messages
-                are delivered from it.
+            IllegalMessageError: the topic name is invalid or reserved.
+            RefusedStoreError: a group has open consumers of the topic, or delayed messages are
+                delivered from it.
             StoreError: as for ``put``, or a table of offsets cannot be read or written.
 
         Source: RocketMQ ``AdminBrokerProcessor.deleteTopic``.
@@ -215,7 +216,7 @@ class EmbeddedLog:
         topics.forget(topic)
 
     def topics(self) -> list[str]:
-        """Return the topics of the log, light queues and a broker's own among them."""
+        """Return the topics of the log, including light queues and topics of brokers."""
         if self._snapshots is None:
             return sorted({*self._writable_topics().names(), *self._store.topics()})
         with self._snapshots.reading() as store:
@@ -232,12 +233,13 @@ class EmbeddedLog:
         tags: str = "*",
         queue_ids: Collection[int] | None = None,
     ) -> Iterator[LogMessage]:
-        """Yield what was stored between two times, both included, over all queues by store time.
+        """Yield the messages stored from ``begin`` to ``end``, of all queues by store time.
 
-        ``None`` is unbounded. The time of each message is compared, see ``read_topic``.
+        Both times are included; ``None`` is unbounded. The time of each message is compared, see
+        ``read_topic``.
 
-        It ends where the queues end now; of a log that is read-only, where they ended when it was
-        opened or refreshed last. No group moves. What is damaged is logged, and passed over. An
+        Ends at the current end of the queues; in a read-only log, at their end when it was last
+        opened or refreshed. No consumer offset changes. Damaged messages are logged and skipped. An
         unknown topic has no messages.
 
         Raises:
@@ -259,14 +261,14 @@ class EmbeddedLog:
         return (log_message(topic, each) for each in found)
 
     def refresh(self) -> None:
-        """See what another process has put, deleted and expired since; for a log that is read-only.
+        """Make changes by another process visible in a read-only log.
 
-        It opens the store anew, which costs what an opening does. What is being read goes on with
-        the store as it was. A log that is written here shows all at any time: nothing is done.
+        Opens the store again, at the cost of an open. Reads in progress continue with the previous
+        state. Does nothing in a log that was opened for writing, which is always up to date.
 
         Raises:
             StoreClosedError: the log is closed.
-            StoreError: the store cannot be opened now; it is read as it was.
+            StoreError: the store cannot be opened now; the previous state stays readable.
         """
         if self._snapshots is not None:
             self._snapshots.refresh()
@@ -295,22 +297,22 @@ class EmbeddedLog:
     ) -> Tail | ReadOnlyTail:
         """Return a consumer of ``group``: ``async for message in log.tail(...)``.
 
-        Or ``for`` in a thread, and ``for message in tail.messages(timeout=5)``.
+        In a thread, use ``for``, or ``for message in tail.messages(timeout=5)``.
 
-        It goes on where the group has committed. A queue in which the group has committed nothing
-        is read from ``begin``. Several consumers of a group share the queues of the topic. A topic
-        that is not known yet is made known. Without ``auto_commit`` messages are committed by
-        ``message.commit()``. Leave it by ``with`` or ``async with``, or let it go: then its queues
-        go to the others. With ``retries`` it gives what the group has sent back too, of whatever
-        topic (``message.origin_topic``), where delayed messages are delivered.
+        The tail starts at the group's consumer offsets; a queue without one is read from ``begin``.
+        Several consumers of a group share the queues of the topic. An unknown topic is created.
+        Without ``auto_commit``, commit messages with ``message.commit()``. Close the tail with
+        ``with`` or ``async with``, or drop all references; its queues are then released to the
+        other consumers. With ``retries``, and if delayed delivery is enabled, it also reads the
+        messages of all topics that the group has sent back (``message.origin_topic``).
 
-        A log that is read-only is followed without a group: all from ``begin`` on, and what the
-        process that writes puts, as soon as it is whole in the log, which is looked at each
-        ``poll_seconds``. That may be before it is on disk, or acknowledged.
+        A read-only log is followed without a group: the tail yields the messages from ``begin``,
+        then each message that the other process puts, once it is complete in the log, which is
+        polled every ``poll_seconds``. That may be before the message is on disk or acknowledged.
 
         Raises:
-            ReadOnlyStoreError: a log that was opened to read has no groups.
-            RefusedStoreError: the group's consumers filter by other tags; or there is no group.
+            ReadOnlyStoreError: ``group`` is given, and the log was opened read-only.
+            RefusedStoreError: the group's other consumers use other tags, or no group is given.
             StoreError: as for ``put``.
         """
         check_texts(topic=topic, tags=tags)
@@ -339,7 +341,7 @@ class EmbeddedLog:
         """
         if self._snapshots is None:
             raise RefusedStoreError(
-                "a tail of a log that is written has a group: a log that is read-only has none",
+                "no group given: tail() needs group=NAME unless the log was opened read-only",
                 path=self._store.root,
             )
         is_new_alone = begin == "latest"
@@ -352,7 +354,7 @@ class EmbeddedLog:
     # ---- groups
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """Return queue id → offset at which ``group`` goes on, of the queues that it has read."""
+        """Return queue id → consumer offset of ``group``, of the queues that have one."""
         check_texts(group=group, topic=topic)
         return self._writable_offsets().of_topic(group, topic)
 
@@ -365,14 +367,14 @@ class EmbeddedLog:
         time: Time | None = None,
         queue_id: int | None = None,
     ) -> list[OffsetChange]:
-        """Have a group go on at an end, an offset, or the first message at or behind a time.
+        """Set a group's offsets to an end, an offset, or the first message at or after a time.
 
         Durable when it returns.
 
         Raises:
-            RefusedStoreError: the group has consumers there, or an offset is outside of its queue.
+            RefusedStoreError: the group has open consumers, or an offset is outside of its queue.
             NoSuchQueueError: the topic has no such queue.
-            StoreError: it cannot be written.
+            StoreError: the offsets cannot be written.
         """
         check_texts(group=group, topic=topic)
         if queue_id is not None:
@@ -384,7 +386,7 @@ class EmbeddedLog:
     def copy_group(
         self, source: str, group: str, topics: Collection[str] = ()
     ) -> list[OffsetChange]:
-        """Have ``group`` go on where ``source`` does, in ``topics`` or in all; durable, see above.
+        """Copy the offsets of ``source`` to ``group``, in ``topics`` or in all; durable on return.
 
         Raises:
             StoreError: as for ``reset_group``.
@@ -395,7 +397,7 @@ class EmbeddedLog:
         return self._writable_offsets().copy(source, group, topics)
 
     def forget_group(self, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
-        """Have ``group`` begin as a new one does, in ``topics`` or in all; durable, see above.
+        """Delete the offsets of ``group``, in ``topics`` or in all; durable on return.
 
         Raises:
             StoreError: as for ``reset_group``.
@@ -408,23 +410,23 @@ class EmbeddedLog:
     # ---- flush and close
 
     def flush(self) -> None:
-        """Make durable what was put and committed before: that survives a power cut.
+        """Write all messages and commits to disk, so that they survive a power cut.
 
         Raises:
-            StoreError: the disk refused.
+            StoreError: they cannot be written.
         """
         self.store.flush()
         if self._offsets is not None:
             self._offsets.flush()
 
     def close(self) -> None:
-        """Flush, and let the log go; tails that wait end with ``StoreClosedError``.
+        """Flush and close the log; waiting tails end with ``StoreClosedError``.
 
         A second call does nothing.
 
         Raises:
-            StoreError: as for ``MessageStore.close``; offsets that could not be written are lost,
-                and their messages come again.
+            StoreError: as for ``MessageStore.close``. Offsets that could not be written are lost,
+                and their messages are delivered again.
         """
         try:
             if self._offsets is not None and not self._offsets.is_closed:
@@ -456,7 +458,7 @@ class EmbeddedLog:
     def _writable_offsets(self) -> ConsumerOffsets:
         if self._offsets is None:
             raise ReadOnlyStoreError(
-                "the log was opened read-only: groups belong to the process that writes it",
+                "the log was opened read-only: only the process that writes the log can use groups",
                 path=self.store.root,
             )
         return self._offsets

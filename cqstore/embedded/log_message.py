@@ -1,4 +1,4 @@
-"""LogMessage: a message as the log gives it, with bytes of its own."""
+"""LogMessage: a message read from an embedded log, with its own copy of the bytes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from cqstore.store.service.reading.topic_reader import TopicMessage
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogMessage:
-    """One message; it stays as it is when the log is closed."""
+    """One message; it stays valid after the log is closed."""
 
     topic: str
     queue_id: int
@@ -22,11 +22,11 @@ class LogMessage:
     body: bytes
     properties: dict[str, str]
     reconsume_times: int
-    """How often a group has sent it back, see ``EmbeddedLog.send_back``."""
+    """Number of times that a group has sent it back, see ``EmbeddedLog.send_back``."""
 
     @property
     def origin_topic(self) -> str:
-        """Return the topic that it was put to, also of a message that was sent back."""
+        """Return the topic that the message was first put to, also if it was sent back."""
         return self.properties.get(MessageProperty.RETRY_TOPIC, self.topic)
 
     @property
@@ -41,15 +41,15 @@ class LogMessage:
 
     @property
     def stored_at(self) -> datetime:
-        """Return when the log took it, in UTC."""
+        """Return when the message was stored, in UTC."""
         return datetime.fromtimestamp(self.store_timestamp / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TailMessage(LogMessage):
-    """A message of a group's tail, which can be committed, and so can its copies.
+    """A message read by a group's tail, which can be committed, as can its copies.
 
-    One that was pickled cannot, for its log may be in another process.
+    A pickled message cannot be committed, because its log may be in another process.
     """
 
     group: str
@@ -68,7 +68,7 @@ class TailMessage(LogMessage):
         )  # fmt: skip
 
     def commit(self) -> None:
-        """Have the group go on behind this message, never further back. In memory: see ``Tail``.
+        """Set the group's offset to the next message, if it is lower. In memory, see ``Tail``.
 
         Raises:
             StoreClosedError: the log is closed.
@@ -78,19 +78,19 @@ class TailMessage(LogMessage):
 
 
 def _refuse_commit(group: str, topic: str, queue_id: int, offset: int) -> NoReturn:
-    """Refuse a commit of a message that has no log here.
+    """Refuse to commit a message that was pickled.
 
     Raises:
         StoreStateError: always.
     """
     raise StoreStateError(
-        f"message {offset - 1} of queue {queue_id} of topic {topic!r} was pickled: commit it for"
-        f" group {group!r} where its tail is read"
+        f"cannot commit message {offset - 1} of queue {queue_id} of topic {topic!r}: it was"
+        f" pickled. Commit it for group {group!r} in the process that reads its tail"
     )
 
 
 def log_message(topic: str, found: TopicMessage) -> LogMessage:
-    """Return a copy of what was read.
+    """Return a copy of a message that was read.
 
     Raises:
         CorruptionError: the body cannot be decompressed.

@@ -43,7 +43,7 @@ class LogTopics:
         self._table = OwnedTable(components_of(store).paths, Table.TOPICS)
         self._rows: dict[str, Json] = dict(self._table.found.topics)
         self._writable: dict[str, int] = {}  # what puts have asked for
-        self._lock = CheckedLock("a new topic")  # guards _rows, and the table
+        self._lock = CheckedLock("the creation of a topic")  # guards _rows, and the table
         self._turns = count()
 
     def names(self) -> list[str]:
@@ -71,7 +71,8 @@ class LogTopics:
         found = self._number(topic, "writeQueueNums")
         if queues is not None and queues != found:
             raise RefusedStoreError(
-                f"topic {topic!r} has {found} queues, not {queues}: they are fixed at its first put"
+                f"topic {topic!r} has {found} queues, not {queues}: the number is fixed when the"
+                " topic is created"
             )
         return found
 
@@ -107,12 +108,11 @@ class LogTopics:
             queues = self.create(topic)
             if not queues:
                 raise RefusedStoreError(
-                    f"topic {topic!r} takes no messages: its writeQueueNums is 0, so it is being"
-                    " drained"
+                    f"topic {topic!r} accepts no messages: it is being drained (writeQueueNums=0)"
                 )
             perm = self._rows[topic].get("perm", _MAY_WRITE)
             if not isinstance(perm, int) or not perm & _MAY_WRITE:
-                raise RefusedStoreError(f"topic {topic!r} may not be written (perm {perm!r})")
+                raise RefusedStoreError(f"topic {topic!r} is not writable: perm is {perm!r}")
             self._writable[topic] = queues
         if key is None:
             return next(self._turns) % queues
@@ -147,12 +147,12 @@ class LogTopics:
         found = self._rows[topic].get(name, _DEFAULT_QUEUES)
         if type(found) is not int or not 0 <= found <= _MAX_QUEUES:
             raise CorruptionError(
-                f"the table of topics says of {topic!r} that {name} is {found!r}",
-                path=components_of(self._store).paths.topics, expected=f"0 to {_MAX_QUEUES}",
+                f"invalid {name} of topic {topic!r}", expected=f"0 to {_MAX_QUEUES}",
+                path=components_of(self._store).paths.topics, got=repr(found),
             )  # fmt: skip
         return found
 
 
 def _check_count(queues: int) -> None:
     if type(queues) is not int or not 0 < queues <= _MAX_QUEUES:
-        raise RefusedStoreError(f"a topic has 1 to {_MAX_QUEUES} queues, not {queues!r}")
+        raise RefusedStoreError(f"invalid number of queues {queues!r}: expected 1 to {_MAX_QUEUES}")

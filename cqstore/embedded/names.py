@@ -1,46 +1,48 @@
-"""Names of topics and groups that a broker takes too.
+"""Names of topics and groups that a broker accepts too.
 
 Source: RocketMQ ``TopicValidator.validateTopic``, ``validateGroup``.
 """
 
 from cqstore.store.errors import IllegalMessageError
 from cqstore.store.record.topic_names import is_exempt, is_name
+from cqstore.store.service.reading.arguments import check_texts
 
 _MAX_TOPIC, _MAX_GROUP = 127, 255
 """Characters."""
 
 
 def check_topic_name(topic: str) -> None:
-    """Refuse a topic that a program cannot make.
+    """Refuse a topic name that a program cannot use.
 
     Raises:
-        IllegalMessageError: a broker would not take it, or it is one of its own.
-        TypeError: it is no text.
+        IllegalMessageError: a broker would not accept it, or it is reserved.
+        TypeError: the name is not a string.
     """
     _check("topic", topic, _MAX_TOPIC)
     if is_exempt(topic):
-        raise IllegalMessageError(f"the topic {topic!r} is a broker's own, or a light queue")
+        raise IllegalMessageError(
+            f"invalid topic name {topic!r}: reserved for brokers and light queues"
+        )
 
 
 def is_topic_name(topic: str) -> bool:
-    """Return whether a broker could have a topic of the name."""
+    """Return whether a broker accepts the name for a topic."""
     return len(topic) <= _MAX_TOPIC and is_name(topic)
 
 
 def check_group_name(group: str) -> None:
-    """Refuse a group that no broker would take.
+    """Refuse a group name that a broker would not accept.
 
     Raises:
         IllegalMessageError: it has other characters than letters, digits and ``%|_-``.
-        TypeError: it is no text.
+        TypeError: the name is not a string.
     """
     _check("group", group, _MAX_GROUP)
 
 
 def _check(what: str, name: str, limit: int) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"{what} is {name!r}, {type(name).__name__}: not a text")
+    check_texts(**{what: name})
     if len(name) > limit or not is_name(name):
         raise IllegalMessageError(
-            f"{name!r:.200} is no name of a {what}: up to {limit} letters, digits and %|_-"
+            f"invalid {what} name {name!r:.200}: expected 1 to {limit} letters, digits or %|_-"
         )

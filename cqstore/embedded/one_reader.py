@@ -12,7 +12,8 @@ from cqstore.store.service.reading.arguments import check_seconds, check_texts
 from cqstore.store.service.reading.puller import TagFilter
 
 M = TypeVar("M")
-_ONE_READER = "a tail is read by one task or thread at a time: open one for each"
+_ONE_READER = "another task or thread is reading this tail: open one tail for each"
+SKIPPED_MESSAGE = "skipped message %d of queue %d of topic %r: %s"
 
 
 def filter_of(tags: str) -> TagFilter | None:
@@ -26,16 +27,16 @@ def filter_of(tags: str) -> TagFilter | None:
 
 
 class OneReader(ABC, Generic[M]):
-    """What each tail is: ``async for`` in a task of asyncio, ``for`` in a thread."""
+    """Base class of tails: ``async for`` in a task of asyncio, ``for`` in a thread."""
 
-    _is_asked = False
+    _is_reading = False
 
     topic: str
 
     @property
     @abstractmethod
     def is_closed(self) -> bool:
-        """Return whether it gives no more messages."""
+        """Return whether the tail was closed."""
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "open"
@@ -63,7 +64,7 @@ class OneReader(ABC, Generic[M]):
 
     @abstractmethod
     def close(self) -> None:
-        """Give no more messages."""
+        """Stop reading."""
 
     def _end(self, *, is_clean: bool) -> None:
         """End a ``with``, ``is_clean``: that no exception leaves."""
@@ -75,15 +76,16 @@ class OneReader(ABC, Generic[M]):
         return self
 
     async def __anext__(self) -> M:
-        """Return the next message, once there is one.
+        """Return the next message; wait until there is one.
 
         Raises:
-            StoreStateError: another task or thread waits for the next one.
-            StoreError: nothing will come; the tail says when.
+            StoreStateError: another task or thread is reading the tail.
+            StoreError: no more messages can be read; see the tail.
         """
-        if self._is_asked:
+        if self._is_reading:
             raise StoreStateError(_ONE_READER)
-        self._is_asked = True  # no call since the test: no other thread, no handler ran in between
+        # No call since the test: no other thread and no handler ran in between.
+        self._is_reading = True
         try:
             return await self._next()
         except (StoreError, StopAsyncIteration, CancelledError):  # a task is cancelled in a wait
@@ -92,7 +94,7 @@ class OneReader(ABC, Generic[M]):
             self._read_again()
             raise
         finally:
-            self._is_asked = False
+            self._is_reading = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,23 +110,23 @@ class OneReader(ABC, Generic[M]):
         return self.messages()
 
     def messages(self, timeout: float | None = None) -> Iterator[M]:
-        """Yield the messages in this thread, which waits for what is to come.
+        """Yield messages in this thread, and wait for new ones.
 
-        It ends when the tail is closed, by any thread, or when no message came for ``timeout``
-        seconds; ``None`` waits for ever. A tail may be asked again after that.
+        Ends when the tail is closed by any thread, or when no message arrived for ``timeout``
+        seconds; ``None`` waits without a limit. The tail can be iterated again afterwards.
 
         Raises:
-            StoreStateError: another task or thread waits for the next one.
-            StoreError: nothing will come; the tail says when.
+            StoreStateError: another task or thread is reading the tail.
+            StoreError: no more messages can be read; see the tail.
         """
         check_seconds(timeout=timeout)
         return self._messages(inf if timeout is None else timeout)
 
     def _messages(self, timeout: float) -> Iterator[M]:
         while True:
-            if self._is_asked:
+            if self._is_reading:
                 raise StoreStateError(_ONE_READER)
-            self._is_asked = True  # as in ``__anext__``
+            self._is_reading = True  # as in ``__anext__``
             try:
                 message = self._next_in_thread(monotonic() + timeout)
             except StoreError:
@@ -133,7 +135,7 @@ class OneReader(ABC, Generic[M]):
                 self._read_again()
                 raise
             finally:
-                self._is_asked = False
+                self._is_reading = False
             if message is None:
                 return
             yield message

@@ -21,7 +21,7 @@ def open_log(
     queues: int = QUEUES,
     commit_seconds: float = INTERVAL_SECONDS,
 ) -> EmbeddedLog:
-    """Open the log in ``root``. If there is none, create one, unless ``read_only``.
+    """Open the log in ``root``, or create it if there is none and not ``read_only``.
 
     Close the log, or use it in a ``with`` block. One that is dropped instead is released with a
     ``ResourceWarning`` and not flushed, see ``MessageStore.open``; commits of the last
@@ -29,18 +29,18 @@ def open_log(
 
     Args:
         root: root folder of the log.
-        config: settings, as for ``MessageStore.open``; default: files of a gigabyte, and 72 hours
-            of messages.
-        backend: backend that keeps the queues of a new log: ``file`` (the default) or ``rocksdb``.
-        read_only: change nothing, also beside a process that writes. The log then has only
-            ``read``, ``refresh``, and ``tail`` without a group.
+        config: settings, as for ``MessageStore.open``. By default, log files have 1 GiB and
+            messages are kept for 72 hours.
+        backend: backend for the queues of a new log: ``file`` (the default) or ``rocksdb``.
+        read_only: change nothing; another process may write the log at the same time. Only
+            ``read``, ``refresh``, and ``tail`` without a group are available.
         hooks: put hooks and dispatchers; default: those of installed packages.
         queues: number of queues of a new topic.
-        commit_seconds: time after which a commit of a group is on disk.
+        commit_seconds: maximum time until the commit of a group is on disk.
 
     Raises:
-        StoreLockedError: it is open, here or in another process, to which its groups belong.
-        StoreError: as for ``MessageStore.open``; topics or offsets cannot be read.
+        StoreLockedError: the log is open already, in this process or in another one.
+        StoreError: as for ``MessageStore.open``, or topics or offsets cannot be read.
     """
     open_store = partial(
         MessageStore.open, root, config, backend=backend, read_only=read_only, hooks=hooks
@@ -49,8 +49,8 @@ def open_log(
         store = open_store()
     except StoreLockedError as exc:
         raise StoreLockedError(
-            f"{exc.reason}: a log and its groups belong to one process (read_only=True reads"
-            " beside it)", path=exc.path,
+            f"{exc.reason}: only one process can write a log and use its groups. To read it"
+            " meanwhile, use read_only=True", path=exc.path,
         ) from exc  # fmt: skip
     try:
         return EmbeddedLog(store, queues, commit_seconds, open_store)

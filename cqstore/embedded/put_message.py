@@ -52,7 +52,9 @@ def put_message_of(
         check_numbers(queue_id=queue_id)
         queues = topics.create(topic)
         if not 0 <= queue_id < queues:
-            raise RefusedStoreError(f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}")
+            raise RefusedStoreError(
+                f"topic {topic!r} has no queue {queue_id}: expected 0 to {queues - 1}"
+            )
         chosen = int(queue_id)
     return Message(topic, body, chosen, given)
 
@@ -64,7 +66,7 @@ def checked_level(level: int) -> int:
         RefusedStoreError: it is no number.
     """
     if type(level) is not int:
-        raise RefusedStoreError(f"{level!r} is no delay level")
+        raise RefusedStoreError(f"invalid delay level {level!r}: expected an integer")
     return level
 
 

@@ -1,7 +1,7 @@
-"""ReadOnlyTail: the messages of a topic in a log that another process writes, as they come.
+"""ReadOnlyTail: the messages of a topic in a log that another process writes, as they arrive.
 
-What queues show comes from a snapshot of the store, all else from the log itself: it is looked at
-now and then (decision 63). There is no group, and nothing is written.
+Dispatched messages are read from a snapshot of the store, later ones from the log itself, which is
+polled (decision 63). There is no group, and nothing is written.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from operator import attrgetter
 from time import monotonic
 
 from cqstore.embedded.log_message import LogMessage, log_message
-from cqstore.embedded.one_reader import OneReader, filter_of
+from cqstore.embedded.one_reader import SKIPPED_MESSAGE, OneReader, filter_of
 from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
@@ -31,10 +31,10 @@ POLL_SECONDS = 0.2
 
 
 def report_damage(damage: TopicDamage) -> None:
-    """Log units that are passed over."""
+    """Log units that are skipped."""
     _LOG.error(
-        "%d messages from %d of queue %d on are passed over: %s",
-        damage.units, damage.queue_offset, damage.queue_id, damage.reason,
+        "skipped %d messages of queue %d, starting at offset %d: %s",
+        damage.units, damage.queue_id, damage.queue_offset, damage.reason,
     )  # fmt: skip
 
 
@@ -89,11 +89,11 @@ def read_snapshot(
 
 
 class ReadOnlyTail(OneReader[LogMessage]):
-    """Reads a topic, and what another process puts to it; see ``EmbeddedLog.tail``.
+    """Reads a topic while another process puts messages to it; see ``EmbeddedLog.tail``.
 
-    One task or thread at a time. Of what was there each message comes once, by store time; then
-    those that come, in the order of the log. Topics that were deleted when the log was opened or
-    refreshed last have no messages. Leave it by ``with`` or ``async with``, or let it go.
+    Used by one task or thread at a time. Existing messages are delivered once, by store time, then
+    new ones in the order of the log. Topics that were deleted when the log was last opened or
+    refreshed have no messages. Close it with ``with`` or ``async with``, or drop all references.
     """
 
     def __init__(
@@ -111,16 +111,14 @@ class ReadOnlyTail(OneReader[LogMessage]):
         Of what comes later each message is given, whatever its store time.
 
         Raises:
-            RefusedStoreError: ``poll_seconds`` is no time that passes.
+            RefusedStoreError: ``poll_seconds`` is not more than 0.
             StoreError: the log is closed, or cannot be read.
         """
         self._tags = filter_of(tags)
         self.topic = topic
         self._times = time_range(begin)
         if not poll_seconds > 0:
-            raise RefusedStoreError(
-                f"a log is looked at each so many seconds, not {poll_seconds!r}"
-            )
+            raise RefusedStoreError(f"invalid poll_seconds {poll_seconds!r}: expected more than 0")
         self._poll_seconds = poll_seconds
         self._snapshots = snapshots
         store = snapshots.acquire()
@@ -139,11 +137,11 @@ class ReadOnlyTail(OneReader[LogMessage]):
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it gives no more messages."""
+        """Return whether the tail was closed."""
         return self._closed
 
     def close(self) -> None:
-        """Give no more messages. Any thread; one that waits for one finds the iteration's end."""
+        """Stop reading. Any thread; in a task or thread that waits, the iteration ends."""
         self._closed = True
         self._ended.set()
         self._release()
@@ -186,13 +184,12 @@ class ReadOnlyTail(OneReader[LogMessage]):
             StoreStateError: an earlier call was interrupted: a message may be missing.
         """
         if self._is_cut_short:
-            raise StoreStateError("a read of this tail was interrupted: open another one")
+            raise StoreStateError("an earlier read of this tail was interrupted: open a new tail")
         for found in self._found:
             try:
                 message = log_message(self.topic, found)
             except CorruptionError as exc:
-                _LOG.error("message %d of queue %d of %r is passed over: %s",
-                           found.queue_offset, found.queue_id, self.topic, exc)  # fmt: skip
+                _LOG.error(SKIPPED_MESSAGE, found.queue_offset, found.queue_id, self.topic, exc)
                 continue
             self._given += 1
             return message
@@ -223,4 +220,4 @@ def _undispatched(
 
 def _report(follower: TopicFollower) -> None:
     for fault in follower.passed_over():
-        _LOG.error("a record of the log is passed over: %s", fault)
+        _LOG.error("skipped a record of the log: %s", fault)

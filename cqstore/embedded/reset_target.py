@@ -25,7 +25,7 @@ def reset_target(
         TypeError: ``to`` is neither an end nor an offset.
     """
     if (to is None) == (time is None):
-        raise RefusedStoreError("a group is reset to an end, an offset or a time: to one of them")
+        raise RefusedStoreError("reset_group() takes exactly one of to= and time=")
     if time is not None:
         return at_time(store, time)
     if to == "latest":

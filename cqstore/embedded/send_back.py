@@ -1,4 +1,4 @@
-"""What a group could not process goes to its retry topic, and in the end to its dead letters.
+"""Messages that a group could not process: its retry topic, and finally its dead letters.
 
 Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``, ``MixAll.getRetryTopic``.
 """
@@ -66,7 +66,7 @@ class RetryTopics:
         wanted = 0 if level is None else checked_level(level)
         if not self.is_on:
             raise RefusedStoreError(
-                "nothing gives it to the group again: that needs"
+                "cannot send the message back: delayed delivery is disabled. Open the log with"
                 " StoreConfig(enable_schedule_message_service=True)", path=self._store.root,
             )  # fmt: skip
         stored = self._stored(message)
@@ -90,7 +90,7 @@ class RetryTopics:
                 stored.check_body()  # its copy would have a checksum of its own
                 return stored
         raise RefusedStoreError(
-            f"message {place[2]} of queue {place[1]} of {place[0]!r} is in the log no more",
+            f"message {place[2]} of queue {place[1]} of topic {place[0]!r} no longer exists",
             path=self._store.root,
         )
 

@@ -1,6 +1,6 @@
-"""StoreSnapshots: a store that another process writes, as it was opened last, to be read.
+"""StoreSnapshots: read-only opens of a store that another process writes.
 
-A refresh opens it anew. A reader of an older one goes on with that, and the last of its readers
+A refresh opens the store again. A reader of an older open continues with it, and its last reader
 closes it.
 """
 
@@ -14,12 +14,12 @@ from cqstore.store.service.message_store import MessageStore
 
 
 class StoreSnapshots:
-    """The newest opening of one store, and those before it that are still read. Any thread."""
+    """The newest open of one store, and older ones that are still being read. Any thread."""
 
     def __init__(self, store: MessageStore, open_again: Callable[[], MessageStore]) -> None:
         """Begin with ``store``, which was opened to read."""
         self._open_again = open_again
-        self._lock = CheckedLock("a look at a store that another process writes")  # guards below
+        self._lock = CheckedLock("a read of a store that another process writes")  # guards below
         self.newest = store
         """The store as it was opened last."""
         self._readers = Counter[MessageStore]()

@@ -1,7 +1,7 @@
-"""Tail: one consumer of a group, an iterator over what comes, for a task or for a thread.
+"""Tail: one consumer of a group, an iterator over its messages for a task or a thread.
 
-Messages of a queue come in its order; of those that are there at once, over all queues, the one
-that was stored first comes first.
+Messages of one queue are delivered in its order. If several queues have messages, the one that was
+stored first is delivered first.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cqstore.embedded.consumer_offsets import ConsumerOffsets, log_beyond
 from cqstore.embedded.group_members import GroupMembers
 from cqstore.embedded.log_message import TailMessage, log_message
-from cqstore.embedded.one_reader import OneReader, filter_of
+from cqstore.embedded.one_reader import SKIPPED_MESSAGE, OneReader, filter_of
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.units import QueueKey
@@ -48,12 +48,12 @@ class _Cursor:
 
 
 class Tail(OneReader[TailMessage]):
-    """Reads a topic for a group, and waits for what is to come; see ``EmbeddedLog.tail``.
+    """One consumer of a group: reads a topic and waits for messages; see ``EmbeddedLog.tail``.
 
-    One task or thread at a time. At least once: what was not committed comes again, to this
-    consumer's successor or after a restart. With ``auto_commit`` a message is committed when the
-    next one is asked for, and the last one at the end of a ``with`` or ``async with`` that no
-    exception leaves.
+    Used by one task or thread at a time. Delivers at least once: messages that were not committed
+    are delivered again, to another consumer of the group or after a restart. With ``auto_commit``,
+    a message is committed when the next one is requested, and the last one at the end of a
+    ``with`` or ``async with`` block that ends without an exception.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Tail(OneReader[TailMessage]):
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it gives no more messages."""
+        """Return whether the tail was closed."""
         return self._closed
 
     @property
@@ -98,7 +98,7 @@ class Tail(OneReader[TailMessage]):
 
     @property
     def queue_ids(self) -> list[int]:
-        """Return the queues of the topic that this consumer has at present."""
+        """Return the ids of the queues that this consumer reads at present."""
         return sorted(key.queue_id for key in self._cursors if key.topic == self.topic)
 
     def wake(self) -> None:
@@ -107,9 +107,9 @@ class Tail(OneReader[TailMessage]):
             wait.wake()
 
     def close(self) -> None:
-        """Give no more messages, and leave the queues to other consumers. Any thread.
+        """Stop reading, and release the queues to other consumers. Any thread.
 
-        A task or thread that waits for a message finds the end of the iteration.
+        In a task or thread that waits for a message, the iteration ends.
         """
         if not self._closed:
             self._closed = True
@@ -287,8 +287,7 @@ class Tail(OneReader[TailMessage]):
             try:
                 copied = log_message(key.topic, read)
             except CorruptionError as exc:
-                _LOG.error("message %d of queue %d of %r is passed over: %s",
-                           queue_offset, key.queue_id, key.topic, exc)  # fmt: skip
+                _LOG.error(SKIPPED_MESSAGE, queue_offset, key.queue_id, key.topic, exc)
                 continue
             entry = TailMessage(
                 copied.topic, copied.queue_id, queue_offset, copied.store_timestamp, copied.body,
@@ -318,8 +317,7 @@ class Tail(OneReader[TailMessage]):
 
 def _report(key: QueueKey, found: GetMessageResult) -> None:
     for damaged in found.damaged:
-        _LOG.error("message %d of queue %d of %r is passed over: %s",
-                   damaged.queue_offset, key.queue_id, key.topic, damaged.reason)  # fmt: skip
+        _LOG.error(SKIPPED_MESSAGE, damaged.queue_offset, key.queue_id, key.topic, damaged.reason)
     if found.hole is not None:
-        _LOG.error("messages %d to %d of queue %d of %r are missing and passed over",
+        _LOG.error("skipped missing messages %d to %d of queue %d of topic %r",
                    found.hole.start, found.hole.stop - 1, key.queue_id, key.topic)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Addresses of masters, and of where one listens, as a user writes them."""
+"""Network addresses as a user writes them."""
 
 import ipaddress
 import re
@@ -7,16 +7,16 @@ import typer
 
 _MAX_PORT = 65535
 _NO_HOST = re.compile(r"[\s:/\[\]@?#]")
-"""What is in no name of a host, and in no address of IPv4."""
+"""Characters that are invalid in host names and IPv4 addresses."""
 
 
-def address(text: str, what: str = "a master", *, any_port: bool = False) -> tuple[str, int]:
+def address(text: str, what: str = "the master", *, any_port: bool = False) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``; an IPv6 address is in brackets.
 
-    ``any_port``: port 0 is one, too. ``what`` it is the address of, for the refusal.
+    ``any_port`` also accepts port 0. ``what`` names the address in the error.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: the address is invalid.
     """
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -25,16 +25,18 @@ def address(text: str, what: str = "a master", *, any_port: bool = False) -> tup
         host = ""
     ports = range(0 if any_port else 1, _MAX_PORT + 1)
     if not host or not port.isascii() or not port.isdecimal() or int(port) not in ports:
-        raise typer.BadParameter(f"{what} is HOST:PORT or [IPV6]:PORT, not {text!r}")
+        raise typer.BadParameter(
+            f"invalid address {text!r} for {what}: expected HOST:PORT or [IPV6]:PORT"
+        )
     try:
         host.encode("idna")  # as the lookup does, which raises in the middle of a run
     except UnicodeError as exc:
-        raise typer.BadParameter(f"{what} has a name that no machine can have: {text!r}") from exc
+        raise typer.BadParameter(f"invalid host name in {text!r} for {what}") from exc
     return host, int(port)
 
 
 def _ipv6(text: str) -> str:
-    """Return an IPv6 address as it is; empty: it is none."""
+    """Return ``text`` if it is an IPv6 address, else an empty string."""
     try:
         ipaddress.IPv6Address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A place in a network, and why it cannot be reached, as sentences have them."""
+"""Network addresses and reasons of failed connections, as messages show them."""
 
 import errno
 import os
@@ -11,7 +11,15 @@ from cqstore.store.errors import StoreError, StoreIOError
 _CALL_FAILED = "Connect call failed"
 """asyncio's, with the number of the system's error for each address of a name."""
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
-_REFUSED = "nothing listens there (connection refused)"
+_REFUSED = "connection refused (nothing is listening on this port)"
+
+TIMED_OUT = "timed out"
+MASTER_CLOSED = "the master closed the connection"
+
+
+def nothing_received(seconds: float) -> str:
+    """Return why a connection that was silent for ``seconds`` is closed."""
+    return f"nothing received for {seconds:g} s"
 
 
 def endpoint(host: str, port: int) -> str:
@@ -20,10 +28,10 @@ def endpoint(host: str, port: int) -> str:
 
 
 def find_host(host: str, port: int, what: str = "the master") -> None:
-    """Look a host up, before anything is made for what comes from it.
+    """Resolve a host name, before any file is created.
 
     Raises:
-        StoreIOError: no host has such a name, or it cannot be asked for now.
+        StoreIOError: the name cannot be resolved.
     """
     try:
         socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -33,11 +41,11 @@ def find_host(host: str, port: int, what: str = "the master") -> None:
 
 def not_found(host: str, exc: socket.gaierror, what: str = "the master") -> StoreIOError:
     """Return the error of a host that has no address."""
-    return StoreIOError(f"cannot find {what} {host}: {exc.strerror}")
+    return StoreIOError(f"cannot resolve the host name {host!r} of {what}: {exc.strerror}")
 
 
 def reason_of(exc: OSError | UnicodeError | StoreError) -> str:
-    """Return why a connection failed or ended, in words; ``UnicodeError``: a name is no host's."""
+    """Return why a connection failed or ended; ``UnicodeError``: an invalid host name."""
     if isinstance(exc, StoreError | UnicodeError | ssl.SSLError):
         return str(exc)
     text = str(exc)
@@ -46,7 +54,7 @@ def reason_of(exc: OSError | UnicodeError | StoreError) -> str:
         return ", ".join(map(_named, numbers)) if numbers else text
     if exc.errno == errno.ECONNREFUSED:
         return _REFUSED
-    return exc.strerror or text or "no answer in time"
+    return exc.strerror or text or TIMED_OUT
 
 
 def _named(number: int) -> str:

@@ -93,13 +93,13 @@ def parse_handshake(data: bytes) -> MasterHandshake:
     _check_state(data, head.state, HANDSHAKE)
     if head.size % EPOCH_ENTRY.size or not 0 <= head.size <= MAX_EPOCHS * EPOCH_ENTRY.size:
         raise WireError(
-            f"the master's handshake has an impossible size{_NO_CONTROLLER}",
+            f"the master's handshake has an invalid size{_NO_CONTROLLER}",
             expected=f"0 to {MAX_EPOCHS} epochs of {EPOCH_ENTRY.size} bytes",
             got=f"{head.size} bytes",
         )
     if head.max_phy_offset < 0:
         raise WireError(
-            "the master's handshake has an impossible end of its log",
+            "the master's handshake has an invalid end of the log",
             expected="0 or more", got=head.max_phy_offset,
         )  # fmt: skip
     return head
@@ -135,13 +135,13 @@ def parse_epochs(head: MasterHandshake, body: bytes) -> list[EpochEntry]:
     refuse_unordered(entries, WireError)
     if entries and entries[-1].start_offset > head.max_phy_offset:
         raise WireError(
-            f"the master's epoch {entries[-1].epoch} begins behind the end of its log",
+            f"the master's epoch {entries[-1].epoch} begins after the end of its log",
             expected=f"at most {head.max_phy_offset}", got=entries[-1].start_offset,
         )  # fmt: skip
     last = entries[-1].epoch if entries else -1
     if head.last_epoch != last:
         raise WireError(
-            "the master's handshake names another last epoch than it brings",
+            "the last epoch in the master's handshake differs from the list of epochs",
             expected=last, got=head.last_epoch,
         )  # fmt: skip
     return entries
@@ -157,8 +157,8 @@ def refuse_unordered(entries: list[EpochEntry], error: Callable[[str], Exception
     for entry in entries:
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             raise error(
-                f"epochs do not grow: {entry.epoch} from {entry.start_offset} on follows"
-                f" {before.epoch} from {before.start_offset} on"
+                f"epochs do not increase: {entry.epoch} from {entry.start_offset} follows"
+                f" {before.epoch} from {before.start_offset}"
             )
         before = entry
 
@@ -191,6 +191,6 @@ def _check_state(data: bytes, state: int, wanted: int) -> None:
     if state != wanted:
         hint = hint_at_text(data[:4]) or _NO_CONTROLLER
         raise WireError(
-            f"the head of a frame is of another kind{hint}", expected=f"state {wanted}",
+            f"unexpected kind of frame{hint}", expected=f"state {wanted}",
             got=f"state {state}",
         )  # fmt: skip

@@ -1,26 +1,26 @@
-"""Errors of replication: bytes that no master sends, logs that have parted, refused questions."""
+"""Errors of replication: invalid frames, logs that diverge, refused requests."""
 
 from cqstore.store.errors import CorruptionError, StoreError
 
 
 class WireError(CorruptionError):
-    """What came over a connection is no frame of the replication wire, or no remoting command."""
+    """Received bytes are not a frame of the replication wire, or not a remoting command."""
 
 
 class DivergedError(CorruptionError):
-    """What the master has does not continue this log; nothing of it was appended."""
+    """The master's log does not continue this log; the bytes that differ were not appended."""
 
 
 class BeyondEpochError(DivergedError):
-    """This log goes on behind ``phy_offset``, up to which it is the master's by their epochs."""
+    """This log continues after ``phy_offset``, up to which both logs agree by their epochs."""
 
 
 class OutsideLogError(StoreError):
-    """A follower wants bytes that the master's log does not have."""
+    """A follower requests bytes that the master's log does not have."""
 
 
 class BrokerError(StoreError):
-    """A broker refuses a question, or its answer cannot be used; what is here stays as it is."""
+    """A broker refuses a request, or its response is invalid; local tables are unchanged."""
 
     code: int = 0
-    """What it answered; 0: success, or nothing."""
+    """The broker's response code; 0: success, or no response."""

@@ -41,15 +41,15 @@ class HaSettings(BaseModel):
         try:
             settings = cls.model_validate(given)
         except ValidationError as exc:
-            raise StoreConfigError(f"bad setting: {'; '.join(faults(exc))}", path=path) from exc
+            raise StoreConfigError(f"invalid setting: {'; '.join(faults(exc))}", path=path) from exc
         heartbeat, patience = (
             settings.ha_send_heartbeat_interval, settings.ha_housekeeping_interval,
         )  # fmt: skip
         if patience <= heartbeat:
             raise StoreConfigError(
-                f"haHousekeepingInterval={patience} must be above haSendHeartbeatInterval="
-                f"{heartbeat}, both as the master has them: a connection on which the master has"
-                " nothing to send would be given up before its heartbeat",
+                f"haHousekeepingInterval={patience} must be greater than haSendHeartbeatInterval="
+                f"{heartbeat}: otherwise an idle connection is closed before the next heartbeat."
+                " Set both to the master's values",
                 path=path,
             )
         return settings

@@ -7,7 +7,7 @@ from pathlib import Path
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.path_kind import exists
 
-_NO_PEM = "expected PEM, found none that can be read"
+_NO_PEM = "no valid PEM data found"
 
 
 def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
@@ -47,7 +47,9 @@ def _load(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
     except OSError as exc:  # SSLError is one
         place, why = _fault(exc, [cert] if key is None else [cert, key])
         within = "" if key is None else f" in {key}"
-        raise StoreConfigError(f"no certificate with its key{within}: {why}", path=place) from exc
+        raise StoreConfigError(
+            f"cannot load the certificate and its key{within}: {why}", path=place
+        ) from exc
 
 
 def _trust(context: ssl.SSLContext, ca: Path) -> None:
@@ -55,14 +57,14 @@ def _trust(context: ssl.SSLContext, ca: Path) -> None:
         context.load_verify_locations(ca)
     except OSError as exc:
         place, why = _fault(exc, [ca])
-        raise StoreConfigError(f"no certificate of an authority: {why}", path=place) from exc
+        raise StoreConfigError(f"cannot load the CA certificate: {why}", path=place) from exc
 
 
 def _fault(exc: OSError, paths: Sequence[Path]) -> tuple[Path, str]:
     """Return which file it is about, the first if that is not said, and why in words."""
     missing = next((path for path in paths if not exists(path)), None)
     if missing is not None:
-        return missing, "there is no such file"
+        return missing, "the file does not exist"
     if isinstance(exc, ssl.SSLError):
         return paths[0], (exc.reason or "").replace("_", " ").lower() or _NO_PEM
     return paths[0], exc.strerror or str(exc)

@@ -118,14 +118,14 @@ class FrameParser:
         """
         if not 0 <= head.size <= self._limit:
             raise WireError(
-                f"the head of a frame has an impossible size{_hint(head)}",
+                f"a frame header has an invalid size{_hint(head)}",
                 phy_offset=head.phy_offset, expected=f"0 to {self._limit} bytes",
                 got=f"{head.size} bytes",
             )  # fmt: skip
         limit = MAX_PHY_OFFSET - head.size
         if not 0 <= head.phy_offset <= limit:
             raise WireError(
-                "the head of a frame has an impossible phy offset",
+                "a frame header has an invalid phy offset",
                 expected=f"0 to {limit}", got=head.phy_offset,
             )  # fmt: skip
         return head
@@ -153,4 +153,4 @@ def _hint(head: FrameHead) -> str:
 def hint_at_text(signs: bytes) -> str:
     """Return what to say of bytes in the place of a number, if they are text."""
     is_text = signs.isascii() and signs.decode().isprintable()
-    return ": these bytes are text. Is this the master's replication port (haListenPort)?" * is_text
+    return ": the bytes are text. Is this the master's replication port (haListenPort)?" * is_text

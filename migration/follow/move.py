@@ -226,7 +226,7 @@ class FollowedMove:
                 )
 
     def _follower(self, store: MessageStore) -> Follower:
-        return Follower(store, *self._master, timing=self._timing, tell=self._tell)
+        return Follower(store, *self._master, timing=self._timing, on_event=self._tell)
 
     def _is_level(self, store: MessageStore, progress: FollowerProgress) -> bool:
         """Return whether the follower has all that the broker had a moment ago.

@@ -84,11 +84,11 @@ def test_without_the_service_a_delay_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["3", 3.0, True])
 def test_what_is_no_level_is_refused(tmp_path: Path, clock: Clock, level: Any) -> None:
     with opened(tmp_path, clock) as log:
-        with pytest.raises(RefusedStoreError, match="no delay level"):
+        with pytest.raises(RefusedStoreError, match="invalid delay level"):
             log.put("orders", b"x", delay_level=level)
         log.put("orders", b"x")
         (message,) = log.read("orders")
-        with pytest.raises(RefusedStoreError, match="no delay level"):
+        with pytest.raises(RefusedStoreError, match="invalid delay level"):
             log.send_back(message, "billing", level)
         assert log.topics() == ["orders"]
 
@@ -165,7 +165,7 @@ def test_what_is_gone_cannot_be_sent_back(tmp_path: Path, clock: Clock) -> None:
         log.put("orders", b"x", queue_id=0)
         (message,) = log.read("orders")
         log.store.delete_topic("orders")
-        with pytest.raises(RefusedStoreError, match="in the log no more"):
+        with pytest.raises(RefusedStoreError, match="no longer exists"):
             log.send_back(message, "billing")
     with MessageStore.open(tmp_path, config_of(), read_only=True) as store:
         reader = EmbeddedLog(store)
@@ -253,7 +253,7 @@ def test_a_retry_topic_is_read_by_its_name_too(tmp_path: Path, clock: Clock) -> 
             async with log.tail(RETRY, group="billing") as tail:
                 assert [each.body for each in await take(tail, 1)] == [b"x"]
                 assert tail.queue_ids == [0]
-            with pytest.raises(RefusedStoreError, match="has consumers of"):
+            with pytest.raises(RefusedStoreError, match="has open consumers of"):
                 async with log.tail("orders", group="billing"), log.tail("orders", group="x"):
                     log.reset_group("billing", RETRY, to="earliest")
 

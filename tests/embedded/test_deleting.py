@@ -238,7 +238,7 @@ def test_a_topic_with_consumers_is_not_deleted_by_the_log(tmp_path: Path) -> Non
             put(log, 2, b"old")
             async with log.tail("t", group="g") as tail:
                 await take(tail, 1)
-                with pytest.raises(RefusedStoreError, match="consumers of the group 'g'"):
+                with pytest.raises(RefusedStoreError, match="group 'g' has open consumers"):
                     log.delete_topic("t")
                 assert await take(tail, 1) == [b"old 1"]
             log.delete_topic("t")
@@ -280,8 +280,10 @@ def test_an_offset_from_before_a_deletion_goes_to_the_first_message(
         assert log.committed("g", "t") == {0: 0}
         assert log.committed("g", "u") == {0: 1}
         assert consume(log, 5) == news(5)
-    assert "which ends at 5: it continues at 0 (the topic was deleted)" in caplog.text
-    assert "which ends at 1: it continues at 1 (the queue has lost its end)" in caplog.text
+    assert "is after the max offset 5; continuing at 0 (the topic was deleted)" in caplog.text
+    assert (
+        "is after the max offset 1; continuing at 1 (the end of the queue was lost)" in caplog.text
+    )
 
 
 def test_a_topic_whose_offsets_cannot_be_read_is_not_deleted(tmp_path: Path) -> None:

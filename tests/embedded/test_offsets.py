@@ -198,7 +198,10 @@ def test_an_offset_behind_the_end_of_its_queue_goes_back_to_it(
     (tmp_path / "config" / FILE).write_text('{"offsetTable":{"t@g":{0:11,1:10,5:3}}}')
     with opened(tmp_path) as log:
         assert log.committed("g", "t") == {0: 10, 1: 10, 5: 3}
-    assert "offset 11 in queue 0 of 't', which ends at 10: it continues at 10" in caplog.text
+    assert (
+        "offset 11 in queue 0 of topic 't' is after the max offset 10; continuing at 10"
+        in caplog.text
+    )
     assert on_disk(tmp_path) == {0: 10, 1: 10, 5: 3}
 
 
@@ -243,7 +246,7 @@ def test_a_group_is_reset_to_ends_offsets_and_times(tmp_path: Path, backend: str
         log.reset_group("g", "t", to="earliest")
         assert log.committed("g", "t") == {0: 0, 1: 0}
         for given in ({}, {"to": 1, "time": 1}):
-            with pytest.raises(RefusedStoreError, match="to one of them"):
+            with pytest.raises(RefusedStoreError, match="exactly one of to= and time="):
                 log.reset_group("g", "t", **given)
 
 
@@ -267,7 +270,7 @@ def test_offsets_are_copied_and_forgotten(tmp_path: Path) -> None:
             lambda: log.copy_group("g", "new"), lambda: log.forget_group("g"),
         ]  # fmt: skip
         for call in calls:
-            with pytest.raises(RefusedStoreError, match="has no offsets"):
+            with pytest.raises(RefusedStoreError, match="no consumer offsets found"):
                 call()
 
 
@@ -280,7 +283,9 @@ def test_a_group_with_consumers_is_not_changed(tmp_path: Path) -> None:
             lambda: log.copy_group("h", "g"),
         ]  # fmt: skip
         for call in calls:
-            with pytest.raises(RefusedStoreError, match="has consumers of t: close them first"):
+            with pytest.raises(
+                RefusedStoreError, match=r"has open consumers of t\. Close them first"
+            ):
                 call()
         tail.close()
         log.reset_group("g", "t", to="earliest")

@@ -327,7 +327,7 @@ def test_a_filter_lets_its_tags_through_and_is_one_for_a_group(tmp_path: Path) -
         async with log.tail("t", group="g", tags="rare") as tail:
             found = [message.body for message in await take(tail, 4)]
             assert sorted(found) == [b"0", b"25", b"50", b"75"]
-            with pytest.raises(RefusedStoreError, match="read the same tags: 'rare', not"):
+            with pytest.raises(RefusedStoreError, match="other consumers read tags 'rare'"):
                 log.tail("t", group="g")
             await nothing_comes(tail)
             assert sum(log.committed("g", "t").values()) == 100  # passed over for good
@@ -471,7 +471,7 @@ def test_one_task_at_a_time(tmp_path: Path) -> None:
         tail = log.tail("t", group="g")
         waiting = asyncio.ensure_future(anext(tail))
         await becomes(lambda: tail._wait is not None)
-        with pytest.raises(StoreStateError, match="one task or thread at a time"):
+        with pytest.raises(StoreStateError, match="another task or thread"):
             await anext(tail)
         fill(log, 1)
         assert (await waiting).body == b"0"
@@ -509,7 +509,7 @@ def test_a_damaged_message_is_logged_and_passed_over(
         assert await drain(log, 2) == [b"0", b"2"]
 
     with_log(tmp_path, story)
-    assert "message 1 of queue 0 of 't' is passed over" in caplog.text
+    assert "skipped message 1 of queue 0 of topic 't'" in caplog.text
 
 
 def test_another_word_for_the_begin_is_refused(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_close_by_another_thread_ends_the_loop(tmp_path: Path) -> None:
         tail = log.tail("t", group="g")
         waiting = pool.submit(list, tail)
         until(is_waiting(tail))
-        with pytest.raises(StoreStateError, match="one task or thread at a time"):
+        with pytest.raises(StoreStateError, match="another task or thread"):
             next(iter(tail))
         tail.close()
         assert waiting.result(SECONDS) == []
@@ -138,11 +138,11 @@ def test_a_thread_follows_a_log_that_another_opening_writes(tmp_path: Path) -> N
             tail = reader.tail("t", poll_seconds=0.001)
             assert [int(each.body) for each in tail.messages(timeout=0)] == [*range(5)]
             waiting = pool.submit(next, tail.messages(SECONDS))
-            until(lambda: tail._is_asked)
+            until(lambda: tail._is_reading)
             fill(log, range(5, 6))
             assert waiting.result(SECONDS).body == b"5"
             ending = pool.submit(list, tail)
-            until(lambda: tail._is_asked)
+            until(lambda: tail._is_reading)
             tail.close()
             assert ending.result(SECONDS) == []
             tail = reader.tail("t")

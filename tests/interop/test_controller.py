@@ -124,6 +124,6 @@ def test_a_former_master_is_told_where_a_real_one_parted_from_it(
             follow(own, master.port, end)
         assert caught.value.phy_offset == common
         assert (
-            f"ends at {end}, the master's at {there}, and they are equal up to {common} alone"
+            f"ends at {end}, the master's at {there}, but they are equal only up to {common}"
             in (str(caught.value))
         )

@@ -185,9 +185,11 @@ def test_a_former_master_that_is_longer_is_served_nothing(
     with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
         put(store, 1)
         with (
-            feeding(Feeder(store, settings=SETTINGS, tell=told.append)) as feeder,
+            feeding(Feeder(store, settings=SETTINGS, on_event=told.append)) as feeder,
             rocketmq.following(feeder.port, root, "default", QUEUES, **SLAVE),
         ):
-            until(lambda: any("nothing is served to it" in sentence for sentence in told))
+            until(
+                lambda: any("the follower requested the log from" in sentence for sentence in told)
+            )
     for path in before.iterdir():
         assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes()

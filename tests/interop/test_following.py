@@ -183,11 +183,11 @@ def test_a_former_master_with_a_longer_log_is_told_by_a_real_one(
 
     with rocketmq.serving(tmp_path / "theirs", "default", QUEUES, **MASTER) as master:
         empty = asyncio.run(refused(master))
-        assert f"this log ends at {ends}, the master's ends at 0;" in empty
+        assert f"this log ends at {ends}, but the master's ends at 0;" in empty
         assert master.put(1)["end"] < ends
-        assert f"another one than this, which ends at {ends}" in asyncio.run(refused(master))
+        assert f"differs from this log, which ends at {ends}" in asyncio.run(refused(master))
         assert master.put(50)["end"] > ends
-        assert f"another one than this, which ends at {ends}" in asyncio.run(refused(master))
+        assert f"differs from this log, which ends at {ends}" in asyncio.run(refused(master))
 
 
 def test_a_running_rocketmq_is_moved_to_rocksdb_and_goes_on_there(

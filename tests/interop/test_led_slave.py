@@ -119,7 +119,7 @@ def test_a_slave_is_led_to_a_feed_and_no_name_server_leads_it_away(
                     process.send_signal(signal.SIGTERM)
                     _, err = process.communicate(timeout=LIMIT_SECONDS)
                     assert process.returncode == 0, err
-                    assert f"slave 127.0.0.1:{slave_port}: is led to {feed}" in err
+                    assert f"slave 127.0.0.1:{slave_port}: directed to {feed}" in err
             assert master.do("end")["end"] == 0  # nothing was written to it meanwhile
     begin = end - end % SIZE  # an empty slave begins with the last file
     assert begin > 0
@@ -136,6 +136,6 @@ def test_a_master_is_told_from_a_slave(tmp_path: Path, brokers: Brokers) -> None
     ):
         assert process.stderr is not None
         line = process.stderr.readline()
-        while "is not led here: it is a master" not in line:
+        while "cannot be directed to this feed: it is a master" not in line:
             assert line
             line = process.stderr.readline()

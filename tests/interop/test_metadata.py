@@ -59,7 +59,7 @@ def test_a_broker_starts_on_what_was_followed_and_knows_all_that_its_master_knew
         end = master.do("end")["end"]
         theirs = master.do("metadata")
     assert json.loads(done.stdout)["end"] == end
-    assert "what is here stays" not in done.stderr
+    assert "the local tables are kept" not in done.stderr
     delays = json.loads((own / "config" / "delayOffset.json").read_text())["offsetTable"]
     assert {level: str(each) for level, each in delays.items()} == theirs.pop("delays")
     with brokers.running(own, storeType=KINDS[backend], **MASTER) as ours:
@@ -86,7 +86,7 @@ def test_a_topic_that_a_broker_deletes_goes_and_its_next_incarnation_comes(
             follower = Follower(store, "127.0.0.1", master.ha_port, timing=Timing(first_retry=0.01))
             beside = SlaveSynchronize(
                 store, follower, "127.0.0.1", master.port, intervals=Intervals(0.1, 0.1),
-                tell=told.append,
+                on_event=told.append,
             )  # fmt: skip
             tasks = [asyncio.create_task(follower.run()), asyncio.create_task(beside.run())]
             end = (await asyncio.to_thread(master.do, "end"))["end"]
@@ -110,7 +110,7 @@ def test_a_topic_that_a_broker_deletes_goes_and_its_next_incarnation_comes(
         filled(master, 60)
         master.do("put", "n1", 2, 10)
         asyncio.run(asyncio.wait_for(story(master), LIMIT_SECONDS))
-    assert [sentence for sentence in told if "gone at the master" not in sentence] == []
+    assert [sentence for sentence in told if "the master has deleted them" not in sentence] == []
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert store.max_offset("n0", 0) == 3
         assert list(store.check()) == []

@@ -76,7 +76,7 @@ def test_a_follower_becomes_the_master_and_the_former_one_comes_back(
     with checked(former, own, CONFIG) as found:
         assert found.common.end == end
         assert found.tails[0].records == 40 * len(QUEUES)
-        assert [sentence for sentence in found.differences() if f"part at {end}" in sentence]
+        assert [sentence for sentence in found.differences() if f"diverge at {end}" in sentence]
     done = rejoin(former, own, CONFIG)
     assert (done.phy_offset, done.done) == (end, True)
     assert b"".join(tail.path.read_bytes() for tail in done.saved).startswith(lost[:1000])

@@ -290,7 +290,7 @@ class Story:
         The master had nothing more, then filled its file, all while the follower asked where the
         last file begins. Begun again it goes on.
         """
-        return not self._refusable and "If the master has lost what this log" in str(error)
+        return not self._refusable and "If the master lost records, keep this log" in str(error)
 
     # ---- the end
 

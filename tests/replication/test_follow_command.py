@@ -81,8 +81,8 @@ def test_a_new_folder_gets_the_last_file_and_is_told_so(
         "master": address, "from": begin, "end": len(led.log),
         "records": sum(start >= begin for start in led.starts), "connections": 1, "caughtUp": True,
     }  # fmt: skip
-    assert f"begins with the last log file of {address}" in done.stderr
-    assert "connected, asked for the log from 0 on" in done.stderr
+    assert f"starting with the last log file of {address}" in done.stderr
+    assert "connected, requesting the log from 0" in done.stderr
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert (store.report.needed, store.last_exit_ok) == (False, True)
         assert log_of(store) == led.log[begin:]
@@ -104,9 +104,9 @@ def test_with_a_broker_the_metadata_is_as_new_as_the_log_when_it_ends(
         assert found == broker.topics
         broker.offsets = '{"t@g":{0:2}}'
         kept = run(master, tmp_path / "own", conf, *more).stderr
-        assert "t@g 0: 3 here, 2 there" in kept
+        assert "t@g 0: 3 here, 2 at the master" in kept
         taken = run(master, tmp_path / "own", conf, *more, "--accept-lower-offsets").stderr
-        assert "taken over" in taken
+        assert "replaced by the master's" in taken
     offsets = json.loads((config / "consumerOffset.json").read_text())["offsetTable"]
     assert offsets == {"t@g": {"0": 2}}
 
@@ -118,9 +118,9 @@ def test_a_base_is_taken_once(led: Led, tmp_path: Path, conf: Path) -> None:
         first = run(master, tmp_path / "own", conf, *more)
         again = run(master, tmp_path / "own", conf, *more)
     size = len(led.log) - len(led.log) % 4096
-    assert f"{size} bytes of log files copied" in first.stderr
-    assert "no log yet" not in first.stderr
-    assert "has a log already and goes on with it; --base is passed over" in again.stderr
+    assert f"copied {size} bytes of log files" in first.stderr
+    assert "new log" not in first.stderr
+    assert "already has a log, which is continued; --base is ignored" in again.stderr
     assert master.requests[0] == 1
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert log_of(store) == led.log
@@ -164,7 +164,7 @@ def test_what_the_opening_cuts_is_told(led: Led, tmp_path: Path, conf: Path) -> 
         (root / "abort").touch()
         told = run(master, root, conf, "--until", led.starts[3]).stderr
     (kept,) = (root / "cqstore" / "cut").iterdir()
-    assert f"cut 4 bytes behind the end of the log, kept in {kept}" in told
+    assert f"cut 4 bytes after the end of the log, kept in {kept}" in told
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_a_log_that_has_parted_is_a_difference(led: Led, tmp_path: Path, conf: P
         store.append_to_commit_log(0, led.log[: led.starts[9]])
     with serving(WireMaster(b"\xff" * 5000)) as master:
         done = run(master, tmp_path / "own", conf, code=1)
-    assert f"another one than this, which ends at {led.starts[9]}" in done.stderr
+    assert f"differs from this log, which ends at {led.starts[9]}" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("cqstore: ")
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert log_of(store) == led.log[: led.starts[9]]
@@ -229,7 +229,10 @@ def refused(tmp_path: Path, conf: Path, place: str, *more: str) -> str:
     ],
 )
 def test_what_is_no_address_is_refused(tmp_path: Path, conf: Path, place: str) -> None:
-    assert f"a master is HOST:PORT or [IPV6]:PORT, not '{place}'" in refused(tmp_path, conf, place)
+    assert (
+        f"invalid address '{place}' for the master: expected HOST:PORT or [IPV6]:PORT"
+        in refused(tmp_path, conf, place)
+    )
 
 
 def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf: Path) -> None:
@@ -237,7 +240,7 @@ def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf:
     assert "haHousekeepingInterval" in refused(tmp_path, conf, "127.0.0.1:1")
     conf.write_text(SIZES + "haHousekeepingInterval=5000\n")
     told = refused(tmp_path, conf, "127.0.0.1:1")
-    assert "haHousekeepingInterval=5000 must be above haSendHeartbeatInterval=5000" in told
+    assert "haHousekeepingInterval=5000 must be greater than haSendHeartbeatInterval=5000" in told
     assert str(conf) in told
     conf.write_text(SIZES + "haHousekeepingInterval=5000\nhaSendHeartbeatInterval=4999\n")
     assert HaSettings.read(conf).ha_housekeeping_interval == 5000
@@ -301,8 +304,8 @@ def test_rocketmqs_keys_of_time_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("learner", "which"),
     [
-        (None, "last log file of m:1, older ones do not come"),
-        (Learner(3, sync_from_last_file=True), "last log file of m:1, older ones do not come"),
+        (None, "last log file of m:1; older files are not copied"),
+        (Learner(3, sync_from_last_file=True), "last log file of m:1; older files are not copied"),
         (Learner(3), "first log file of m:1"),
     ],
 )
@@ -313,7 +316,7 @@ def test_where_a_new_log_begins_is_told_once(
     with MessageStore.open(root, CONFIG) as store:
         _report_start(store, root, "m:1", learner)
         told = capsys.readouterr().err
-        assert told == f"cqstore: {root}: no log yet: it begins with the {which}\n"
+        assert told == f"cqstore: {root}: new log, starting with the {which}\n"
         assert store.put_message(Message("t", b"x")).ok
         _report_start(store, root, "m:1", learner)
         assert capsys.readouterr().err == ""
@@ -321,13 +324,13 @@ def test_where_a_new_log_begins_is_told_once(
 
 def test_a_line_says_how_far_it_is() -> None:
     progress = FollowerProgress(end=12, connected=True)
-    assert line_of(progress, 0, None) == "followed to 12"
+    assert line_of(progress, 0, None) == "replicated up to 12"
     assert line_of(progress, 1234567.8, 0.04) == (
-        "followed to 12, 1,234,568 bytes/s, last record stored 0.0 s ago"
+        "replicated up to 12, 1,234,568 bytes/s, last record stored 0.0 s ago"
     )
     progress.connected = False
     assert line_of(progress, 0, 70) == (
-        "followed to 12, 0 bytes/s, last record stored 70.0 s ago; not connected"
+        "replicated up to 12, 0 bytes/s, last record stored 70.0 s ago; not connected"
     )
     progress.caught_up = True
-    assert line_of(progress, 0, 70) == "followed to 12: lag 0 bytes"
+    assert line_of(progress, 0, 70) == "replicated up to 12: lag 0 bytes"

@@ -75,7 +75,7 @@ def feed(
     with _open(root, given, backend) as store:
         feeder = Feeder(
             store, host=host, port=port, allow=networks, max_connections=max_connections,
-            settings=settings, tls=tls, tell=note,
+            settings=settings, tls=tls, on_event=note,
         )  # fmt: skip
         asyncio.run(_serve(feeder, store, host, interval, slaves))
         facts = {
@@ -96,8 +96,8 @@ def _place(listen: str | None, settings: FeedSettings, config: Path | None) -> t
         return address(listen, "--listen", any_port=True)
     if not 0 < settings.port <= _MAX_PORT:
         raise StoreConfigError(
-            f"cannot listen on port {settings.port}: haListenPort={settings.ha_listen_port} stands"
-            f" for listenPort={settings.listen_port} plus 1. Give --listen", path=config,
+            f"cannot listen on port {settings.port}: haListenPort={settings.ha_listen_port} means"
+            f" listenPort={settings.listen_port} plus 1. Use --listen", path=config,
         )  # fmt: skip
     return _HERE, settings.port
 
@@ -118,7 +118,7 @@ async def _serve(
     async with feeder, asyncio.TaskGroup() as group:
         log = components_of(store).log
         note(
-            f"{endpoint(host, feeder.port)}: feeds the log from {max(log.min_phy_offset(), 0)} to"
+            f"{endpoint(host, feeder.port)}: serving the log from {max(log.min_phy_offset(), 0)} to"
             f" {log.max_phy_offset()}"
         )
         leading = [group.create_task(each.lead(ha_address(host, feeder.port))) for each in slaves]
@@ -142,7 +142,7 @@ def _line(feeder: Feeder, end: int) -> str:
         for link in feeder.followers.links()
         if link.position >= 0
     ]
-    return f"{len(lags)} connections: {', '.join(sorted(lags)[:8])}" if lags else "no connections"
+    return f"{len(lags)} connected: {', '.join(sorted(lags)[:8])}" if lags else "no connections"
 
 
 def _networks(host: str, texts: list[str]) -> list[Network]:
@@ -155,11 +155,13 @@ def _networks(host: str, texts: list[str]) -> list[Network]:
     try:
         networks = [ipaddress.ip_network(text) for text in texts]
     except ValueError as exc:
-        raise typer.BadParameter(f"a network is as 10.0.0.0/24 or fd00::/8: {exc}") from exc
+        raise typer.BadParameter(
+            f"invalid network, expected a form like 10.0.0.0/24 or fd00::/8: {exc}"
+        ) from exc
     if not networks and not _is_loopback(host):
         raise StoreConfigError(
-            f"at {host} others than this machine can come, and a follower gets every message: say"
-            " who may follow with --allow (0.0.0.0/0 and ::/0 for all)"
+            f"other machines can connect to {host}, and every follower receives all messages: name"
+            " the allowed networks with --allow (0.0.0.0/0 and ::/0 allow all)"
         )
     return networks or list(LOOPBACK)
 
@@ -172,10 +174,12 @@ def _slaves(texts: list[str], host: str, cert: Path | None) -> list[SlaveBroker]
         typer.BadParameter: a text is no address, or they could not follow over TLS.
     """
     if texts and cert is not None:
-        raise typer.BadParameter("--slave: RocketMQ's slaves speak no TLS, so no --tls-cert")
+        raise typer.BadParameter(
+            "--slave cannot be used with --tls-cert: RocketMQ slaves do not support TLS"
+        )
     if texts:
         ha_address(host, 0)
-    return [SlaveBroker(*address(text, "a slave"), note) for text in texts]
+    return [SlaveBroker(*address(text, "--slave"), note) for text in texts]
 
 
 def _is_loopback(host: str) -> bool:

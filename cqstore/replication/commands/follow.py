@@ -91,20 +91,23 @@ def follow(
         cqstore follow broker-a:10912 DIR --broker broker-a:10911
         cqstore follow broker-a:10912 DIR --backend rocksdb --until-quiet
     """
-    place, asked = address(master), _asked(broker, metadata_interval, accept_lower_offsets)
+    place, broker_address = (
+        address(master),
+        _broker_address(broker, metadata_interval, accept_lower_offsets),
+    )
     if not until_quiet and quiet_timeout is not None:
         raise typer.BadParameter("--quiet-timeout needs --until-quiet")
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
     rounds, tls = Intervals(tables=metadata_interval or _ROUND_SECONDS), _tls(tls_ca, tls_cert)
-    tables = _Tables(asked, rounds, accept_lower_offsets)
-    way = _Way(master, place, _timing(ha), verify_tail, tls, learner, tables)
+    tables = _Tables(broker_address, rounds, accept_lower_offsets)
+    source = _MasterSource(master, place, _timing(ha), verify_tail, tls, learner, tables)
     settings = _settings(config, root, learner)
-    _find_hosts(place, asked)
+    _find_hosts(place, broker_address)
     with nothing_half_made(root, settings, new=True):
         _begin_with(base, root, settings, backend)
         end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
-        ended, facts, late = _Run(root, settings, backend, way, end, interval).run(cut=truncate)
+        ended, facts, late = _Run(root, settings, backend, source, end, interval).run(cut=truncate)
     output(kind).record({"master": master, **facts})
     _end_late(master, late, ended if until_quiet or until is not None else None)
 
@@ -113,14 +116,14 @@ def follow(
 class _Tables:
     """What of the master's metadata is brought, and how often."""
 
-    asked: tuple[str, int] | None
+    broker: tuple[str, int] | None
     """The broker; ``None``: nothing is."""
     intervals: Intervals
     accept_lower_offsets: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _MasterSource:
     """Which master to follow, and how."""
 
     master: str
@@ -136,14 +139,14 @@ class _Way:
         """Return the follower of the log, and that of the tables."""
         follower = Follower(
             store, *self.place, timing=self.timing, verify_tail_bytes=self.verify_tail,
-            tls=self.tls, learner=self.learner, tell=note,
+            tls=self.tls, learner=self.learner, on_event=note,
         )  # fmt: skip
         tables = self.tables
-        if tables.asked is None:
+        if tables.broker is None:
             return follower, None
         return follower, SlaveSynchronize(
-            store, follower, *tables.asked, intervals=tables.intervals,
-            accept_lower_offsets=tables.accept_lower_offsets, tell=note,
+            store, follower, *tables.broker, intervals=tables.intervals,
+            accept_lower_offsets=tables.accept_lower_offsets, on_event=note,
         )  # fmt: skip
 
 
@@ -181,15 +184,15 @@ class _Run:
     root: Path
     settings: StoreConfig
     backend: str | None
-    way: _Way
+    source: _MasterSource
     end: _End
     interval: float
 
     def once(self) -> _Outcome:
         """Open the store and follow; return how it ended."""
         with _open(self.root, self.settings, self.backend) as store:
-            _report_start(store, self.root, self.way.master, self.way.learner)
-            follower, tables = self.way.followers(store)
+            _report_start(store, self.root, self.source.master, self.source.learner)
+            follower, tables = self.source.followers(store)
             is_enough, deadline = self.end.of(store)
             ended, facts = followed(store, follower, tables, is_enough, self.interval)
             if deadline is None or ended or not deadline.is_past:
@@ -252,7 +255,7 @@ def _cut(root: Path, why: BeyondEpochError, phy_offset: int, settings: StoreConf
     with progress("cutting", about_end(root, settings)) as tick:
         cut = cut_to(root, phy_offset, settings, tick)
     kept = ", ".join(str(tail.path) for tail in cut.saved)
-    note(f"{root}: cut at {phy_offset}; what lay behind is kept in {kept}")
+    note(f"{root}: cut at {phy_offset}; the records after it are kept in {kept}")
     report_offsets_beyond(cut)
 
 
@@ -260,16 +263,18 @@ def _report_start(store: MessageStore, root: Path, master: str, learner: Learner
     """Say what the opening cut, and where a new log begins."""
     opened = store.report
     if opened.dropped_bytes:
-        kept = ", ".join(str(tail.path) for tail in opened.saved) or "no file: all were zeros"
-        cut = f"cut {opened.dropped_bytes} bytes behind the end of the log"
-        note(f"{root}: {cut}, kept in {kept}")
+        kept = ", ".join(str(tail.path) for tail in opened.saved)
+        cut = f"cut {opened.dropped_bytes} bytes after the end of the log"
+        note(f"{root}: {cut}, " + (f"kept in {kept}" if kept else "not kept: all were zero"))
     if store.min_phy_offset() >= 0:
         return
     if learner is None or learner.sync_from_last_file:
-        note(f"{root}: no log yet: it begins with the last log file of {master}, older ones do"
-             " not come")  # fmt: skip
+        note(
+            f"{root}: new log, starting with the last log file of {master}; older files are not"
+            " copied"
+        )
     else:
-        note(f"{root}: no log yet: it begins with the first log file of {master}")
+        note(f"{root}: new log, starting with the first log file of {master}")
 
 
 def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:
@@ -278,7 +283,7 @@ def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStor
         return open_served(MessageStore, root, settings, options)
 
 
-def _asked(
+def _broker_address(
     broker: str | None,
     metadata_interval: float | None,
     accept_lower_offsets: bool,  # noqa: FBT001
@@ -289,7 +294,7 @@ def _asked(
         typer.BadParameter: an option is about its tables, and it is not asked.
     """
     if broker is not None:
-        return address(broker)
+        return address(broker, "--broker")
     if metadata_interval is not None or accept_lower_offsets:
         raise typer.BadParameter("--metadata-interval and --accept-lower-offsets need --broker")
     return None
@@ -326,13 +331,13 @@ def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: s
     if base is None:
         return
     if matching(StorePaths(root).commit_log, "*"):
-        note(f"{root}: has a log already and goes on with it; --base is passed over")
+        note(f"{root}: already has a log, which is continued; --base is ignored")
         return
     layout, settings = resolve_layout(root, settings, read_only=False)
     choose_backends(layout, settings, backend)  # what could not be opened then is not begun
     with progress("copying the base", about_end(base, StoreConfig())) as tick:
         size = copy_base(base, root, tick)
-    note(f"{root}: {size} bytes of log files copied; their records are checked, their queues built")
+    note(f"{root}: copied {size} bytes of log files; checking records and building queues")
 
 
 def _timing(settings: HaSettings) -> Timing:

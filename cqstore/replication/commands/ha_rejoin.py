@@ -77,9 +77,12 @@ def _show(former: Path, found: Rejoin, facts: dict[str, object], kind: OutputFor
         "offsetsBehindTheCut": [each.as_json() for each in found.beyond],
     })  # fmt: skip
     if not found.needed:
-        note(f"{former}: nothing to cut: all of it up to {found.phy_offset} is the new master's")
+        note(
+            f"{former}: nothing to cut: the log equals the new master's up to its end at"
+            f" {found.phy_offset}"
+        )
     elif not found.done:
-        note(f"{former}: would be cut at {found.phy_offset} (--yes does it)")
+        note(f"{former}: would be cut at {found.phy_offset}. Repeat with --yes to cut it")
     report_offsets_beyond(found)
 
 
@@ -87,10 +90,10 @@ def report_offsets_beyond(found: Rejoin) -> None:
     """Say which offsets of consumers lie behind a cut."""
     for each in found.beyond[:_SHOWN]:
         note(
-            f"group {each.group}: offset {each.offset} of queue {each.queue.queue_id} of"
-            f" {each.queue.topic!r} lies behind its end {each.queue_end}"
+            f"group {each.group}: offset {each.offset} in queue {each.queue.queue_id} of topic"
+            f" {each.queue.topic!r} is after the queue's end {each.queue_end}"
         )
     if len(found.beyond) > _SHOWN:
-        note(f"and {len(found.beyond) - _SHOWN} more (--output json)")
+        note(f"and {len(found.beyond) - _SHOWN} more (--output json lists all)")
     for sentence in found.unread:
         note(sentence)

@@ -79,14 +79,14 @@ async def _report_progress(follower: Follower, store: MessageStore, interval: fl
 
 async def _note(follower: Follower, store: MessageStore) -> None:
     """Write down how far it is, again and again, for ``cqstore top`` in another process."""
-    told = ""
+    reported = ""
     while True:
         try:
             await to_the_end(write_following, components_of(store).paths, follower.figures())
         except StoreError as exc:
-            if str(exc) != told:
-                told = str(exc)
-                note(f"cqstore top will not show how far it is: {exc}")
+            if str(exc) != reported:
+                reported = str(exc)
+                note(f"cannot record the progress for cqstore top: {exc}")
         await asyncio.sleep(_NOTE_SECONDS)
 
 
@@ -96,7 +96,7 @@ def line_of(progress: FollowerProgress, bytes_per_second: float, age_seconds: fl
     The wire does not say where the master's log ends, but that it has nothing more. A broker that
     is asked does.
     """
-    line = f"followed to {progress.end}"
+    line = f"replicated up to {progress.end}"
     if progress.caught_up:
         return f"{line}: lag 0 bytes"
     if age_seconds is not None:

@@ -32,7 +32,7 @@ class AppendNotifier:
         self._without_lane = 0  # of the waiting connections
         self._lanes: tuple[Lane, ...] = ()
         self._begun = asyncio.Event()
-        self._is_asked = False
+        self._is_check_scheduled = False
 
     async def run(self) -> None:
         """Look for growth every ``LOOK_SECONDS`` while a connection waits, until cancelled."""
@@ -77,15 +77,15 @@ class AppendNotifier:
             self._ask()
 
     def _ask(self) -> None:
-        if self._is_asked:
+        if self._is_check_scheduled:
             return  # it has not looked yet
-        self._is_asked = True
+        self._is_check_scheduled = True
         with suppress(RuntimeError):  # the loop is closed: no follower is fed
             self._loop.call_soon_threadsafe(self._check)
 
     def _check(self) -> None:
         """Wake those who wait for bytes that the log has by now."""
-        self._is_asked = False  # before the check: later callers ask again
+        self._is_check_scheduled = False  # before the check: later callers ask again
         for grown, is_due in list(self._waiting.items()):
             if is_due():
                 self._waiting.pop(grown, None)

@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
+from cqstore.replication.endpoint import nothing_received
 from cqstore.replication.errors import OutsideLogError, WireError
 from cqstore.replication.feed.append_notifier import AppendNotifier
 from cqstore.replication.feed.feed_settings import FeedSettings
@@ -170,11 +171,11 @@ class FeedConnection:
         return found
 
     def _silent(self) -> ConnectionAbortedError:
-        return ConnectionAbortedError(f"silent for {self._patience:g} s")
+        return ConnectionAbortedError(nothing_received(self._patience))
 
     def _reported(self, data: bytes) -> list[int]:
         if not data:
-            raise ConnectionAbortedError("it has closed the connection")
+            raise ConnectionAbortedError("the follower closed the connection")
         return self._reports.feed(data, self._link.position)
 
     def _acknowledge(self, phy_offsets: list[int]) -> None:
@@ -224,7 +225,7 @@ class FeedConnection:
 
     def _is_due(self) -> bool:
         """Return whether the loop has something to do for this one."""
-        is_left = self._lane is not None and self._lane.asks_loop
+        is_left = self._lane is not None and self._lane.needs_loop
         return is_left or self._log.size_at(self._link.sent) != 0
 
     async def _write(self, parts: list[bytes | memoryview]) -> None:
@@ -241,7 +242,9 @@ class FeedConnection:
                     await self._writer.drain()
             left = self._writer.transport.get_write_buffer_size()
             if left >= before:
-                raise ConnectionAbortedError(f"took nothing for {self._patience:g} s")
+                raise ConnectionAbortedError(
+                    f"the follower accepted nothing for {self._patience:g} s"
+                )
         await self._writer.drain()  # raises what ended the connection
         self._wrote_at = time.monotonic()
         await asyncio.sleep(0)  # a fast one must not keep the others from their turn

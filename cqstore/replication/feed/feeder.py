@@ -1,7 +1,7 @@
-"""Feeder: a store that serves its log to followers, RocketMQ's slaves or ours, on asyncio.
+"""Feeder: serves the log of a store to followers, RocketMQ's or cqstore's, on asyncio.
 
-Nothing is served without permission: a client that is not of an allowed network, or comes while as
-many are there as may be, is closed before a byte is read.
+A client that is not in an allowed network, or exceeds the maximum number of connections, is
+disconnected before a byte is read.
 
 Source: RocketMQ ``DefaultHAService.AcceptSocketService``, ``DefaultHAConnection``.
 """
@@ -39,11 +39,10 @@ _BACKLOG = 128
 
 
 class Feeder:
-    """Feeds the followers of one open store; an asynchronous context.
+    """Serves the log of one open store to followers; an asynchronous context manager.
 
-    Any number of threads may put meanwhile, and none of them waits for a follower unless
-    ``SYNC_MASTER`` says so. ``followers`` is what the store was opened with (``replicas``), if it
-    was opened with any.
+    Any number of threads may put meanwhile; puts wait for followers only under ``SYNC_MASTER``.
+    ``followers`` are those that the store was opened with (``replicas``), if any.
     """
 
     def __init__(
@@ -57,27 +56,27 @@ class Feeder:
         max_connections: int = MAX_CONNECTIONS,
         settings: FeedSettings | None = None,
         tls: ssl.SSLContext | None = None,
-        tell: Callable[[str], object] = _LOG.info,
+        on_event: Callable[[str], object] = _LOG.info,
     ) -> None:
-        """Set out to listen at ``host``, port ``port`` (0: any free one), for those in ``allow``.
+        """Prepare to listen on ``host`` and ``port`` (0: a free one) for clients in ``allow``.
 
-        ``tls`` is for our own followers: RocketMQ's speak none. ``tell`` gets a sentence when a
-        follower comes, goes, or is refused.
+        ``tls`` is for cqstore's own followers: RocketMQ slaves do not support it. ``on_event`` is
+        called with a message when a follower connects, disconnects, or is refused.
         """
         self.followers = followers or Followers()
         self.port = port
-        """Where it listens, once it does."""
+        """The port on which it listens, once it does."""
         self.connections = 0
-        """That were taken."""
+        """Number of connections that were accepted."""
         self.sent_bytes = 0
-        """To all of them that have gone, heads of frames among them."""
+        """Bytes sent to followers that have disconnected, including frame headers."""
         self._store = store
         self._host = host
         self._allow = allow
         self._limit = max_connections
         self._settings = settings or FeedSettings()
         self._tls = tls
-        self._tell = _Telling(tell)
+        self._on_event = _OncePerMinute(on_event)
         self._growth: AppendNotifier | None = None
         self._own: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,7 +85,7 @@ class Feeder:
         """Listen.
 
         Raises:
-            StoreIOError: there cannot be listened.
+            StoreIOError: the feeder cannot listen on its address.
         """
         self._listener = _listen(self._host, self.port)
         try:
@@ -111,7 +110,7 @@ class Feeder:
         for work in (growth.run(), self._accept_all(growth)):
             self._own.append(task := asyncio.create_task(work))
             task.add_done_callback(
-                partial(_log_fault, "a part of the feeder has ended: no new follower is fed")
+                partial(_log_fault, "a task of the feeder failed: new followers are not served")
             )
 
     async def _end_serving(self) -> None:
@@ -135,12 +134,12 @@ class Feeder:
             except BlockingIOError:  # it has gone again
                 continue
             except OSError as exc:  # no descriptor is left, or it went while it waited
-                self._tell(f"cannot take a connection: {exc.strerror or exc}")
+                self._on_event(f"cannot accept a connection: {exc.strerror or exc}")
                 await asyncio.sleep(_NO_ROOM_SECONDS)
                 continue
             ip = _ip(address[0])
             if (refusal := self._refusal(ip)) is not None:
-                self._tell(f"{ip}: {refusal}")
+                self._on_event(f"{ip}: {refusal}")
                 peer.close()
                 continue
             self._begin(peer, self.followers.join(str(ip), address[1]), growth)
@@ -152,7 +151,7 @@ class Feeder:
             self._tasks.discard(task)
             self.followers.leave(link)
             peer.close()
-            _log_fault("the connection of a follower has ended by a fault", task)
+            _log_fault("a follower's connection failed unexpectedly", task)
 
         self.connections += 1
         task = asyncio.create_task(self._serve(peer, link, growth))
@@ -161,13 +160,13 @@ class Feeder:
 
     def _refusal(self, ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
         if not any(ip in network for network in self._allow):
-            return "refused, it is in no network that may follow"
+            return "refused: the address is not in an allowed network"
         if len(self._tasks) >= self._limit:
-            return f"refused, {self._limit} connections are there already"
+            return f"refused: the limit of {self._limit} connections is reached"
         return None
 
     async def _serve(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
-        """Serve one connection to its end, and log why it ended."""
+        """Serve one connection to its end, and report why it ended."""
         who = f"{link.address}:{link.port}"
         try:
             reader, writer = await self._streams(peer)
@@ -177,8 +176,8 @@ class Feeder:
                     peer if self._tls is None else None,
                 )  # fmt: skip
                 await connection.begin()
-                self._tell(
-                    f"{who}: asked for {link.position}, is sent the log from {link.start} on"
+                self._on_event(
+                    f"{who}: requested {link.position}, sending the log from {link.start}"
                 )
                 try:
                     await connection.run()
@@ -187,10 +186,10 @@ class Feeder:
             finally:
                 writer.transport.abort()
         except (WireError, OutsideLogError) as exc:
-            self._tell(f"{link.address}: {exc}; the connection is closed")
+            self._on_event(f"{link.address}: {exc}; closing the connection")
         except (OSError, StoreError) as exc:
             came = "" if link.sent < 0 else f" at {link.position}"
-            self._tell(f"{who}: gone{came}: {exc}")
+            self._on_event(f"{who}: disconnected{came}: {exc}")
 
     async def _streams(
         self, peer: socket.socket
@@ -245,7 +244,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server((address[0], port), family=kind, backlog=_BACKLOG)
     except OSError as exc:
         why = str(exc.strerror or exc).partition(" (while")[0]  # what Python adds names it again
-        raise StoreIOError(f"cannot listen at {endpoint(host, port)}: {why}") from exc
+        raise StoreIOError(f"cannot listen on {endpoint(host, port)}: {why}") from exc
     listener.settimeout(0)
     return listener
 
@@ -260,19 +259,19 @@ _MAX_SENTENCES = 64
 _NEWS_SECONDS = 60.0
 
 
-class _Telling:
-    """Logs a sentence once a minute: a follower that is refused comes again each few seconds."""
+class _OncePerMinute:
+    """Reports the same event once a minute: a refused follower reconnects every few seconds."""
 
-    def __init__(self, tell: Callable[[str], object]) -> None:
-        self._told: OrderedDict[str, float] = OrderedDict()
-        self._tell = tell
+    def __init__(self, on_event: Callable[[str], object]) -> None:
+        self._reported: OrderedDict[str, float] = OrderedDict()
+        self._on_event = on_event
 
     def __call__(self, sentence: str) -> None:
         now = time.monotonic()
-        if now < self._told.get(sentence, 0):
+        if now < self._reported.get(sentence, 0):
             return
-        self._told[sentence] = now + _NEWS_SECONDS
-        self._told.move_to_end(sentence)
-        while len(self._told) > _MAX_SENTENCES:
-            self._told.popitem(last=False)
-        self._tell(sentence)
+        self._reported[sentence] = now + _NEWS_SECONDS
+        self._reported.move_to_end(sentence)
+        while len(self._reported) > _MAX_SENTENCES:
+            self._reported.popitem(last=False)
+        self._on_event(sentence)

@@ -1,9 +1,9 @@
-"""Followers: the followers of a store, and what each has; the puts that wait for them.
+"""Followers: the followers of a store, how far each is, and the puts that wait for them.
 
-A follower is a peer address: the wire carries no name. So two connections from one address count as
-one follower, and so do two followers behind one address. What each has, and who waits for that, is
-compiled: the thread that hears a follower wakes puts without the interpreter's lock, and a put that
-waits alone hears itself.
+A follower is identified by its peer address, because the wire carries no name. So two connections
+from one address count as one follower, and so do two followers that share one address. Progress and
+waits are compiled: the thread that reads a follower's reports wakes puts without the interpreter's
+lock, and a put that waits alone reads the report itself.
 
 Source: RocketMQ ``GroupTransferService``, ``DefaultHAService``, which count connections.
 """
@@ -17,81 +17,81 @@ __all__ = ["Followers", "Link"]
 
 
 class Followers:
-    """The followers of one store, as its puts ask for them and its feeder knows them.
+    """The followers of one store, shared by its puts and its ``Feeder``.
 
-    Given to ``MessageStore.open`` and to the ``Feeder`` of that store. Any thread may call.
+    Pass it to ``MessageStore.open`` and to the ``Feeder`` of that store. Any thread may call.
     """
 
     def __init__(self) -> None:
         self._links = Links()
         self._looks: tuple[Callable[[], object], ...] = ()  # replaced as a whole, under the lock
-        self._changing = CheckedLock("a change of who is told of puts that wait")
+        self._changing = CheckedLock("a change of the listeners for waiting puts")
 
     # ---- what a store asks (``cqstore.store.service.writing.replicas.Replicas``)
 
     def reached(self, followers: int) -> int:
-        """Return up to where so many distinct followers have the log; -1: nothing, or too few."""
+        """Return the phy offset that this many distinct followers have; -1: none, or too few."""
         return self._links.reached(followers)
 
     def in_sync(self, phy_offset: int, gap: int) -> int:
-        """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
+        """Return the number of distinct followers that lag ``phy_offset`` by less than ``gap``."""
         return self._links.in_sync(phy_offset, gap)
 
     def wait(self, phy_offset: int, followers: int, deadline: float) -> bool:
-        """Return once so many distinct followers have the log up to ``phy_offset``.
+        """Wait until this many distinct followers have the log up to ``phy_offset``.
 
-        False when it is ``deadline``, by ``time.monotonic``. Only what was sent on a connection
-        that is open counts.
+        Returns False at ``deadline``, by ``time.monotonic``. Only bytes that were sent on an open
+        connection count.
         """
         return self._links.wait(phy_offset, followers, deadline, self._looks)
 
     @property
     def waiting(self) -> int:
-        """Return how many puts wait."""
+        """Return the number of waiting puts."""
         return self._links.waiting
 
     # ---- what a feeder reports
 
     def add_listener(self, look: Callable[[], object]) -> None:
-        """Have ``look`` called, by any thread, when a put begins to wait."""
+        """Call ``look``, in any thread, when a put begins to wait."""
         with self._changing.entry():
             self._looks = (*self._looks, look)
 
     def remove_listener(self, look: Callable[[], object]) -> None:
-        """Call ``look`` no more."""
+        """Stop calling ``look``."""
         with self._changing.entry():
             self._looks = tuple(each for each in self._looks if each != look)
 
     def join(self, address: str, port: int) -> Link:
-        """Note a new connection; return the link that takes what it reports."""
+        """Add a new connection; return the link that records its reports."""
         link = Link(address, port)
         self._links.join(link)
         return link
 
     def leave(self, link: Link) -> None:
-        """Forget a connection; what it acknowledged counts no more."""
+        """Remove a connection; what it acknowledged no longer counts."""
         self._links.leave(link)
 
     def begin(self, link: Link, request: int, start: int) -> None:
-        """Note that it asked for ``request``, and is served from ``start`` on."""
+        """Record that the follower requested ``request`` and is served from ``start``."""
         self._links.begin(link, request, start)
 
     def acknowledge(self, link: Link, phy_offset: int) -> None:
-        """Note that it has what it was sent, up to ``phy_offset``; the caller has checked that."""
+        """Record that the follower has the log up to ``phy_offset``, which the caller checked."""
         self._links.acknowledge(link, phy_offset)
 
     def hear(self, link: Link, fd: int, patience: float) -> bytes:
-        """Note what comes by the socket ``fd``, as long as that are whole reports of what was sent.
+        """Record reports from the socket ``fd``, as long as they are complete and valid.
 
-        Blocks. Returns what came that is something else, in part or at all; nothing of it is noted.
-        Empty: the follower has closed the connection. Meanwhile ``fd`` may be read by a ``wait``.
+        Blocks. Returns the first bytes that are not, of which nothing is recorded; empty if the
+        follower closed the connection. Meanwhile a ``wait`` may read ``fd``.
 
         Raises:
-            TimeoutError: nothing came for ``patience`` seconds.
-            OSError: the connection is of no more use.
+            TimeoutError: nothing was received for ``patience`` seconds.
+            OSError: the connection failed.
         """
         return self._links.hear(link, fd, patience)
 
     def links(self) -> list[Link]:
-        """Return the connections there are."""
+        """Return the current connections."""
         return self._links.links()

@@ -1,4 +1,4 @@
-"""Feeding from a thread of its own, for a program that puts by calls and has no loop."""
+"""Feeding from a separate thread, for a program without an event loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -14,10 +14,10 @@ _SECONDS = 1.0
 
 @contextmanager
 def feeding(feeder: Feeder) -> Iterator[Feeder]:
-    """Have ``feeder`` feed until the block ends, also where it is interrupted before it begins.
+    """Run ``feeder`` in a thread of its own until the block ends.
 
     Raises:
-        StoreIOError: there cannot be listened.
+        StoreIOError: the feeder cannot listen on its address.
     """
     loop = _Loop(feeder)
     try:
@@ -30,7 +30,7 @@ def feeding(feeder: Feeder) -> Iterator[Feeder]:
 
 
 class _Loop:
-    """The thread of a feeder's loop; it may be told to end before it has begun."""
+    """The thread of a feeder's loop; it may be ended before it has begun."""
 
     def __init__(self, feeder: Feeder) -> None:
         self._feeder = feeder

@@ -41,7 +41,7 @@ class Lane:
         self._turn.acquire()
         self._rest = b""
         self._fault: BaseException | None = None
-        self.asks_loop = False
+        self.needs_loop = False
         """Something is left that only the loop can do; until it has, threads send nothing."""
         self.wrote_at = -math.inf  # nothing yet, whatever the clock says
         """When a thread last sent something, by ``time.monotonic``."""
@@ -58,7 +58,7 @@ class Lane:
         size_at, link, turn = self._log.size_at, self._link, self._turn
         while size_at(link.sent) and turn.acquire(blocking=False):
             try:
-                if self.asks_loop:
+                if self.needs_loop:
                     return True  # it has been asked, or is about to look
                 if not self._send(link.sent):
                     return False
@@ -76,16 +76,16 @@ class Lane:
             sent = self._sent(data)
         except (OSError, StoreError) as exc:
             # The put only waits: the thread that serves the connection ends it.
-            self._fault, self.asks_loop = exc, True
+            self._fault, self.needs_loop = exc, True
             return False
         except BaseException as exc:
-            self._fault, self.asks_loop = exc, True
+            self._fault, self.needs_loop = exc, True
             raise
         self.sent_bytes += sent
         self.wrote_at = time.monotonic()
         if sent < len(data):
-            self._rest, self.asks_loop = data[sent:], True
-        return not self.asks_loop
+            self._rest, self.needs_loop = data[sent:], True
+        return not self.needs_loop
 
     def _sent(self, data: bytes) -> int:
         """Return how many bytes the kernel took, without a wait."""
@@ -111,7 +111,7 @@ class Lane:
         rest, self._rest = self._rest, b""
         if self._fault is not None:
             raise self._fault
-        self.asks_loop = False
+        self.needs_loop = False
         return rest
 
 

@@ -8,6 +8,8 @@ from cqstore.replication.epoch_wire import is_slave_handshake
 from cqstore.replication.errors import WireError
 from cqstore.replication.wire import REPORT
 
+_LOWER = "the slave reported a lower phy offset than before"
+
 
 class Reports:
     """Takes what one slave sends, cut anywhere; keeps at most a part of a report."""
@@ -38,7 +40,7 @@ class Reports:
         for phy_offset in found:
             if phy_offset < max(last, 0):
                 raise WireError(
-                    "a slave's report goes back" if last >= 0 else "no slave asks for this",
+                    _LOWER if last >= 0 else "the slave requested an invalid phy offset",
                     expected=f"{max(last, 0)} or more", got=phy_offset,
                 )  # fmt: skip
             last = phy_offset
@@ -53,5 +55,7 @@ def check_sent(phy_offset: int, sent: int) -> None:
     """
     if phy_offset > sent:
         raise WireError(
-            "a slave acknowledges what it was not sent", expected=f"{sent} at most", got=phy_offset
+            "the slave acknowledged bytes that were not sent",
+            expected=f"at most {sent}",
+            got=phy_offset,
         )

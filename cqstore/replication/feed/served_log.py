@@ -34,9 +34,10 @@ class ServedLog:
             return end - end % self._log.files.file_size
         low = max(self._log.min_phy_offset(), 0)
         if not low <= request <= end:
+            why = "has records after its end" if request > end else "needs records before its start"
             raise OutsideLogError(
-                f"it asked for the log from {request} on, but this one is from {low} to {end}:"
-                " nothing is served to it. It has what was lost here, or lacks what is gone here"
+                f"the follower requested the log from {request}, but this log is from {low} to"
+                f" {end}: the follower {why}"
             )
         return request
 
@@ -92,7 +93,7 @@ class ServedLog:
         if file is None:
             low = self._log.min_phy_offset()
             raise OutsideLogError(
-                f"it is to get the log from {phy_offset} on, which now begins at {low}: it was too"
-                " slow, and what it lacks has expired"
+                f"the follower is too slow: it needs the log from {phy_offset}, but older files"
+                f" have expired and the log now begins at {low}"
             )
         return file.read(phy_offset - file.file_from_offset, min(size, limit))

@@ -18,6 +18,7 @@ from cqstore.store.errors import StoreConfigError, StoreError
 
 _EXCHANGE_BROKER_HA_INFO = 906
 _ADDRESS_FIELD = "masterHaAddress"
+_NOT_DIRECTED = "cannot be directed to this feed"
 LEAD_SECONDS = 30.0
 """Between two requests to a broker: a restarted one has no master for that long at most."""
 RETRY_SECONDS = 5.0
@@ -42,21 +43,21 @@ class SlaveBroker:
                 is_led = await self._send_address(ha_address)
             except (OSError, UnicodeError, StoreError) as exc:
                 is_led = False
-                self._notify(f"is not led here: {reason_of(exc)}")
+                self._notify(f"{_NOT_DIRECTED}: {reason_of(exc)}")
             await asyncio.sleep(LEAD_SECONDS if is_led else RETRY_SECONDS)
 
     async def _send_address(self, ha_address: str) -> bool:
         """Return whether the broker has taken the address."""
         async with BrokerClient(self._host, self._port) as client:
-            what = "where its master is"
+            what = "the master address"
             answer = await client.request_ok(what, _EXCHANGE_BROKER_HA_INFO)
             if _ADDRESS_FIELD in answer.fields:
-                self._notify("is not led here: it is a master (its brokerId is 0)")
+                self._notify(f"{_NOT_DIRECTED}: it is a master (brokerId=0)")
                 return False
-            what = "following this feed"
+            what = "a change of the master address"
             fields = {_ADDRESS_FIELD: ha_address}
             await client.request_ok(what, _EXCHANGE_BROKER_HA_INFO, fields)
-            self._notify(f"is led to {ha_address}")
+            self._notify(f"directed to {ha_address}")
             return True
 
     def _notify(self, sentence: str) -> None:
@@ -77,7 +78,7 @@ def ha_address(host: str, port: int) -> str:
         return endpoint(host, port)
     if ip.is_unspecified:
         raise StoreConfigError(
-            f"slaves are led to an address, and {host} is none: give --listen the one at which"
-            " they reach this machine"
+            f"slaves cannot connect to {host}, which means all addresses of this machine: use"
+            " --listen with the address at which they reach this machine"
         )
     return endpoint(host, port)

@@ -54,13 +54,15 @@ def _take(files: list[Path], paths: StorePaths, progress: Progress) -> int:
         DiskFullError: there is no room; nothing was copied.
     """
     partial = _partial(paths)
-    with os_errors("measure the base", files[0].parent):
+    with os_errors("read the size of the base", files[0].parent):
         size = sum(path.stat().st_size for path in files)
         make_folder(paths.own)
         shutil.rmtree(partial, ignore_errors=True)
         free = shutil.disk_usage(paths.root).free
     if size > free:
-        raise DiskFullError(f"the base takes {size} bytes, {free} are free", path=paths.root)
+        raise DiskFullError(
+            f"not enough disk space for the base: {size} bytes needed, {free} free", path=paths.root
+        )
     with os_errors("copy the base", files[0].parent):
         make_folder(partial)
         for path in files:
@@ -79,11 +81,11 @@ def _partial(paths: StorePaths) -> Path:
 
 def _refuse_unless_empty(paths: StorePaths) -> None:
     root, own = paths.root, paths.own
-    with os_errors("look at the folder", root):
+    with os_errors("read the folder", root):
         there = {path.name for path in root.iterdir()} if exists(root) else set()
         inside = {path.name for path in own.iterdir()} if exists(own) else set()
     if there - {own.name, paths.lock.name} or inside - {_partial(paths).name, paths.unopened.name}:
-        raise RefusedStoreError("a base goes into an empty folder", path=root)
+        raise RefusedStoreError("cannot copy the base: the folder is not empty", path=root)
 
 
 def closed_files(source: Path) -> list[Path]:
@@ -102,15 +104,15 @@ def closed_files(source: Path) -> list[Path]:
         sizes = [path.stat().st_size for path in row]
     if len(row) < 2:  # noqa: PLR2004 - a closed one, and the one behind it
         raise RefusedStoreError(
-            "no log file that is closed: none that a written one follows. If the master's log has"
-            " this file alone, call without --base: the master sends its last file whole. Else copy"
-            " all files of its log",
+            "no closed log file found in the base: a log file is closed once the next one contains"
+            " records. If the master has only one log file, omit --base: the master sends its last"
+            " file completely. Otherwise copy all files of its log",
             path=folder,
         )
     for (path, behind), size in zip(pairwise(row), sizes, strict=False):
         if size != sizes[0]:
             raise CorruptionError(
-                "a log file of the base has another size than the first", path=path,
+                "a log file of the base differs in size from the first", path=path,
                 expected=f"{sizes[0]} bytes", got=f"{size} bytes",
             )  # fmt: skip
         if int(behind.name) != int(path.name) + size:

@@ -1,4 +1,4 @@
-"""DefaultTalk: the wire without a controller, which has no word for begin or end of a log.
+"""DefaultProtocol: the wire without a controller, which has no word for begin or end of a log.
 
 Source: RocketMQ ``DefaultHAClient``.
 """
@@ -17,16 +17,16 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 
-class DefaultTalk:
+class DefaultProtocol:
     """The default wire on one connection: a ``WireProtocol``."""
 
     acknowledges = True
 
     def __init__(
-        self, store: MessageStore, intake: LogReceiver, port: MasterPort, timing: Timing
+        self, store: MessageStore, receiver: LogReceiver, port: MasterPort, timing: Timing
     ) -> None:
         """Begin with the first byte; ``port`` is asked by other connections for its last file."""
-        self.intake = intake
+        self.receiver = receiver
         self._parser = FrameParser()
         self._timing = timing
         self._file_size = components_of(store).log.files.file_size
@@ -40,10 +40,10 @@ class DefaultTalk:
     @classmethod
     async def begin(
         cls, store: MessageStore, port: MasterPort, timing: Timing, verify_tail_bytes: int
-    ) -> "DefaultTalk":
+    ) -> "DefaultProtocol":
         """Return what a new connection begins with; nothing is said before the first report."""
-        intake = await to_the_end(LogReceiver, store, verify_tail_bytes)
-        return cls(store, intake, port, timing)
+        receiver = await to_the_end(LogReceiver, store, verify_tail_bytes)
+        return cls(store, receiver, port, timing)
 
     @property
     def frames(self) -> int:
@@ -51,8 +51,8 @@ class DefaultTalk:
         return self._parser.frames
 
     def receive(self, data: bytes) -> None:
-        """Give what came to the intake."""
-        self.intake.receive(self._parser.feed(data))
+        """Give what came to the receiver."""
+        self.receiver.receive(self._parser.feed(data))
 
     def report(self, phy_offset: int) -> bytes:
         """Return the bytes of a report that this log has all before ``phy_offset``."""
@@ -67,8 +67,8 @@ class DefaultTalk:
         Raises:
             DivergedError: the master does not have what this log goes on behind.
         """
-        intake, at = self.intake, self.intake.next_phy_offset
-        if not intake.is_verified:
+        receiver, at = self.receiver, self.receiver.next_phy_offset
+        if not receiver.is_verified:
             return await self._has_none_of_this()
         now = time.monotonic()
         if at != self._proven_at and (at not in self._last or now >= self._last_until):
@@ -78,11 +78,11 @@ class DefaultTalk:
             if found.start > at:
                 if self._lacking.seconds(at, now) < self._timing.quiet:
                     return False  # it may just have begun that file: then bytes come, or have come
-                raise intake.divergence(await self._last_file(whole=True))
+                raise receiver.divergence(await self._last_file(whole=True))
             self._last = range(found.start, found.start + self._file_size)
             self._last_until = now + self._timing.last_file
         self._proven_at = at
-        return not intake.is_torn
+        return not receiver.is_torn
 
     async def _has_none_of_this(self) -> bool:
         """Raise that the master lacks this log's end.
@@ -91,7 +91,7 @@ class DefaultTalk:
         """
         found = await self._last_file(whole=True)
         if not found:
-            muted = self._mute.seconds(self.intake.request, time.monotonic())
+            muted = self._mute.seconds(self.receiver.request, time.monotonic())
             if muted < self._timing.stopping:
                 return False
-        raise self.intake.divergence(found)
+        raise self.receiver.divergence(found)

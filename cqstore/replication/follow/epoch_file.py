@@ -29,20 +29,20 @@ def read_epochs(path: Path) -> list[EpochEntry]:
         CorruptionError: it is no such file.
         StoreIOError: it cannot be read.
     """
-    with os_errors("read the epochs", path):
+    with os_errors("read the epoch file", path):
         try:
             data = read_file(path, _MAX_BYTES)
         except FileNotFoundError:
             return []
     lines = data.decode("ascii", "replace").splitlines()
     if len(lines) < _HEAD_LINES or not all(map(_is_number, lines[:_HEAD_LINES])):
-        raise _damaged(path, "its first lines", "a count and a checksum", lines[:_HEAD_LINES])
+        raise _damaged(path, "invalid first lines", "a count and a checksum", lines[:_HEAD_LINES])
     entries = [_entry(path, number, line) for number, line in enumerate(lines[_HEAD_LINES:], 3)]
     if len(entries) != int(lines[0]):
-        raise _damaged(path, "the count of its epochs", lines[0], len(entries))
+        raise _damaged(path, "wrong number of epochs", lines[0], len(entries))
     found = _checksum(_lines(entries))
     if int(lines[1]) not in {0, found}:
-        raise _damaged(path, "its checksum", lines[1], found)
+        raise _damaged(path, "wrong checksum", lines[1], found)
     refuse_unordered(entries, lambda sentence: CorruptionError(sentence, path=path))
     return entries
 
@@ -57,7 +57,7 @@ def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
     """
     text = _lines(entries)
     data = f"{len(entries)}\n{_checksum(text)}\n{text}".encode()
-    with os_errors("write the epochs", path):
+    with os_errors("write the epoch file", path):
         try:
             former = read_file(path, _MAX_BYTES)
         except FileNotFoundError:
@@ -76,7 +76,7 @@ def _checksum(text: str) -> int:
 def _entry(path: Path, number: int, line: str) -> EpochEntry:
     epoch, _, start = line.partition("-")
     if not (_is_number(epoch) and _is_number(start)):
-        raise _damaged(path, f"line {number}", "EPOCH-START", repr(line[:80]))
+        raise _damaged(path, f"invalid line {number}", "EPOCH-START", repr(line[:80]))
     return EpochEntry(int(epoch), int(start))
 
 
@@ -86,6 +86,6 @@ def _is_number(text: str) -> bool:
 
 def _damaged(path: Path, what: str, expected: object, got: object) -> CorruptionError:
     return CorruptionError(
-        f"the file of epochs is damaged: {what}. Its former content may be in"
+        f"the epoch file is corrupted: {what}. Its previous content may be in"
         f" {backup_of(path).name}", path=path, expected=expected, got=got,
     )  # fmt: skip

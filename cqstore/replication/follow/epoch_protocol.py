@@ -1,4 +1,4 @@
-"""EpochTalk: the wire under a controller. Logs are compared by epochs first, then by their bytes.
+"""EpochProtocol: the wire under a controller. Compares logs by epochs first, then by bytes.
 
 What is said there is an asynchronous learner's, and it acknowledges nothing: a put of RocketMQ's
 that waits for ``inSyncReplicas`` counts every connection, a learner's too.
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from cqstore.replication.endpoint import MASTER_CLOSED, nothing_received
 from cqstore.replication.epoch_wire import (
     HANDSHAKE,
     MASTER_HANDSHAKE,
@@ -38,8 +39,8 @@ from cqstore.replication.wire import Piece
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
-_KEEP = "nothing is removed here. To start over, follow into an empty folder"
-_HINT = "is this haListenPort of a master under a controller?"
+_KEEP = "nothing was removed. To start over, follow into an empty folder"
+_HINT = "no epochs received: is this the haListenPort of a master under a controller?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class MasterEpochs:
     """Oldest first; one at least."""
 
 
-class EpochTalk:
+class EpochProtocol:
     """The wire of a controller on one connection, after the handshakes: a ``WireProtocol``."""
 
     acknowledges = False
@@ -99,7 +100,9 @@ class EpochTalk:
         self._their_end = master.end
         self._lacking = Stopwatch()  # where the master had more that did not come
         self._parser = TransferParser(EpochHistory(master.entries).enter)
-        self.intake = LogReceiver(store, verify_tail_bytes, minimum=master.entries[0].start_offset)
+        self.receiver = LogReceiver(
+            store, verify_tail_bytes, minimum=master.entries[0].start_offset
+        )
 
     @classmethod
     async def begin(
@@ -110,7 +113,7 @@ class EpochTalk:
         verify_tail_bytes: int,
         learner: Learner,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> "EpochTalk":
+    ) -> "EpochProtocol":
         """Do the handshake on a new connection, and compare epochs.
 
         Raises:
@@ -126,21 +129,21 @@ class EpochTalk:
         return self._parser.frames
 
     def receive(self, data: bytes) -> None:
-        """Give what came to the intake, each epoch noted durably before its first byte.
+        """Give what came to the receiver, each epoch noted durably before its first byte.
 
         Raises:
             DivergedError: an epoch begins inside a record, or bytes differ.
-            WireError, StoreError: as for the intake.
+            WireError, StoreError: as for the receiver.
         """
         for (entry, side), pieces in groupby(self._parser.feed(data), self._place):
-            if side == 0 and self.intake.is_torn:
+            if side == 0 and self.receiver.is_torn:
                 raise DivergedError(
                     f"the master's epoch {entry.epoch} begins inside a record of its log",
                     phy_offset=entry.start_offset,
                 )
             self._enter(entry)
-            self.intake.receive(pieces)
-        if self._held and self.intake.is_verified:
+            self.receiver.receive(pieces)
+        if self._held and self.receiver.is_verified:
             self._held = False
             self._write()
 
@@ -158,17 +161,17 @@ class EpochTalk:
             DivergedError: the master has more and sends it not.
             OSError, WireError: the master cannot be asked where it ends.
         """
-        at = self.intake.next_phy_offset
+        at = self.receiver.next_phy_offset
         if at > self._their_end:
             self._their_end = await _fetch_end(self._port, self._learner, self._timing)
         if at == self._their_end:
-            return not self.intake.is_torn
+            return not self.receiver.is_torn
         if at < self._their_end:
             lacking = self._lacking.seconds(at, time.monotonic())
             if lacking >= self._timing.stopping:  # else it may be about to end
-                raise self.intake.divergence(
-                    found=f"the master does not send its bytes from {at} on, though its log ends at"
-                    f" {self._their_end}: it has lost them, or not begun an epoch before them"
+                raise self.receiver.divergence(
+                    found=f"the master does not send its bytes from {at}, although its log ends at"
+                    f" {self._their_end}: it has lost them, or none of its epochs contains them"
                 )
         return False
 
@@ -184,7 +187,7 @@ class EpochTalk:
         # A heartbeat for bytes that are gone names the first epoch that is not.
         if entry.epoch > last and (head.size or head.phy_offset >= entry.start_offset):
             self._epochs = [*self._epochs, entry]
-            self._held = self._held and not self.intake.is_verified
+            self._held = self._held and not self.receiver.is_verified
             if not self._held:
                 self._write()
 
@@ -208,10 +211,9 @@ async def shake_hands(
             head = parse_handshake(await _answer(reader))
             entries = parse_epochs(head, await reader.readexactly(head.size))
     except asyncio.IncompleteReadError:
-        how = f"the master has closed the connection (no epochs came: {_HINT})"
-        raise ConnectionError(how) from None
+        raise ConnectionError(f"{MASTER_CLOSED} ({_HINT})") from None
     except TimeoutError:
-        raise TimeoutError(f"silent for {seconds:g} s (no epochs came: {_HINT})") from None
+        raise TimeoutError(f"{nothing_received(seconds)} ({_HINT})") from None
     if not entries:
         raise ConnectionError("the master has no epoch: its controller has not made it master yet")
     return MasterEpochs(head.max_phy_offset, entries)
@@ -248,21 +250,21 @@ def _common(own: list[EpochEntry], end: int, master: MasterEpochs) -> list[Epoch
     """Return the epochs that this log, which ends at ``end``, has with the master.
 
     Raises:
-        BeyondEpochError, DivergedError: see ``EpochTalk``.
+        BeyondEpochError, DivergedError: see ``EpochProtocol``.
     """
     found = agreed(own, end, master.entries, master.end)
     if found is None:
         raise DivergedError(
-            f"this log, which ends at {end}, has no epoch in common with the master's, which ends"
-            f" at {master.end}; {_KEEP}",
+            f"this log, which ends at {end}, and the master's, which ends at {master.end}, have no"
+            f" epoch in common; {_KEEP}",
             expected=f"one of the epochs {listed(master.entries)}", got=listed(own),
         )  # fmt: skip
     if found.end < end:
         raise BeyondEpochError(
-            f"this log ends at {end}, the master's at {master.end}, and they are equal up to"
-            f" {found.end} alone, in epoch {found.kept[-1].epoch}; nothing is removed here. With"
-            " --truncate this log is cut there, and what is cut is kept. To start over, follow into"
-            " an empty folder", phy_offset=found.end,
+            f"this log ends at {end}, the master's at {master.end}, but they are equal only up to"
+            f" {found.end}, in epoch {found.kept[-1].epoch}; nothing was removed. Use --truncate to"
+            " cut this log there and keep the records that are cut. To start over, follow into an"
+            " empty folder", phy_offset=found.end,
             expected=f"epochs {listed(master.entries)}", got=listed(own),
         )  # fmt: skip
     return found.kept
@@ -277,7 +279,7 @@ def _adopted(end: int, master: MasterEpochs) -> list[EpochEntry]:
     first = master.entries[0].start_offset
     if not first <= end <= master.end:
         raise DivergedError(
-            f"this log ends at {end} and has no epochs, and the master's epochs have no byte there;"
-            f" {_KEEP}", expected=f"an end from {first} to {master.end}", got=end,
+            f"this log ends at {end} and has no epochs, and the master's epochs do not include this"
+            f" offset; {_KEEP}", expected=f"an end from {first} to {master.end}", got=end,
         )  # fmt: skip
     return [entry for entry in master.entries if entry.start_offset < end]

@@ -43,7 +43,7 @@ def agreed(
 
 def listed(entries: Sequence[EpochEntry]) -> str:
     """Return epochs as a sentence has them, of many the newest."""
-    words = [f"{entry.epoch} from {entry.start_offset} on" for entry in entries[-_SHOWN:]]
+    words = [f"{entry.epoch} from {entry.start_offset}" for entry in entries[-_SHOWN:]]
     more = len(entries) - len(words)
     return (f"{more} older ones, " if more > 0 else "") + (", ".join(words) or "none")
 
@@ -71,13 +71,13 @@ class EpochHistory:
         at = entries.index(named)
         behind = entries[at + 1].start_offset if at + 1 < len(entries) else end
         if head.size and end > behind:
-            raise self._error("crosses the end of its epoch", head, f"bytes up to {behind}", end)
+            raise self._error("crosses the end of the epoch", head, f"bytes up to {behind}", end)
         if not head.size or begin >= named.start_offset or at == 0:
             return
         before = entries[at - 1].start_offset
         if begin < before or end != named.start_offset:
-            expected = f"bytes from {named.start_offset} on, or from {before} up to there"
-            raise self._error("is of another epoch", head, expected, end)
+            expected = f"bytes from {named.start_offset}, or from {before} to there"
+            raise self._error("has bytes of another epoch", head, expected, end)
 
     def _begin(self, named: EpochEntry, begin: int, end: int) -> None:
         """Add a later epoch that a frame names.
@@ -89,15 +89,15 @@ class EpochHistory:
         is_later = named.epoch > last.epoch and named.start_offset > last.start_offset
         if not is_later or named.start_offset not in {begin, end}:
             raise WireError(
-                "a frame names an epoch that the master does not have", phy_offset=begin,
-                expected=f"one of its handshake, up to {last.epoch} from {last.start_offset} on, or"
-                f" a later one that begins at {' or '.join(map(str, sorted({begin, end})))}",
-                got=f"{named.epoch} from {named.start_offset} on",
+                "a frame has an unknown epoch", phy_offset=begin,
+                expected=f"an epoch of the handshake, up to {last.epoch} from {last.start_offset},"
+                f" or a later one that begins at {' or '.join(map(str, sorted({begin, end})))}",
+                got=f"{named.epoch} from {named.start_offset}",
             )  # fmt: skip
         self._entries.append(named)
 
     def _error(self, how: str, head: TransferHead, expected: str, end: int) -> WireError:
         return WireError(
-            f"a frame that names epoch {head.epoch} {how}", phy_offset=head.phy_offset,
+            f"a frame of epoch {head.epoch} {how}", phy_offset=head.phy_offset,
             expected=expected, got=f"bytes from {head.phy_offset} to {end}",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Follower: a store that receives the log of a running master, and goes on when it is cut off.
+"""Follower: replicates the log of a running master to a store, and reconnects when needed.
 
 One connection at a time, on asyncio streams; no thread but for the store's blocking calls.
 
@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from cqstore.replication.endpoint import not_found, reason_of
-from cqstore.replication.follow.default_protocol import DefaultTalk
-from cqstore.replication.follow.epoch_protocol import EpochTalk, Learner
+from cqstore.replication.follow.default_protocol import DefaultProtocol
+from cqstore.replication.follow.epoch_protocol import EpochProtocol, Learner
 from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
 from cqstore.replication.follow.log_receiver import VERIFY_TAIL_BYTES
 from cqstore.replication.follow.master_port import MasterPort
@@ -32,10 +32,10 @@ _FAREWELL_SECONDS = 1
 
 
 class Follower:
-    """Follows the master at one address into ``store``, to which nothing else may append.
+    """Replicates the log of one master to ``store``, to which nothing else may append.
 
-    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` what is on disk is reported to the
-    master, else what the log has.
+    Readers may use the store meanwhile. Under ``SYNC_FLUSH``, bytes are reported to the master when
+    they are on disk, else when they are appended.
     """
 
     def __init__(
@@ -48,29 +48,29 @@ class Follower:
         verify_tail_bytes: int = VERIFY_TAIL_BYTES,
         tls: ssl.SSLContext | None = None,
         learner: Learner | None = None,
-        tell: Callable[[str], object] = _LOG.info,
+        on_event: Callable[[str], object] = _LOG.info,
     ) -> None:
-        """Set out for the master whose ``haListenPort`` is ``port``.
+        """Prepare to follow the master whose ``haListenPort`` is ``port``.
 
-        ``tls``: how to know a master of ours that speaks TLS; RocketMQ's speak none. ``learner``:
-        the master is under a controller, and this is the slave's identity. ``tell`` gets a sentence
-        when the connection comes or goes.
+        ``tls``: for ``cqstore feed`` with TLS; RocketMQ masters do not support it. ``learner``:
+        the master is under a controller, and this is the slave's identity. ``on_event`` is called
+        with a message when the connection begins or ends.
         """
         self._store = store
         self._port, self._learner = MasterPort(host, port, tls), learner
         self._timing = timing or Timing()
         self._verify_tail_bytes = verify_tail_bytes
-        self._tell = tell
-        self._told: set[str] = set()  # since the last connection that was of use
+        self._on_event = on_event
+        self._reported: set[str] = set()  # since the last connection that was of use
         self._appending = asyncio.Lock()
         self.progress = FollowerProgress(end=store.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
-        """Follow until ``until`` says so, or for ever; cancelling waits for the end of an append.
+        """Follow until ``until`` returns True; a cancellation waits for the end of an append.
 
         Raises:
             DivergedError, WireError: what the master sends does not continue this log.
-            StoreIOError: no host has such a name.
+            StoreIOError: the host name cannot be resolved.
             StoreError: the store takes no more writes.
         """
         wait = self._timing.first_retry / 2
@@ -89,7 +89,7 @@ class Follower:
         return self._store.root
 
     def figures(self) -> Following:
-        """Return how far it is now; any thread may ask."""
+        """Return the current progress; any thread may call."""
         progress = self.progress
         return Following(
             pid=os.getpid(), time=time.time(), master=str(self._port),
@@ -120,16 +120,16 @@ class Follower:
         progress.caught_up = False
         progress.fault = reason_of(exc)
         if of_use:
-            self._told.clear()
-        self._report(f"{progress.fault}; trying again")
+            self._reported.clear()
+        self._report(f"{progress.fault}; retrying")
         if isinstance(exc, DiskFullError | DispatcherError):
             return timing.last_retry
         return timing.first_retry if of_use else min(2 * wait, timing.last_retry)
 
     def _report(self, sentence: str) -> None:
-        if sentence not in self._told:  # a master that is away is no news each five seconds
-            self._tell(f"{self._port}: {sentence}")
-            self._told.add(sentence)
+        if sentence not in self._reported:  # a master that is away is no news each five seconds
+            self._on_event(f"{self._port}: {sentence}")
+            self._reported.add(sentence)
 
     async def _connection(self, until: Until) -> None:
         """Follow by one connection until it ends or ``until`` says so."""
@@ -141,9 +141,11 @@ class Follower:
         progress.connections += 1
         progress.port = writer.get_extra_info("sockname")[1]
         try:
-            talk = await self._talk(reader, writer)
-            self._report(f"connected, asked for the log from {talk.intake.request} on")
-            session = Session(self._store, talk, writer, self._timing, progress, self._appending)
+            protocol = await self._begin_protocol(reader, writer)
+            self._report(f"connected, requesting the log from {protocol.receiver.request}")
+            session = Session(
+                self._store, protocol, writer, self._timing, progress, self._appending
+            )
             await session.receive(reader, until)
         finally:
             progress.connected = False
@@ -153,11 +155,11 @@ class Follower:
                     await writer.wait_closed()
             writer.transport.abort()  # a master that takes no reports would hold us up
 
-    async def _talk(
+    async def _begin_protocol(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> WireProtocol:
         """Return what the master's wire has of its own, once it may be reported to."""
         given = self._store, self._port, self._timing, self._verify_tail_bytes
         if self._learner is None:
-            return await DefaultTalk.begin(*given)
-        return await EpochTalk.begin(*given, self._learner, (reader, writer))
+            return await DefaultProtocol.begin(*given)
+        return await EpochProtocol.begin(*given, self._learner, (reader, writer))

@@ -23,7 +23,7 @@ READ_BYTES = 1 << 20
 """Most that is read, and taken, at once."""
 _RECORD_ROOM = 64 << 10
 """What a record may have beside its body."""
-_KEPT = "nothing of them was appended, and nothing is removed here"
+_KEPT = "the master's bytes were not appended, and nothing was removed"
 
 
 def is_empty(log: CommitLog) -> bool:
@@ -108,7 +108,7 @@ class LogReceiver:
             pass
         elif last_file is not None and last_file.start > at:
             found = (
-                f"the master has no byte at {at} any more: its last file begins at"
+                f"the master no longer has offset {at}: its last file begins at"
                 f" {last_file.start}, its log ends at {last_file.stop}"
             )
         elif at > self.request:
@@ -116,10 +116,10 @@ class LogReceiver:
         elif last_file is not None and last_file.stop <= at:
             found = f"the master's ends at {last_file.stop}"
         else:
-            found = f"the master has no byte at {at}: its log ends before, or begins behind"
+            found = f"the master has no byte at {at}: its log ends before it, or begins after it"
         return DivergedError(
-            f"this log ends at {self._end}, {found}; nothing is removed here. If the master has"
-            " lost what this log still has, keep it. To start over, follow into an empty folder",
+            f"this log ends at {self._end}, but {found}; nothing was removed. If the master lost"
+            " records, keep this log. To start over, follow into an empty folder",
             phy_offset=at,
         )
 
@@ -149,11 +149,11 @@ class LogReceiver:
             sentence = self.divergence(found=found).reason
         else:
             sentence = (
-                f"the master's bytes do not continue this log, which ends at {self._end}; {_KEPT}."
+                f"the master's log does not continue this log, which ends at {self._end}; {_KEPT}."
                 " Is this the master's replication port (haListenPort)?"
             )
         return DivergedError(
-            sentence, expected=f"bytes from {expected} on", got=f"bytes from {piece.phy_offset} on"
+            sentence, expected=f"bytes from {expected}", got=f"bytes from {piece.phy_offset}"
         )
 
     def _first(self, phy_offset: int) -> int:
@@ -192,8 +192,9 @@ class LogReceiver:
         """Return the error of bytes that differ, with the first one."""
         same = next(at for at, byte in enumerate(own) if byte != other[at])
         return DivergedError(
-            f"the master's log is another one than this, which ends at {self._end}; {_KEPT}. Was"
-            " this a master, or was anything put here? To start over, follow into an empty folder",
+            f"the master's log differs from this log, which ends at {self._end}; {_KEPT}. Was this"
+            " store a master, or were messages put to it? To start over, follow into an empty"
+            " folder",
             phy_offset=phy_offset + same, expected=f"byte {own[same]:#04x}",
             got=f"byte {other[same]:#04x}",
         )  # fmt: skip
@@ -224,7 +225,8 @@ class LogReceiver:
         size = record_span(self._rest, 0, left, self._end) or left
         if size > self._limit:
             raise DivergedError(
-                "the master's record is longer than one may be here: is its maxMessageSize larger?",
+                "the master's record is too large for this store. If the master's maxMessageSize is"
+                " larger, set it here to the same value (--config)",
                 phy_offset=self._end, expected=f"at most {self._limit} bytes", got=f"{size} bytes",
             )  # fmt: skip
         return size
@@ -240,8 +242,9 @@ class LogReceiver:
             except CorruptionError as earlier:
                 exc = earlier
         return DivergedError(
-            f"the master's bytes cannot follow: {exc.reason}. This log ends at {self._end}. If the"
-            " master's mappedFileSizeCommitLog is another one than"
-            f" {components_of(self._store).log.files.file_size}, set that one here (--config)",
+            f"cannot append the master's bytes: {exc.reason}. This log ends at {self._end}. If the"
+            " master's mappedFileSizeCommitLog is not"
+            f" {components_of(self._store).log.files.file_size}, set it here to the same value"
+            " (--config)",
             phy_offset=self._end, expected=exc.expected, got=exc.got,
         )  # fmt: skip

@@ -5,6 +5,7 @@ import math
 import time
 from typing import Protocol
 
+from cqstore.replication.endpoint import MASTER_CLOSED, nothing_received
 from cqstore.replication.follow.blocking import to_the_end
 from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
 from cqstore.replication.follow.log_receiver import READ_BYTES, LogReceiver
@@ -25,7 +26,7 @@ thread would take longer to begin than the step takes."""
 class WireProtocol(Protocol):
     """What a wire has of its own, for one connection that may report now."""
 
-    intake: LogReceiver
+    receiver: LogReceiver
     acknowledges: bool
     """Whether this log's end is reported to the master, or only where it began to ask."""
 
@@ -34,7 +35,7 @@ class WireProtocol(Protocol):
         """Return how many have ended."""
 
     def receive(self, data: bytes) -> None:
-        """Give what came to the intake; blocks.
+        """Give what came to the receiver; blocks.
 
         Raises:
             WireError, DivergedError: it does not continue this log.
@@ -57,17 +58,17 @@ class Session:
     def __init__(
         self,
         store: MessageStore,
-        talk: WireProtocol,
+        protocol: WireProtocol,
         writer: asyncio.StreamWriter,
         timing: Timing,
         progress: FollowerProgress,
         appending: asyncio.Lock,
     ) -> None:
-        self._talk = talk
+        self._protocol = protocol
         self._appending = appending
         self._log = components_of(store).log
         self._sync = store.config.syncs_each_put
-        self._intake = talk.intake
+        self._receiver = protocol.receiver
         self._writer = writer
         self._timing = timing
         self._progress = progress
@@ -76,7 +77,7 @@ class Session:
         self._until: Until = lambda _: False
         self._limit: asyncio.Timeout | None = None  # of the wait for bytes
         self._fault: BaseException | None = None  # of what was taken within that
-        self._asks_all = False  # heartbeats came that may say that all is here
+        self._may_have_all = False  # heartbeats came that may say that all is here
         self._heard, self._frames, self._came = 0.0, 0, 0
 
     async def receive(self, reader: Arrivals, until: Until) -> None:
@@ -96,7 +97,7 @@ class Session:
             if data is None:
                 await self._answer()
             elif not data:
-                raise self._lost("the master has closed the connection")
+                raise self._lost(MASTER_CLOSED)
             else:
                 await self._receive(data)
 
@@ -111,15 +112,18 @@ class Session:
         except TimeoutError:
             if self._fault is None and time.monotonic() >= self._heard + timing.housekeeping:
                 came = self._came
-                how = "silent" if not came else f"no more than {came} bytes of a frame"
-                raise self._lost(f"{how} for {timing.housekeeping:g} s") from None
+                seconds = timing.housekeeping
+                how = f"only {came} bytes of a frame received in {seconds:g} s"
+                raise self._lost(how if came else nothing_received(seconds)) from None
             return None
         finally:
             self._limit = None
 
     def _lost(self, how: str) -> ConnectionError:
-        came = self._intake.body_bytes or self._intake.heartbeats
-        return ConnectionError(how if came else f"{how} (no frame came: is this haListenPort?)")
+        came = self._receiver.body_bytes or self._receiver.heartbeats
+        return ConnectionError(
+            how if came else f"{how} (no frame received: is this the haListenPort?)"
+        )
 
     # ---- what comes
 
@@ -127,18 +131,20 @@ class Session:
         """Take ``data`` in the call that brings it; return whether that may be."""
         if not self._is_short(data) or self._appending.locked() or self._limit is None:
             return False
-        progress, intake = self._progress, self._intake
-        bodies, beats = intake.body_bytes, intake.heartbeats
+        progress, receiver = self._progress, self._receiver
+        bodies, beats = receiver.body_bytes, receiver.heartbeats
         try:
             try:
-                self._talk.receive(data)
+                self._protocol.receive(data)
                 # The master waits for this; what is noted, only we do.
-                is_told = self._report_more()
+                is_reported = self._report_more()
             finally:
                 self._note_end(bodies)
             self._note(data, bodies, beats)
-            is_over = self._asks_all or self._until(progress)
-            is_over = is_over or (is_told and self._writer.transport.get_write_buffer_size() > 0)
+            is_over = self._may_have_all or self._until(progress)
+            is_over = is_over or (
+                is_reported and self._writer.transport.get_write_buffer_size() > 0
+            )
         except BaseException as exc:  # noqa: BLE001 - ``receive`` raises it
             self._fault, is_over = exc, True
         if is_over and not self._limit.expired():
@@ -151,12 +157,12 @@ class Session:
     async def _receive(self, data: bytes) -> None:
         """Append what came, and report where the log ends by now."""
         async with self._appending:
-            bodies, beats = self._intake.body_bytes, self._intake.heartbeats
+            bodies, beats = self._receiver.body_bytes, self._receiver.heartbeats
             try:
                 if self._is_short(data):
-                    self._talk.receive(data)
+                    self._protocol.receive(data)
                 else:
-                    await to_the_end(self._talk.receive, data)
+                    await to_the_end(self._protocol.receive, data)
             finally:
                 self._note_end(bodies)
             self._note(data, bodies, beats)
@@ -165,45 +171,45 @@ class Session:
     def _note_end(self, bodies: int) -> None:
         """Note how far the log is, also where something went wrong."""
         self._progress.end = self._log.max_phy_offset()
-        self._progress.body_bytes += self._intake.body_bytes - bodies
+        self._progress.body_bytes += self._receiver.body_bytes - bodies
 
     def _note(self, data: bytes, bodies: int, beats: int) -> None:
         """Note what came with ``data``, before which so many bytes and heartbeats had come."""
-        intake, progress, frames = self._intake, self._progress, self._talk.frames
+        receiver, progress, frames = self._receiver, self._progress, self._protocol.frames
         now = time.monotonic()
-        progress.verified = intake.is_verified
-        if intake.body_bytes > bodies:
+        progress.verified = receiver.is_verified
+        if receiver.body_bytes > bodies:
             progress.caught_up, beats = False, 0
-        if intake.heartbeats > beats and self._is_quiet(now):
-            self._asks_all = True
+        if receiver.heartbeats > beats and self._is_quiet(now):
+            self._may_have_all = True
         self._came += len(data)
         if frames > self._frames or self._came >= ENOUGH_BYTES:
             self._heard, self._frames, self._came = now, frames, 0
 
     async def _answer(self) -> None:
         """Report, and ask whether the master has more, as the frames that were taken demand."""
-        if self._asks_all:
-            self._asks_all = False
-            self._progress.caught_up = await self._talk.has_all()
+        if self._may_have_all:
+            self._may_have_all = False
+            self._progress.caught_up = await self._protocol.has_all()
         self._report_more()
         await self._drain()
 
     def _is_quiet(self, now: float) -> bool:
         """Return whether a heartbeat that came ``now`` says that the master has nothing more."""
-        return self._quiet.seconds(self._intake.body_bytes, now) >= self._timing.quiet
+        return self._quiet.seconds(self._receiver.body_bytes, now) >= self._timing.quiet
 
     # ---- what is reported
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""
-        if not (self._intake.is_verified and self._talk.acknowledges):
-            return self._intake.request
+        if not (self._receiver.is_verified and self._protocol.acknowledges):
+            return self._receiver.request
         end = self._log.max_phy_offset()
         return min(end, self._log.flushed_phy_offset()) if self._sync else end
 
     def _report_more(self) -> bool:
         """Report where the log ends now, if the master does not know; return whether it did not."""
-        if not self._intake.is_verified or (end := self._reportable()) <= self._progress.reported:
+        if not self._receiver.is_verified or (end := self._reportable()) <= self._progress.reported:
             return False
         self._write_report(end)
         return True
@@ -211,7 +217,7 @@ class Session:
     def _write_report(self, end: int) -> None:
         self._progress.reported = end
         self._reported_at = time.monotonic()
-        self._writer.write(self._talk.report(end))
+        self._writer.write(self._protocol.report(end))
 
     async def _report(self) -> None:
         self._write_report(self._reportable())

@@ -61,23 +61,24 @@ class QuietDeadline:
         if topics:
             count = topics.total()
             shown = ", ".join(f"{topic} ({n})" for topic, n in topics.most_common(_MAX_TOPICS))
-            more = f" and {len(topics) - _MAX_TOPICS} topics more" * (len(topics) > _MAX_TOPICS)
+            more = f" and {len(topics) - _MAX_TOPICS} more topics" * (len(topics) > _MAX_TOPICS)
             half = (
-                " A broker checks open half messages back for ever, and each check appends to its"
+                " A broker checks open half messages again and again, and each check appends to its"
                 " log."
             ) * bool(_HALF_TOPICS & topics.keys())
             return (
-                f"{waited}: it still sends, {count} of its last records are of {shown}{more}.{half}"
-                f" All up to {progress.end} is here; --until N ends at a phy offset instead"
+                f"{waited}: it is still sending, {count} recent records are in {shown}{more}.{half}"
+                f" The log is complete up to {progress.end}. Use --until N to stop at a phy offset"
+                " instead"
             )
         if progress.fault:
             return (
-                f"{waited}: no record came lately, and not two heartbeats on one connection; the"
-                f" last one that was lost: {progress.fault}"
+                f"{waited}: no records arrived recently, and no connection received two heartbeats."
+                f" Last connection error: {progress.fault}"
             )
         return (
-            f"{waited}: neither records nor two heartbeats came; the master sends one each"
-            " haSendHeartbeatInterval, so --quiet-timeout must be longer than two of them"
+            f"{waited}: neither records nor two heartbeats arrived. The master sends a heartbeat"
+            " every haSendHeartbeatInterval; --quiet-timeout must be longer than two intervals"
         )
 
     def _topics(self, end: int) -> Counter[str]:

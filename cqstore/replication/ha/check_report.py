@@ -50,14 +50,14 @@ class Checked:
             if side.damage is not None:
                 yield f"{side.name}: {side.damage}"
             if side.bytes_behind_end:
-                yield f"{side.name}: {side.bytes_behind_end} bytes behind its end are no records"
+                yield f"{side.name}: {side.bytes_behind_end} bytes after its end are not records"
             if side.damaged_queues:
-                yield f"{side.name}: {side.damaged_queues} queues are damaged (cqstore check)"
+                yield f"{side.name}: {side.damaged_queues} queues are damaged (run cqstore check)"
             if stuck is not None:
-                later = " (not closed well: the next opening hands them on)"
+                later = " (the store was not closed properly: the next open dispatches them)"
                 yield (
-                    f"{side.name}: its queues lack {stuck.records} records of its log, the first"
-                    f" at {stuck.phy_offset} (queue {stuck.queue.queue_id} of"
+                    f"{side.name}: {stuck.records} records are missing from their queues, the first"
+                    f" at phy offset {stuck.phy_offset} (queue {stuck.queue.queue_id} of topic"
                     f" {stuck.queue.topic!r})" + (later if stuck.needs_recovery else "")
                 )
         if metadata := self.metadata:
@@ -77,17 +77,17 @@ class Checked:
         """Return in what the logs differ, a sentence; empty: one is the begin of the other."""
         common, (one, other) = self.common, self.sides
         sizes = [side.log.files.file_size for side in self.sides]
-        unlike = f" (log files of {sizes[0]} and of {sizes[1]} bytes)" if len({*sizes}) > 1 else ""
+        unlike = f" (log files of {sizes[0]} and {sizes[1]} bytes)" if len({*sizes}) > 1 else ""
         if common.differs_at is not None and common.is_empty:
             more = "" if all(side.whole_begin for side in self.sides) else _ASK_MORE
             where = (
-                f"where the logs part lies at {common.end} or before{more}" if common.end
-                else "the logs part in their first one"
+                f"the logs diverge at {common.end} or before{more}" if common.end
+                else "the logs diverge in their first record"
             )  # fmt: skip
-            return f"no record that was compared is the same{unlike}: {where}"
+            return f"the logs have no compared record in common{unlike}: {where}"
         if common.differs_at is not None:
             return (
-                f"the logs part at {common.end}: the first byte that differs is"
+                f"the logs diverge at {common.end}: the first byte that differs is"
                 f" {common.differs_at}{unlike}"
             )
         ends = [side.log.max_phy_offset() for side in self.sides]
@@ -102,15 +102,15 @@ class Checked:
             return "nothing could be compared"
         low, high = common.compared.start, common.end
         if common.differs_at is not None and common.is_empty:
-            return f"nothing is the same from {low} on"
+            return f"no record in common from {low}"
         if common.differs_at is not None:
-            return f"the same from {low} to {high}, then they part"
+            return f"equal from {low} to {high}, then the logs diverge"
         tails = [tail.end - tail.begin for tail in self.tails]
         if not any(tails):
-            return f"the same from {low} to {high}, where both end"
+            return f"equal from {low} to {high}, where both logs end"
         lagging = self.sides[0] if tails[1] > tails[0] else self.sides[1]
         lag = f"it lags by {max(tails)} bytes"
-        return f"the same from {low} to {high}, where {lagging.name} ends: {lag}"
+        return f"equal from {low} to {high}, where {lagging.name} ends: {lag}"
 
     def as_json(self) -> dict[str, object]:
         """Return all that was found, under the same keys each time, for a program."""
@@ -140,10 +140,10 @@ class Checked:
         """Yield lines for a table: what, and what each side has."""
         sides, at = self.sides, self.common.end
         yield self._row("log begins at", [side.log.min_phy_offset() for side in sides])
-        ends = [f"{side.log.max_phy_offset()}{'' if side.whole else ' or behind'}"
+        ends = [f"{side.log.max_phy_offset()}{'' if side.whole else ' or later'}"
                 for side in sides]  # fmt: skip
         yield self._row("log ends at", ends)
-        yield self._row("bytes of a log file", [side.log.files.file_size for side in sides])
+        yield self._row("log file size", [side.log.files.file_size for side in sides])
         if self.common.differs_at is not None:
             yield self._row(f"at {at}", [_shown(place_of(side.log, at)) for side in sides])
         yield self._row("own records", [tail.records for tail in self.tails])
@@ -155,10 +155,10 @@ class Checked:
             if any(times):
                 yield self._row(label, [_time(each) for each in times])
         if any(tail.topics for tail in self.tails):
-            yield self._row("of topics", [_topics(tail) for tail in self.tails])
+            yield self._row("topics", [_topics(tail) for tail in self.tails])
         if any(self.tables):
             shown = ["" if each is None else each.shown() for each in self.tables]
-            yield self._row("metadata, form", shown)
+            yield self._row("metadata form", shown)
 
     def _row(self, what: str, values: list[object] | list[int] | list[str]) -> dict[str, object]:
         return {"": what, "A": values[0], "B": values[1]}

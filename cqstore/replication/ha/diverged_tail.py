@@ -44,7 +44,7 @@ class OwnRecords:
 def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> OwnRecords:
     """Count what ``log`` has from ``begin`` on, where a record begins or the log ends.
 
-    ``progress`` is told phy offsets.
+    ``progress`` is called with phy offsets.
 
     Raises:
         StoreIOError: a file cannot be read.
@@ -78,14 +78,14 @@ def place_of(log: CommitLog, phy_offset: int) -> dict[str, object]:
     """Return what ``log`` has at ``phy_offset``: a record, a blank one, its end, or other bytes."""
     size = log.files.file_size - phy_offset % log.files.file_size
     if not max(log.min_phy_offset(), 0) <= phy_offset < log.max_phy_offset():
-        return {"what": "nothing: the log ends here"}
+        return {"what": "end of the log"}
     shown = log.files.read(phy_offset, min(_SHOWN_BYTES, size, log.max_phy_offset() - phy_offset))
     raw: dict[str, object] = {"bytes": shown.hex()}
     blanks: list[tuple[int, int]] = []
     try:
         record = next(log.scan(phy_offset, phy_offset + 1, blanks=blanks), None)
     except CorruptionError as exc:
-        return {"what": "no record", "why": str(exc), **raw}
+        return {"what": "not a record", "why": str(exc), **raw}
     if record is None:
         return {"what": "a blank record", "size": size, **raw}
     return {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from cqstore.replication.endpoint import endpoint, reason_of
+from cqstore.replication.endpoint import MASTER_CLOSED, endpoint, nothing_received, reason_of
 from cqstore.replication.errors import DivergedError, WireError
 from cqstore.replication.follow.last_file import ask_last_file
 from cqstore.replication.follow.log_receiver import READ_BYTES
@@ -72,7 +72,7 @@ async def last_file_begin(master: Master) -> int:
     Raises:
         StoreIOError: no master answers there.
     """
-    why, found = "does not answer as a master", None
+    why, found = "no response from a master", None
     try:
         found = await ask_last_file(
             MasterPort(master.host, master.port), master.answer, whole=False
@@ -141,7 +141,7 @@ class _Fetching:
                 writer.write(REPORT.pack(Report(self._asked)))
                 reported = now
             if now >= heard + master.answer:
-                raise ConnectionError(f"silent for {master.answer:g} s")
+                raise ConnectionError(nothing_received(master.answer))
             patience = min(heard + master.answer, reported + master.report) - now
             data = await _read(reader, patience)
             if data is not None:
@@ -166,8 +166,8 @@ class _Fetching:
             raise DivergedError(f"{self._master}: {found}", phy_offset=self._next)
         if piece.phy_offset != self._next:
             raise DivergedError(
-                f"{self._master} sends bytes that do not follow each other",
-                expected=f"bytes from {self._next} on", got=f"bytes from {piece.phy_offset} on",
+                f"{self._master} sent bytes that are not contiguous",
+                expected=f"bytes from {self._next}", got=f"bytes from {piece.phy_offset}",
             )  # fmt: skip
         if piece.data:
             self._files.write(piece)
@@ -195,7 +195,7 @@ async def _read(reader: asyncio.StreamReader, seconds: float) -> bytes | None:
     except TimeoutError:
         return None
     if not data:
-        raise ConnectionError("the master has closed the connection")
+        raise ConnectionError(MASTER_CLOSED)
     return data
 
 
@@ -218,7 +218,7 @@ class _Files:
         while data:
             start = at - at % self._file_size
             part = data[: start + self._file_size - at]
-            with os_errors("keep what a master sends", self._folder):
+            with os_errors("write the data received from the master", self._folder):
                 file = self._open(start)
                 file.seek(at - start)
                 file.write(part)
@@ -236,7 +236,7 @@ class _Files:
     def close(self) -> None:
         """Close the file; what was written can be read then."""
         if self._file is not None:
-            with os_errors("keep what a master sends", self._folder):
+            with os_errors("write the data received from the master", self._folder):
                 self._file.close()
             self._file = None
 
@@ -287,5 +287,5 @@ def refuse_other_files(master: Master, begin: int, file_size: int) -> None:
     if begin % file_size:
         raise RefusedStoreError(
             f"the last log file of {master} begins at {begin}, inside a file of {file_size} bytes:"
-            " is its mappedFileSizeCommitLog another one?"
+            " is its mappedFileSizeCommitLog different?"
         )

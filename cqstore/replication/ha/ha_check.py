@@ -159,8 +159,8 @@ def _fetched(
     end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
     if end == wanted.begin < last_file:
         raise RefusedStoreError(
-            f"{master} has no byte at {wanted.begin} any more: its last file begins at {last_file}"
-            " (--last BYTES asks for fewer)"
+            f"{master} no longer has offset {wanted.begin}: its last file begins at {last_file}."
+            " Use --last BYTES to compare fewer bytes"
         )
     return FetchedSide.of(master, folder, file_size, end, whole=whole)
 

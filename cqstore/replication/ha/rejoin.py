@@ -77,7 +77,7 @@ def plan_rejoin(found: Checked) -> Rejoin:
     """
     doubts = list(_doubts(found))
     if doubts:
-        raise RefusedStoreError(f"nothing is cut: {'; '.join(doubts)}", path=Path(found.one.name))
+        raise RefusedStoreError(f"nothing was cut: {'; '.join(doubts)}", path=Path(found.one.name))
     former, end = found.one, found.common.end
     needed = end < former.log.max_phy_offset() or former.damage is not None
     ends = _ends_behind(former.log, end)
@@ -157,10 +157,12 @@ def _refuse_unfinished(paths: StorePaths) -> None:
         RefusedStoreError: it has.
     """
     if exists(paths.replacing) or exists(paths.rebuilding):
-        raise RefusedStoreError("a rebuild is not finished (cqstore recover)", path=paths.root)
+        raise RefusedStoreError(
+            "a rebuild is not finished: run cqstore recover first", path=paths.root
+        )
     if exists(paths.own / "migration" / "plan.json"):
         raise RefusedStoreError(
-            "a migration is under way: finish it or roll it back first (cqstore migrate status)",
+            "a migration is in progress: finish it or roll it back first (cqstore migrate status)",
             path=paths.root,
         )
 
@@ -170,19 +172,19 @@ def _doubts(found: Checked) -> Iterator[str]:
     former, new, common = found.one, found.other, found.common
     sizes = former.log.files.file_size, new.log.files.file_size
     if sizes[0] != sizes[1]:
-        yield f"the log files are of {sizes[0]} and of {sizes[1]} bytes"
+        yield f"the log files have different sizes, {sizes[0]} and {sizes[1]} bytes"
     if not common.compared:
         yield "the logs have no byte in common"
     elif common.is_empty:
         yield (
-            f"no record from {common.compared.start} on is the same in both: keep the folder, and"
+            f"no record from {common.compared.start} is equal in both logs: keep the folder, and"
             " follow into an empty one"
         )
     if new.damage is not None:
-        yield f"the log of {new.name} is not sound: {new.damage}"
+        yield f"the log of {new.name} is damaged: {new.damage}"
     place = None if former.damage is None else former.damage.phy_offset
     if former.damage is not None and (place is None or place < common.end):
-        yield f"the log of {former.name} is damaged before: {former.damage}"
+        yield f"the log of {former.name} is damaged before the cut: {former.damage}"
 
 
 def _ends_behind(log: CommitLog, phy_offset: int) -> dict[QueueKey, int]:

@@ -195,7 +195,7 @@ def is_same_folder(one: Path, other: Path) -> bool:
     Raises:
         StoreIOError: one of them cannot be looked at.
     """
-    with os_errors("look at the store", one):
+    with os_errors("access the store", one):
         return exists(one) and exists(other) and one.samefile(other)
 
 

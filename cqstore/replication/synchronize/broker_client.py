@@ -1,4 +1,4 @@
-"""BrokerClient: asks one broker one question at a time over the remoting wire.
+"""BrokerClient: sends one request at a time to one broker over the remoting wire.
 
 Source: RocketMQ ``NettyRemotingClient``, ``BrokerOuterAPI``.
 """
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from cqstore.replication.endpoint import TIMED_OUT
 from cqstore.replication.errors import BrokerError
 from cqstore.replication.synchronize.remoting import Response, ResponseParser, question
 
@@ -22,10 +23,10 @@ _NO_FIELDS: Mapping[str, str] = {}
 
 
 class BrokerClient:
-    """One connection at a time, made when it is needed; one task at a time asks.
+    """A client with at most one connection, opened when needed; one task at a time.
 
-    After a fault, and after a cancellation, the connection is gone: no answer to an older question
-    is ever taken for the next one's.
+    The connection is closed after an error or a cancellation, so that a late response is never
+    taken for the response to the next request.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class BrokerClient:
         self._drop()
 
     async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Response:
-        """Return what the broker answers, success or not.
+        """Return the broker's response, whether it is a success or not.
 
         Raises:
             OSError: nothing listens there, or the answer was not whole in time.
@@ -67,7 +68,7 @@ class BrokerClient:
                 answer = await self._answer(*self._stream, question(code, self._opaque, fields))
             whole = True
         except TimeoutError:
-            raise TimeoutError("no answer in time") from None
+            raise TimeoutError(TIMED_OUT) from None
         finally:
             if not whole:
                 self._drop()
@@ -79,7 +80,7 @@ class BrokerClient:
         """Return the answer of a broker that answers with success.
 
         Raises:
-            BrokerError: the broker refuses; ``what`` it was asked for is named.
+            BrokerError: the broker rejects the request; ``what`` names it in the error.
             OSError, WireError: as ``request``.
         """
         answer = await self.request(code, fields)
@@ -102,7 +103,7 @@ class BrokerClient:
             for answer in parser.feed(data):
                 if answer.opaque == self._opaque:
                     return answer
-        raise ConnectionError("the broker has closed the connection")
+        raise ConnectionError("the broker closed the connection")
 
     def _drop(self) -> None:
         stream, self._stream = self._stream, None
@@ -113,8 +114,8 @@ class BrokerClient:
 def refusal(what: str, code: int, answer: Response) -> BrokerError:
     """Return the error for an answer that is not what was asked for."""
     error = BrokerError(
-        f"asked for {what} (code {code}) the broker answers {answer.code}:"
-        f" {answer.remark[:200] or 'no reason'}"
+        f"the broker rejected the request for {what} (code {code}) with response code"
+        f" {answer.code}: {answer.remark[:200] or 'no reason given'}"
     )
     error.code = answer.code
     return error

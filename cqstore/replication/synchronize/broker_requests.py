@@ -115,9 +115,9 @@ async def fetch_table(
                     return table
                 held = None
     except TimeoutError as exc:
-        raise BrokerError(f"{of.what} did not come in time: {exc}") from exc
+        raise BrokerError(f"timed out while reading {of.what} from the broker") from exc
     raise refused or BrokerError(
-        f"{of.what} changed while they were read, {_MAX_PASSES} times in a row"
+        f"{of.what} changed while they were being read, {_MAX_PASSES} times in a row"
     )
 
 
@@ -140,12 +140,10 @@ async def _one_pass(
         table.entries.update(page.entries)
         table.beside.update(page.beside)
         if len(table.entries) == known:
-            raise BrokerError(
-                f"{of.what} are not complete: the broker has {total}, and sends {known}"
-            )
+            raise BrokerError(f"{of.what} are incomplete: the broker has {total} but sent {known}")
         size += page.size
         if size > MAX_TABLE_BYTES:
-            raise BrokerError(f"{of.what} take more than {MAX_TABLE_BYTES} bytes")
+            raise BrokerError(f"{of.what} exceed {MAX_TABLE_BYTES} bytes")
     # A name removed before its version is reported makes the pages behind it begin one too late.
     return table if await _is_still(client, of, table) else None
 
@@ -187,7 +185,9 @@ def _read_page(of: Paged, answer: Response) -> Page:
         len(answer.body),
     )
     if page.total is not None and page.total > _MAX_NAMES:
-        raise BrokerError(f"{of.what} are {page.total}, more than {_MAX_NAMES}")
+        raise BrokerError(
+            f"{of.what}: the broker has {page.total}, more than the limit of {_MAX_NAMES}"
+        )
     return page
 
 
@@ -233,7 +233,7 @@ async def request_modes(client: BrokerClient) -> Json:
 
 async def timer_metrics(client: BrokerClient) -> Json:
     """Return ``timingCount`` and ``dataVersion``."""
-    what = "the timer's metrics"
+    what = "the timer metrics"
     found = await _whole(client, what, TIMER_METRICS)
     version = _version(what, found.get("dataVersion"))
     return {"dataVersion": version, "timingCount": _table_of(what, found, "timingCount")}
@@ -246,10 +246,10 @@ async def timer_check_point(client: BrokerClient) -> bytes:
         BrokerError: the broker refuses it, or answers something else.
         OSError, WireError: as for ``BrokerClient.request``.
     """
-    answer = await client.request_ok("the timer's check point", TIMER_CHECK_POINT)
+    answer = await client.request_ok("the timer checkpoint", TIMER_CHECK_POINT)
     if len(answer.body) != _TIMER_BYTES:
         raise BrokerError(
-            f"the timer's check point has {len(answer.body)} bytes, not {_TIMER_BYTES}"
+            f"the timer checkpoint has {len(answer.body)} bytes, expected {_TIMER_BYTES}"
         )
     return answer.body
 
@@ -263,7 +263,7 @@ async def has_topic(client: BrokerClient, topic: str) -> bool:
     """
     answer = await client.request(ONE_TOPIC, {"topic": topic})
     if answer.code not in {SUCCESS, NO_SUCH_TOPIC}:
-        raise refusal("one topic", ONE_TOPIC, answer)
+        raise refusal("a topic", ONE_TOPIC, answer)
     return answer.code == SUCCESS
 
 
@@ -285,20 +285,22 @@ async def log_end(client: BrokerClient) -> LogEnd:
         BrokerError: the broker refuses it, or answers something else.
         OSError, WireError: as for ``BrokerClient.request``.
     """
-    what = "its replication"
+    what = "the replication status"
     answer = await client.request(HA_STATUS)
     if answer.code == UNKNOWN_CODE:
-        table = (await _whole(client, "its figures", RUNTIME_INFO)).get("table")
+        table = (await _whole(client, "the runtime info", RUNTIME_INFO)).get("table")
         end = table.get("commitLogMaxOffset") if isinstance(table, dict) else None
-        return LogEnd(_number("its figures", end), None)
+        return LogEnd(_number("the runtime info", end), None)
     if answer.code != SUCCESS:
         raise refusal(what, HA_STATUS, answer)
     found = _object(what, answer.body)
     if found.get("master") is not True:
-        raise BrokerError("the broker is no master: name the one that is followed")
+        raise BrokerError(
+            "the broker is not a master: give the address of the master that is followed"
+        )
     end, slaves = found.get("masterCommitLogMaxOffset"), found.get("haConnectionInfo")
     if not _is_long(end) or end < 0 or not isinstance(slaves, list):
-        raise BrokerError(f"{what}: no end of its log, or no list of its slaves")
+        raise _malformed(what, "the end of the log or the list of slaves is missing")
     places = (each.get("addr") if isinstance(each, dict) else None for each in slaves)
     ports = (place.rpartition(":")[2] for place in places if isinstance(place, str))
     return LogEnd(end, frozenset(int(port) for port in ports if _is_decimal(port)))
@@ -320,13 +322,13 @@ def _object(what: str, body: bytes) -> Json:
 
 
 def _malformed(what: str, why: object) -> BrokerError:
-    return BrokerError(f"the broker's answer for {what} cannot be read: {str(why)[:300]}")
+    return BrokerError(f"cannot read the broker's response for {what}: {str(why)[:300]}")
 
 
 def _table_of(what: str, found: Json, key: str) -> Json:
     table = found.get(key)
     if not isinstance(table, dict):
-        raise _malformed(what, f"it has no table {key}")
+        raise _malformed(what, f"table {key} is missing")
     _check(what, table.values(), lambda each: isinstance(each, dict))
     return table
 
@@ -334,13 +336,13 @@ def _table_of(what: str, found: Json, key: str) -> Json:
 def _check(what: str, values: Iterable[object], is_right: Callable[[object], bool]) -> None:
     for value in values:
         if not is_right(value):
-            raise _malformed(what, f"{str(value)[:100]!r} is no entry")
+            raise _malformed(what, f"invalid entry {str(value)[:100]!r}")
 
 
 def _version(what: str, found: object) -> Json:
     keys = ("counter", "timestamp")
     if not isinstance(found, dict) or not all(_is_long(found.get(key)) for key in keys):
-        raise _malformed(what, "it has no dataVersion")
+        raise _malformed(what, "dataVersion is missing or invalid")
     return found
 
 
@@ -362,5 +364,5 @@ def _is_decimal(text: object) -> TypeGuard[str]:
 
 def _number(what: str, text: object) -> int:
     if not _is_decimal(text):
-        raise _malformed(what, f"{str(text)[:40]!r} is no number")
+        raise _malformed(what, f"invalid number {str(text)[:40]!r}")
     return int(text)

@@ -97,19 +97,19 @@ class ResponseParser:
         """Return how many bytes the command has that begins so."""
         size, header = COMMAND_HEAD.unpack_from(head)
         if not _REST <= size <= self._limit:
-            raise _impossible("the size", f"{_REST} to {self._limit}", size)
+            raise _impossible("size", f"{_REST} to {self._limit}", size)
         form, header_bytes = header >> _TYPE_BITS, header & ((1 << _TYPE_BITS) - 1)
         if form != _JSON:
-            raise _impossible("the form of the header", f"{_JSON}: JSON", form)
+            raise _impossible("header form", f"{_JSON} (JSON)", form)
         limit = min(size - _REST, _MAX_HEADER_BYTES)
         if header_bytes > limit:
-            raise _impossible("the size of the header", f"at most {limit}", header_bytes)
+            raise _impossible("header size", f"at most {limit}", header_bytes)
         return COMMAND_HEAD.size - _REST + size
 
 
 def _impossible(what: str, expected: str, got: int) -> WireError:
     return WireError(
-        f"what came is no answer of a broker's, by {what}: is this its listenPort?",
+        f"invalid {what} in a broker's response: is this the broker's listenPort?",
         expected=expected, got=got,
     )  # fmt: skip
 
@@ -121,13 +121,15 @@ def _answer(command: bytes) -> Response | None:
     try:
         header = broker_object(command[COMMAND_HEAD.size : behind])
     except ValueError as exc:
-        raise WireError(f"the header of an answer is no JSON: {exc}") from exc
+        raise WireError(f"the header of a broker's response is not valid JSON: {exc}") from exc
     flag, fields = header.get("flag"), header.get("extFields") or {}
     code, opaque, remark = header.get("code"), header.get("opaque"), header.get("remark") or ""
     if not (_is_int(flag) and _is_int(code) and _is_int(opaque)):
-        raise WireError("the header of an answer lacks one of code, opaque and flag")
+        raise WireError("the header of a broker's response has no valid code, opaque or flag")
     if not isinstance(remark, str) or not _is_text_table(fields):
-        raise WireError("the header of an answer has a remark or fields that are no text")
+        raise WireError(
+            "the header of a broker's response has a remark or fields that are not strings"
+        )
     if not flag & _IS_ANSWER:
         return None
     return Response(opaque, code, remark, fields, command[behind:])

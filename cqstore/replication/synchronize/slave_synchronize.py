@@ -1,4 +1,4 @@
-"""SlaveSynchronize: what a master has beside its log, brought to a follower's ``config/``.
+"""SlaveSynchronize: replicates the metadata of a master to a follower's ``config/``.
 
 Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is
 reported and retried, and leaves the tables as they are; it never stops the log. What is gone at the
@@ -74,7 +74,7 @@ class Intervals:
 
 
 class SlaveSynchronize:
-    """Brings the metadata of one broker, which must be the master that ``follower`` follows.
+    """Replicates the metadata of one broker, which must be the master of ``follower``.
 
     Runs in the follower's loop.
     """
@@ -88,35 +88,35 @@ class SlaveSynchronize:
         *,
         intervals: Intervals | None = None,
         accept_lower_offsets: bool = False,
-        tell: Callable[[str], object] = _LOG.info,
+        on_event: Callable[[str], object] = _LOG.info,
     ) -> None:
-        """Set out for the broker whose ``listenPort`` is ``port``.
+        """Prepare to replicate from the broker whose ``listenPort`` is ``port``.
 
         ``accept_lower_offsets``: take the master's offset where it is lower than the one here.
-        ``tell`` gets a sentence when something goes wrong, is kept, or is deleted.
+        ``on_event`` is called with a message when something fails, is kept, or is deleted.
         """
         self._store, self._follower = store, follower
         self._host, self._port = host, port
         self._intervals = intervals or Intervals()
         self._accept_lower = accept_lower_offsets
-        self._tell = tell
+        self._on_event = on_event
         self._files = ConfigFiles(components_of(store).paths)
         self._held: dict[str, BrokerTable] = {}  # by name of the table, what last came whole
         self._absent: dict[str, frozenset[str]] = {}  # by name of the table, in its last answer
         self._leaving: dict[str, int] = {}  # topics; where the master's log ended without them
-        self._told: set[str] = set()  # since the last round without a fault
-        self._told_of_end = ""
-        self._told_kept: set[str] = set()  # topics
-        self._told_lower: set[tuple[str, str]] = set()
+        self._reported: set[str] = set()  # since the last round without a fault
+        self._reported_end_fault = ""
+        self._reported_kept: set[str] = set()  # topics
+        self._reported_lower: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Go on until cancelled; a write that is under way then comes to its end first."""
+        """Run until cancelled; a write in progress completes first."""
         async with asyncio.TaskGroup() as both:
             both.create_task(self._again_and_again(self.bring_tables, self._intervals.tables))
             both.create_task(self._again_and_again(self.fetch_log_end, self._intervals.log_end))
 
     async def once(self) -> None:
-        """Ask once for every table."""
+        """Request every table once."""
         async with self._client() as client:
             await self.bring_tables(client)
 
@@ -134,12 +134,12 @@ class SlaveSynchronize:
         progress = self._follower.progress
         try:
             progress.master_end = (await tables.log_end(client)).max_phy_offset
-            self._told_of_end = ""
+            self._reported_end_fault = ""
         except (OSError, StoreError) as exc:
             progress.master_end = -1
-            if reason_of(exc) != self._told_of_end:
-                self._told_of_end = reason_of(exc)
-                self._announce(f"{reason_of(exc)}; where the master's log ends is not known")
+            if reason_of(exc) != self._reported_end_fault:
+                self._reported_end_fault = reason_of(exc)
+                self._announce(f"{reason_of(exc)}; the end of the master's log is unknown")
 
     async def bring_tables(self, client: BrokerClient) -> None:
         """Ask once for every table, and write what has changed; faults are reported."""
@@ -167,20 +167,23 @@ class SlaveSynchronize:
         progress.metadata_fault = fault
         if not fault:
             progress.metadata_time = time.time()
-            self._told.clear()
+            self._reported.clear()
 
     def _fail(self, exc: OSError | StoreError) -> str:
         """Report why the master's tables could not be brought; return the reason."""
-        self._report(f"{reason_of(exc)}; what is here stays, trying again")
+        self._report(f"{reason_of(exc)}; the local tables are kept, retrying")
         return reason_of(exc)
 
     def _report(self, sentence: str) -> None:
-        if sentence not in self._told:
+        if sentence not in self._reported:
             self._announce(sentence)
-            self._told.add(sentence)
+            self._reported.add(sentence)
 
     def _announce(self, sentence: str) -> None:
-        self._tell(f"{endpoint(self._host, self._port)}: {sentence}")
+        self._on_event(f"{endpoint(self._host, self._port)}: {sentence}")
+
+    def _announce_deleted(self, what: str, gone: Collection[str]) -> None:
+        self._announce(f"deleted because the master has deleted them: {what} {_some(gone)}")
 
     # ---- topics
 
@@ -226,7 +229,7 @@ class SlaveSynchronize:
         if with_those := [name for name in twice if name in with_queues]:
             gone |= await self._delete(client, with_those[:_TOPICS_AT_ONCE])
         if gone:
-            self._announce(f"of {TOPICS.what}, {_some(gone)}: gone at the master, and now here")
+            self._announce_deleted(TOPICS.what, gone)
         return gone
 
     async def _delete(self, client: BrokerClient, topics: Collection[str]) -> set[str]:
@@ -234,12 +237,12 @@ class SlaveSynchronize:
         ports = (await tables.log_end(client)).slave_ports
         progress = self._follower.progress
         if not (progress.connected and ports is not None and progress.port in ports):
-            if fresh := [name for name in topics if name not in self._told_kept]:
+            if fresh := [name for name in topics if name not in self._reported_kept]:
                 self._announce(
-                    f"{_some(fresh)}: not among the master's topics, but kept: the broker does not"
-                    f" list the connection from port {progress.port} among its slaves"
+                    f"the master no longer has the topics {_some(fresh)}, but they are kept: the"
+                    f" broker does not list the connection from port {progress.port} as a slave"
                 )
-            self._told_kept = {*topics}
+            self._reported_kept = {*topics}
             return set()
         async with self._follower.paused():
             end = self._store.max_phy_offset()
@@ -273,8 +276,8 @@ class SlaveSynchronize:
         table = await fetch_table(client, of, self._held.get(of.what))
         if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
             raise BrokerError(
-                f"the broker's answer for {of.what} lacks {_some(lacking)}, which every broker has:"
-                " it is not believed"
+                f"the broker's response for {of.what} is ignored: it lacks {_some(lacking)}, which"
+                " every broker has"
             )
         self._held[of.what] = table
         return table
@@ -285,7 +288,7 @@ class SlaveSynchronize:
         gone = absent & self._absent.get(what, frozenset())
         self._absent[what] = absent
         if gone:
-            self._announce(f"of {what}, {_some(gone)}: gone at the master, and now here")
+            self._announce_deleted(what, gone)
         return {name: known[name] for name in absent - gone}
 
     async def _consumer_offsets(self, client: BrokerClient) -> None:
@@ -346,17 +349,21 @@ class SlaveSynchronize:
     def _report_lower(self, name: str, what: str, lower: list[Lower]) -> None:
         """Report offsets that are lower at the master, each one once."""
         now = {(name, f"{each.key}/{each.queue_id}"): each for each in lower}
-        fresh = [each for place, each in now.items() if place not in self._told_lower]
-        others = {place for place in self._told_lower if place[0] != name}
-        self._told_lower = others | now.keys()
+        fresh = [each for place, each in now.items() if place not in self._reported_lower]
+        others = {place for place in self._reported_lower if place[0] != name}
+        self._reported_lower = others | now.keys()
         for is_taken in (False, True):
             some = [each for each in fresh if self._is_accepted(each) is is_taken]
             if some:
                 shown = "; ".join(
-                    f"{each.key or 'level'} {each.queue_id}: {each.own} here, {each.master} there"
+                    f"{each.key or 'level'} {each.queue_id}: {each.own} here,"
+                    f" {each.master} at the master"
                     for each in some[:_SHOWN]
                 )
-                done = "taken over" if is_taken else "kept (--accept-lower-offsets)"
+                done = (
+                    "replaced by the master's" if is_taken
+                    else "the local ones are kept (--accept-lower-offsets replaces them)"
+                )  # fmt: skip
                 self._announce(
                     f"{len(some)} {what} are lower at the master than here: {done}."
                     f" {shown}{' …' if len(some) > _SHOWN else ''}"

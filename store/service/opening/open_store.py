@@ -396,10 +396,10 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     append = Appender(log, pending, state, quota)
     components.replicas = ReplicaWait.of(config, log, options.replicas)
     state.locks.add(*(() if components.replicas is None else components.replicas.locks))
-    answers = AckWaiter(config, commit, components.flush, components.replicas, state.fail)
+    ack_waiter = AckWaiter(config, commit, components.flush, components.replicas, state.fail)
     components.ahead = None if components.read_only else LogPrefault.of(log, config)
     look_ahead = noop if components.ahead is None else components.ahead.wake_if_due
-    components.putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
+    components.putter = Putter(config, log, queues, dispatcher, append, ack_waiter, look_ahead)
     components.puts = components.putter
     if hooks := options.hooks.put_hooks:
         components.puts = HookedPuts(components.putter, hooks, components.putter.meter)

@@ -104,7 +104,7 @@ class Putter:
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
         append: Appender,
-        answers: AckWaiter,
+        ack_waiter: AckWaiter,
         look_ahead: Callable[[], object],
     ) -> None:
         self._config = config
@@ -113,9 +113,9 @@ class Putter:
         self._dispatcher = dispatcher
         self._pending = dispatcher.pending  # `is_full` in two frames less
         self._append = append
-        self._answers = answers
-        self._replicas = answers.replicas
-        self._has_to_wait = answers.waits
+        self._ack_waiter = ack_waiter
+        self._replicas = ack_waiter.replicas
+        self._has_to_wait = ack_waiter.waits
         self._locks = dispatcher.locks
         self.schedule = ScheduleMessageHook(config, self._pending.delays, self._check_delivery)
         self._rules = EncodingRules(config, self._check_topic)
@@ -123,7 +123,7 @@ class Putter:
             config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
         )
         self._plain = append.fast_put(
-            config, self._rules, dispatcher, alone=not answers.waits, has_light=self._has_light
+            config, self._rules, dispatcher, alone=not ack_waiter.waits, has_light=self._has_light
         )
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
@@ -210,7 +210,7 @@ class Putter:
         if result.appended is None or not awaited:
             promised.set_result(result)
         else:
-            self._answers.later(result, promised, self.meter.not_ok, soon)
+            self._ack_waiter.later(result, promised, self.meter.not_ok, soon)
 
     # ---- several messages
 
@@ -340,8 +340,8 @@ class Putter:
         if self._has_to_wait:
             self._locks.check_dispatch()
         end = self._append.raw(phy_offset, data, rules)
-        if self._answers.sync:
-            self._answers.is_durable(end)
+        if self._ack_waiter.sync:
+            self._ack_waiter.is_durable(end)
         if self._dispatcher.is_full:
             self._dispatcher.drain_unless_busy()
         return end
@@ -421,7 +421,7 @@ class Putter:
         end = 0
         if wait:
             end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
-        if end and (late := self._answers.wait(end)) is not _OK:
+        if end and (late := self._ack_waiter.wait(end)) is not _OK:
             results = [r._replace(status=late) if r.appended else r for r in results]
             self.meter.not_ok(late, sum(result.ok for result in results))
         if self._dispatcher.is_full:

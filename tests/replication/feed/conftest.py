@@ -65,7 +65,7 @@ def leading(
     followers, told = Followers(), list[str]()
     replicas = followers if config.replica_promises else None
     with MessageStore.open(root, config, replicas=replicas, housekeeping=False) as store:
-        feeder = Feeder(store, followers, settings=settings, tell=told.append, **options)  # type: ignore[arg-type]
+        feeder = Feeder(store, followers, settings=settings, on_event=told.append, **options)  # type: ignore[arg-type]
         with feeding(feeder):
             master = Master(store, feeder, root, told)
             master.put(count)

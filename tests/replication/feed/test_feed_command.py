@@ -50,7 +50,7 @@ def running(root: Path, *more: object) -> Iterator[tuple["subprocess.Popen[str]"
         try:
             assert process.stderr is not None
             line = process.stderr.readline()
-            found = re.search(r"127\.0\.0\.1:(\d+): feeds the log from 0 to \d+", line)
+            found = re.search(r"127\.0\.0\.1:(\d+): serving the log from 0 to \d+", line)
             assert found, line
             yield process, int(found[1])
         finally:
@@ -69,7 +69,7 @@ def test_a_stopped_store_is_served_until_a_signal(root: Path, number: signal.Sig
             assert b"".join(body for _, body in slave.take(end)) == before[1:end]
             slave.report(end)
             assert process.stderr is not None
-            while "1 connections: 127.0.0.1 lags by 0 bytes" not in process.stderr.readline():
+            while "1 connected: 127.0.0.1 lags by 0 bytes" not in process.stderr.readline():
                 pass
         process.send_signal(number)
         out, err = process.communicate(timeout=LIMIT_SECONDS)
@@ -87,7 +87,7 @@ def test_a_stopped_store_is_served_until_a_signal(root: Path, number: signal.Sig
 @pytest.mark.slow
 def test_nothing_is_served_beyond_this_machine_unless_said_to_whom(root: Path) -> None:
     said = run(root, "--listen", "0.0.0.0:0", code=2)
-    assert "at 0.0.0.0 others than this machine can come" in said
+    assert "other machines can connect to 0.0.0.0" in said
     assert "--allow" in said
     with running(root, "--allow", "10.0.0.0/8") as (_, port), WireSlave(port) as slave:
         assert slave.is_closed()
@@ -114,9 +114,9 @@ def test_what_cannot_be_fed_is_refused(root: Path, tmp_path: Path) -> None:
         assert "open" in run(root, "--listen", "127.0.0.1:0", code=2)  # by another process
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert f"cannot listen at {where}" in run(root, "--listen", where, code=2)
+        assert f"cannot listen on {where}" in run(root, "--listen", where, code=2)
     assert "--tls-cert" in run(root, "--tls-key", conf, code=2)
-    assert "no certificate with its key" in run(root, "--tls-cert", conf, code=2)
+    assert "cannot load the certificate and its key" in run(root, "--tls-cert", conf, code=2)
 
 
 def test_addresses_and_networks_are_read_as_they_are_written() -> None:

@@ -47,7 +47,7 @@ def test_who_has_nothing_gets_the_last_file(master: Master) -> None:
         frames = slave.take(master.end)
     assert frames[0][0] == begin
     assert joined(frames) == master.log[begin:]
-    asked = f": asked for 0, is sent the log from {begin} on"
+    asked = f": requested 0, sending the log from {begin}"
     assert any(sentence.endswith(asked) for sentence in master.told)
 
 
@@ -155,7 +155,10 @@ def test_who_asks_for_what_is_not_in_the_log_is_told_of_and_closed(master: Maste
         with WireSlave(master.port) as slave:
             slave.report(request)
             assert slave.is_closed()
-        told = f"127.0.0.1: it asked for the log from {request} on, but this one is from 4096 to"
+        told = (
+            "127.0.0.1: the follower requested the log from"
+            f" {request}, but this log is from 4096 to"
+        )
         assert any(told in sentence and str(master.end) in sentence for sentence in master.told)
 
 
@@ -169,7 +172,7 @@ def test_a_follower_whose_next_file_expires_is_told_of_and_closed(tmp_path: Path
             slave.frame()
             master.store.delete_expired_files(8192)
             assert slave.is_closed()
-        until(lambda: any("which now begins at 8192: it was too slow" in told
+        until(lambda: any("have expired and the log now begins at 8192" in told
                           for told in master.told))  # fmt: skip
 
 
@@ -195,7 +198,7 @@ def test_an_acknowledgement_beyond_what_was_sent_closes_the_connection(
         slave.report(end)
         slave.report(end + beyond)
         assert slave.is_closed()
-    said = f"acknowledges what it was not sent: expected {end} at most, found {end + beyond}"
+    said = f"acknowledged bytes that were not sent: expected at most {end}, found {end + beyond}"
     until(lambda: any(said in sentence for sentence in master.told))
 
 
@@ -206,7 +209,7 @@ def test_an_acknowledgement_of_what_is_in_the_log_but_was_not_sent_is_refused(
     with WireSlave(master.port) as slave:
         slave.report(0, end)  # at once: nothing was sent yet
         assert slave.is_closed()
-    said = f"expected {begin} at most, found {end}"
+    said = f"expected at most {begin}, found {end}"
     until(lambda: any(said in sentence for sentence in master.told))
 
 
@@ -217,7 +220,7 @@ def test_an_acknowledgement_that_goes_back_closes_the_connection(master: Master)
         slave.report(9000)
         slave.report(8999)
         assert slave.is_closed()
-    until(lambda: any("goes back: expected 9000 or more, found 8999" in told
+    until(lambda: any("lower phy offset than before: expected 9000 or more, found 8999" in told
                       for told in master.told))  # fmt: skip
 
 
@@ -264,7 +267,7 @@ def test_who_says_nothing_is_closed_and_a_thousand_leave_nothing(tmp_path: Path)
                 assert peer.recv(1) == b""
                 peer.close()
         until(lambda: open_descriptors() <= before and not master.feeder.followers.links())
-        assert any("silent for 0.1 s" in told for told in master.told)
+        assert any("nothing received for 0.1 s" in told for told in master.told)
 
         def is_served() -> bool:
             """Not where it is held up for a tenth of a second itself."""
@@ -282,7 +285,7 @@ def test_sixty_four_are_served_and_no_more(tmp_path: Path) -> None:
         peers[-1].settimeout(30)
         assert peers[-1].recv(1) == b""
         assert len(master.feeder.followers.links()) == 64
-        assert "127.0.0.1: refused, 64 connections are there already" in master.told
+        assert "127.0.0.1: refused: the limit of 64 connections is reached" in master.told
         for peer in peers:
             peer.close()
         until(lambda: not master.feeder.followers.links())
@@ -301,7 +304,9 @@ def test_who_has_begun_and_says_no_more_is_closed(tmp_path: Path, said: bytes) -
                 slave.say(said)
                 assert slave.is_closed()
             until(lambda: not master.feeder.followers.links())
-            return any("gone at 0: silent for 0.1 s" in told for told in master.told)
+            return any(
+                "disconnected at 0: nothing received for 0.1 s" in told for told in master.told
+            )
 
         until(is_closed_and_told)
 
@@ -351,7 +356,7 @@ def test_who_takes_nothing_is_closed_and_who_reports_is_kept(tmp_path: Path) -> 
             until(lambda: addresses(master) == {"127.0.0.2"})
             until(lambda: acknowledged(master) == [master.end])
             assert quick.peer.fileno() >= 0
-        assert any("silent for 3 s" in told or "took nothing for 3 s" in told
+        assert any("nothing received for 3 s" in told or "accepted nothing for 3 s" in told
                    for told in master.told)  # fmt: skip
 
 
@@ -406,7 +411,10 @@ def test_who_is_in_no_allowed_network_gets_not_a_byte(tmp_path: Path) -> None:
     with leading(tmp_path / "master", count=3, allow=networks) as master:
         with WireSlave(master.port) as slave:
             assert slave.is_closed()
-        assert any("127.0.0.1: refused, it is in no network" in told for told in master.told)
+        assert any(
+            "127.0.0.1: refused: the address is not in an allowed network" in told
+            for told in master.told
+        )
         with WireSlave(master.port, "127.0.0.2") as slave:
             slave.report(0)
             assert joined(slave.take(master.end)) == master.log
@@ -420,7 +428,7 @@ def test_no_more_connections_are_served_than_may_be(tmp_path: Path) -> None:
             assert first.frame() == second.frame() == (0, b"")
             with WireSlave(master.port) as third:
                 assert third.is_closed()
-            assert "127.0.0.1: refused, 2 connections are there already" in master.told
+            assert "127.0.0.1: refused: the limit of 2 connections is reached" in master.told
         until(lambda: not master.feeder.followers.links())
         with WireSlave(master.port) as slave:
             slave.report(0)
@@ -442,12 +450,12 @@ def test_who_finds_no_descriptor_left_is_taken_when_there_is_one(
     with leading(tmp_path / "master", count=3) as master, WireSlave(master.port) as slave:
         slave.report(0)
         assert joined(slave.take(master.end)) == master.log
-    assert "cannot take a connection: Too many open files" in master.told
+    assert "cannot accept a connection: Too many open files" in master.told
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_it(master: Master) -> None:
     taken = Feeder(master.store, port=master.port)
-    words = f"cannot listen at 127.0.0.1:{master.port}"
+    words = f"cannot listen on 127.0.0.1:{master.port}"
     with pytest.raises(StoreIOError, match=words), feeding(taken):
         raise AssertionError
 

@@ -199,11 +199,11 @@ def test_while_the_loop_has_it_no_thread_sends(store: MessageStore) -> None:
 def test_what_the_loop_has_sent_leaves_the_next_to_threads(store: MessageStore) -> None:
     with Laid(store) as laid:
         laid.near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-        while not laid.lane.asks_loop:  # until the kernel takes no more
+        while not laid.lane.needs_loop:  # until the kernel takes no more
             put(store, 1000)
             laid.lane.send()
         assert laid.lane.reclaim()
-        assert not laid.lane.asks_loop
+        assert not laid.lane.needs_loop
 
 
 def test_a_single_byte_is_read_as_any_number_is(store: MessageStore) -> None:
@@ -219,7 +219,7 @@ def test_who_asks_for_what_is_not_there_is_told_what_is(store: MessageStore) -> 
     served, end = ServedLog(store), store.max_phy_offset()
     assert [served.start(request) for request in (0, 1, end)] == [0, 1, end]
     for request in (-1, end + 1):
-        with pytest.raises(OutsideLogError, match=f"from {request} on.* is from 0 to {end}:"):
+        with pytest.raises(OutsideLogError, match=f"from {request}, .* is from 0 to {end}:"):
             served.start(request)
 
 
@@ -228,7 +228,7 @@ def test_a_connection_that_is_gone_is_the_loops_to_end(store: MessageStore) -> N
         laid.far.close()
         put(store, 10)
         assert not laid.lane.send()
-        assert laid.lane.asks_loop
+        assert laid.lane.needs_loop
         with pytest.raises(BrokenPipeError):
             laid.lane.reclaim()
 

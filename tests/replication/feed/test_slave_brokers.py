@@ -77,7 +77,7 @@ def test_a_slave_is_given_the_address_again_and_again_and_that_is_told_once() ->
             return broker.port
 
     port = asyncio.run(story())
-    assert said == [f"slave 127.0.0.1:{port}: is led to {FEED}"]
+    assert said == [f"slave 127.0.0.1:{port}: directed to {FEED}"]
 
 
 @pytest.mark.usefixtures("at_once")
@@ -90,7 +90,7 @@ def test_a_master_is_not_led_until_it_is_a_slave() -> None:
             await led_until(broker.port, said, lambda: len(broker.asked) > 5)
             assert broker.given == []
             assert len(said) == 1
-            assert "it is a master (its brokerId is 0)" in said[0]
+            assert "it is a master (brokerId=0)" in said[0]
             broker.is_master = False
             await led_until(broker.port, said, lambda: bool(broker.given))
 
@@ -105,7 +105,7 @@ def test_a_broker_that_refuses_or_is_gone_is_asked_again() -> None:
 
     async def story() -> int:
         await led_until(port, said, lambda: bool(said))
-        assert said.pop().startswith(f"slave 127.0.0.1:{port}: is not led here: ")
+        assert said.pop().startswith(f"slave 127.0.0.1:{port}: cannot be directed to this feed: ")
         async with Slave() as broker:
             broker.refusal = (16, "no permission for this")
             turns = iter(range(1000))
@@ -120,9 +120,9 @@ def test_a_broker_that_refuses_or_is_gone_is_asked_again() -> None:
 
     at = asyncio.run(story())
     assert said == [
-        f"slave 127.0.0.1:{at}: is not led here: asked for where its master is (code 906)"
-        " the broker answers 16: no permission for this",
-        f"slave 127.0.0.1:{at}: is led to {FEED}",
+        f"slave 127.0.0.1:{at}: cannot be directed to this feed: the broker rejected the"
+        " request for the master address (code 906) with response code 16: no permission for this",
+        f"slave 127.0.0.1:{at}: directed to {FEED}",
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_name_that_no_machine_can_have_is_told(monkeypatch: pytest.MonkeyPatch
     said: list[str] = []
 
     asyncio.run(led_until(1, said, lambda: bool(said), host="a..b"))
-    assert "is not led here" in said[0]
+    assert "cannot be directed to this feed" in said[0]
 
 
 @pytest.mark.usefixtures("at_once")
@@ -166,7 +166,7 @@ def test_what_is_no_broker_is_told(data: bytes) -> None:
 
     asyncio.run(story())
     assert len(said) == 1
-    assert "is not led here" in said[0]
+    assert "cannot be directed to this feed" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_slaves_cannot_be_led_to_all_addresses(host: str) -> None:
 
 
 def test_a_slave_is_an_address_and_follows_without_tls() -> None:
-    with pytest.raises(typer.BadParameter, match="a slave is HOST:PORT"):
+    with pytest.raises(typer.BadParameter, match="for --slave: expected HOST:PORT"):
         _slaves(["10911"], "10.0.0.5", None)
-    with pytest.raises(typer.BadParameter, match="no TLS"):
+    with pytest.raises(typer.BadParameter, match="do not support TLS"):
         _slaves(["b:10911"], "10.0.0.5", Path("pem"))
     assert len(_slaves(["b:10911", "[fd00::5]:10911"], "10.0.0.5", None)) == 2

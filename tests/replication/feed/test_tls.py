@@ -67,11 +67,11 @@ async def followed(master: Master, own: Path, ca: Path, cert: Path | None) -> by
     with MessageStore.open(own, CONFIG, housekeeping=False) as store:
         follower = Follower(
             store, "127.0.0.1", master.port, timing=FAST, tls=follower_context(ca, cert),
-            tell=told.append,
+            on_event=told.append,
         )  # fmt: skip
         await follower.run(
             lambda progress: (
-                progress.end == master.end or any("trying again" in sentence for sentence in told)
+                progress.end == master.end or any("retrying" in sentence for sentence in told)
             )
         )
         return log_of(store) if store.max_phy_offset() else b""
@@ -148,11 +148,13 @@ def test_the_commands_speak_it(keys: Keys, tmp_path: Path) -> None:
 def test_files_that_are_no_keys_are_named(keys: Keys, tmp_path: Path) -> None:
     none = tmp_path / "none.pem"
     for path in (none, keys.ca):  # not there; no key in it
-        with pytest.raises(StoreConfigError, match="no certificate with its key") as caught:
+        with pytest.raises(
+            StoreConfigError, match="cannot load the certificate and its key"
+        ) as caught:
             master_context(path, None, None)
         assert caught.value.path == path
     none.write_text("no certificate")
-    with pytest.raises(StoreConfigError, match="no certificate of an authority"):
+    with pytest.raises(StoreConfigError, match="cannot load the CA certificate"):
         follower_context(none, None)
-    with pytest.raises(StoreConfigError, match="no certificate of an authority"):
+    with pytest.raises(StoreConfigError, match="cannot load the CA certificate"):
         master_context(keys.master, None, none)

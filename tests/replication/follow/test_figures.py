@@ -270,13 +270,13 @@ def test_how_far_it_is_is_said_where_that_has_changed(
         task = asyncio.create_task(running_follower._report_progress(asked, asked, 0.001))  # type: ignore[arg-type]
         await becomes(lambda: asked.looks > 3)
         asked.progress.end = 9
-        await becomes(lambda: said[-1] == "followed to 9")
+        await becomes(lambda: said[-1] == "replicated up to 9")
         looks = asked.looks
         await becomes(lambda: asked.looks > looks + 3)
         task.cancel()
 
     run(story())
-    assert said == ["followed to 5", "followed to 9"]
+    assert said == ["replicated up to 5", "replicated up to 9"]
 
 
 def test_a_note_that_cannot_be_written_is_told_of_once(
@@ -294,5 +294,5 @@ def test_a_note_that_cannot_be_written_is_told_of_once(
 
     run(story())
     (one,) = said
-    assert one.startswith("cqstore top will not show how far it is: cannot ")
+    assert one.startswith("cannot record the progress for cqstore top: cannot ")
     assert str(asked.paths.following) in one

@@ -16,7 +16,7 @@ import pytest
 
 from cqstore.replication.errors import DivergedError, WireError
 from cqstore.replication.follow import master_session as session
-from cqstore.replication.follow.default_protocol import DefaultTalk
+from cqstore.replication.follow.default_protocol import DefaultProtocol
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
 from cqstore.replication.follow.last_file import last_file
@@ -72,7 +72,7 @@ def follow(
             async with master:
                 told_here: list[str] = [] if told is None else told
                 follower = Follower(
-                    store, "127.0.0.1", master.port, timing=timing, tell=told_here.append
+                    store, "127.0.0.1", master.port, timing=timing, on_event=told_here.append
                 )
                 await follower.run(until)
                 await master.reported(follower.progress.reported)
@@ -100,7 +100,7 @@ def test_a_log_is_followed_to_its_end_through_cuts_at_any_byte(
     assert progress.connections == len(master.requests) - 1 == 41  # and one for the last file
     assert log_in(tmp_path / "own") == led.log
     assert served(tmp_path / "own") == served(led.root)
-    assert any("has closed the connection; trying again" in sentence for sentence in told)
+    assert any("the master closed the connection; retrying" in sentence for sentence in told)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_small_pieces_are_taken_within_the_loop_unless_a_disk_is_waited_for(
     led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType, at_once: int
 ) -> None:
     taken: list[tuple[int, bool]] = []
-    take = DefaultTalk.receive
+    take = DefaultProtocol.receive
 
-    def noted(talk: DefaultTalk, data: bytes) -> None:
+    def noted(protocol: DefaultProtocol, data: bytes) -> None:
         taken.append((len(data), threading.current_thread() is threading.main_thread()))
-        take(talk, data)
+        take(protocol, data)
 
-    monkeypatch.setattr(DefaultTalk, "receive", noted)
+    monkeypatch.setattr(DefaultProtocol, "receive", noted)
     monkeypatch.setattr(session, "TAKEN_AT_ONCE_BYTES", at_once)
     config = CONFIG.model_copy(update={"flush_disk_type": flush})
     last = len(led.log) - len(led.log) % 4096
@@ -219,7 +219,7 @@ def test_a_log_that_is_longer_than_the_masters_is_told_with_both_ends(
 ) -> None:
     own, end = led.starts[70], led.starts[60]
     error = follow_apart(tmp_path / "own", led.log[:own], WireMaster(led.log[:end], hasty=hasty))
-    assert f"this log ends at {own}, the master's ends at {end}" in error
+    assert f"this log ends at {own}, but the master's ends at {end}" in error
 
 
 def test_a_former_master_that_is_longer_is_told_and_nothing_is_mixed(
@@ -232,11 +232,11 @@ def test_a_former_master_that_is_longer_is_told_and_nothing_is_mixed(
         other = log_of(store)
     own = led.log[: led.starts[14]]
     error = follow_apart(tmp_path / "own", own, WireMaster(b""))
-    assert f"this log ends at {len(own)}, the master's ends at 0;" in error
+    assert f"this log ends at {len(own)}, but the master's ends at 0;" in error
     short = follow_apart(tmp_path / "own", own, WireMaster(other[:448]))
     grown = follow_apart(tmp_path / "own", own, WireMaster(other))
     assert short == grown
-    assert f"the master's log is another one than this, which ends at {len(own)}" in grown
+    assert f"the master's log differs from this log, which ends at {len(own)}" in grown
 
 
 def test_the_masters_older_files_are_gone(led: Led, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_the_masters_older_files_are_gone(led: Led, tmp_path: Path) -> None:
     own = led.log[: led.starts[20]]
     master = WireMaster(led.log[begin:], begin=begin)
     error = follow_apart(tmp_path / "own", own, master)
-    assert f"this log ends at {len(own)}, the master has no byte at 1 any more" in error
+    assert f"this log ends at {len(own)}, but the master no longer has offset 1:" in error
     assert f"its last file begins at {begin}, its log ends at {len(led.log)}" in error
     assert master.requests == [1, 0]
 
@@ -268,7 +268,7 @@ def test_a_log_that_has_a_file_more_than_the_master_is_told_where_that_ends(
     master = WireMaster(led.log[:end], hasty=hasty)
     with pytest.raises(DivergedError) as caught:
         run(story(master))
-    assert f"this log ends at {len(led.log)}, the master's ends at {end};" in str(caught.value)
+    assert f"this log ends at {len(led.log)}, but the master's ends at {end};" in str(caught.value)
     assert master.requests == [led.starts[-1], 0]
 
 
@@ -291,7 +291,7 @@ def test_a_file_that_leaves_the_log_while_it_is_followed_is_no_end(
 
     with pytest.raises(DivergedError) as caught:
         run(story())
-    assert f"ends at {end}, the master has no byte at {end} any more" in str(caught.value)
+    assert f"ends at {end}, but the master no longer has offset {end}:" in str(caught.value)
     assert "its last file begins at 8192, its log ends at 10000" in str(caught.value)
 
 
@@ -346,12 +346,16 @@ def test_a_last_file_that_is_not_told_is_not_known(led: Led, instead: bytes) -> 
 @pytest.mark.parametrize(
     ("instead", "kind", "words"),
     [
-        (frame(99, b"x"), DivergedError, ["bytes from 1 on", "bytes from 99 on", "haListenPort"]),
-        (frame(0), DivergedError, ["bytes from 1 on", "bytes from 0 on"]),
-        (frame(1, b"\xff" * 9), DivergedError, ["log is another one", "found byte 0xff"]),
+        (
+            frame(99, b"x"),
+            DivergedError,
+            ["expected bytes from 1", "found bytes from 99", "haListenPort"],
+        ),
+        (frame(0), DivergedError, ["expected bytes from 1", "found bytes from 0"]),
+        (frame(1, b"\xff" * 9), DivergedError, ["log differs from this log", "found byte 0xff"]),
         (b"\0" * 8 + b"\x7f\xff\xff\xff", WireError, ["0 to 4194304", "2147483647"]),
-        (b"HTTP/1.1 400 Bad Request\r\n", WireError, ["impossible size", "text", "haListenPort"]),
-        (question(1, 1, {}), WireError, ["impossible size", "text", "haListenPort"]),
+        (b"HTTP/1.1 400 Bad Request\r\n", WireError, ["invalid size", "text", "haListenPort"]),
+        (question(1, 1, {}), WireError, ["invalid size", "text", "haListenPort"]),
     ],
 )  # fmt: skip
 def test_what_no_master_sends_is_refused_and_no_connection_is_tried_again(
@@ -437,7 +441,9 @@ def test_a_port_that_sends_no_frame_is_told_as_such(led: Led, tmp_path: Path) ->
     told = list[str]()
     master = WireMaster(led.log, cuts=[0, 3])
     follow(tmp_path / "own", master, told=told)
-    assert "closed the connection (no frame came: is this haListenPort?); trying again" in told[1]
+    assert (
+        "closed the connection (no frame received: is this the haListenPort?); retrying" in told[1]
+    )
     assert len(told) == 2  # nothing is told twice until a connection was of use
 
 
@@ -463,7 +469,7 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
             port = taken.getsockname()[1]
-            follower = Follower(store, "127.0.0.1", port, timing=FAST, tell=told.append)
+            follower = Follower(store, "127.0.0.1", port, timing=FAST, on_event=told.append)
             task = asyncio.create_task(follower.run())
             tries = list[float]()
             plain = follower._next_wait
@@ -476,14 +482,17 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
             await becomes(lambda: len(tries) > 5)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            with pytest.raises(StoreIOError, match=r"cannot find the master no\.such\.invalid"):
+            with pytest.raises(
+                StoreIOError,
+                match=r"cannot resolve the host name 'no\.such\.invalid' of the master",
+            ):
                 await Follower(store, "no.such.invalid", 1, timing=FAST).run()
 
     with socket.socket() as taken:  # the port is taken, and nothing listens there
         taken.bind(("127.0.0.1", 0))
         run(story())
     assert len(told) == 1
-    assert "trying again" in told[0]
+    assert "retrying" in told[0]
 
 
 def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
@@ -615,7 +624,9 @@ def test_a_full_disk_is_waited_for(
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
             async with WireMaster(b"") as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)
+                follower = Follower(
+                    store, "127.0.0.1", master.port, timing=FAST, on_event=told.append
+                )
                 task = asyncio.create_task(follower.run(at_end(len(led.log))))
                 await becomes(lambda: follower.progress.verified)
                 master.append(led.log[:500])
@@ -649,7 +660,9 @@ def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None
             tmp_path / "own", CONFIG, housekeeping=False, hooks=StoreHooks(dispatchers=[taker])
         ) as store:
             async with WireMaster(b"") as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)
+                follower = Follower(
+                    store, "127.0.0.1", master.port, timing=FAST, on_event=told.append
+                )
                 task = asyncio.create_task(follower.run(at_end(len(led.log))))
                 await becomes(lambda: follower.progress.verified)
                 master.append(led.log[: led.starts[30]])

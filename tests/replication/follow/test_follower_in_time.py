@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.replication.errors import DivergedError
-from cqstore.replication.follow import default_protocol as default_talk
+from cqstore.replication.follow import default_protocol
 from cqstore.replication.follow import master_session as session
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
@@ -40,13 +40,13 @@ def follow(
             async with master, asyncio.timeout(LIMIT_SECONDS):
                 tell = [] if told is None else told
                 follower = Follower(
-                    store, "127.0.0.1", master.port, timing=TIMING, tell=tell.append
+                    store, "127.0.0.1", master.port, timing=TIMING, on_event=tell.append
                 )
                 await follower.run(until)
                 return follower.progress
 
     with (
-        loop.clock_of(default_talk, session, sys.modules[__name__]),
+        loop.clock_of(default_protocol, session, sys.modules[__name__]),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         return runner.run(story())
@@ -67,7 +67,7 @@ def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: 
 
     told, master = list[str](), Silent(led.log)
     progress = follow(tmp_path / "own", master, lambda progress: progress.caught_up, told)
-    assert "silent for 20 s (no frame came" in told[1]
+    assert "nothing received for 20 s (no frame received" in told[1]
     assert progress.connections == 2
     assert log_in(tmp_path / "own") == led.log[len(led.log) - len(led.log) % 4096 :]
 
@@ -76,8 +76,8 @@ def test_a_master_that_sends_a_byte_now_and_then_is_given_up(led: Led, tmp_path:
     """Each byte comes long before the time is over, a whole frame or 64 KiB never do."""
     told, master = list[str](), WireMaster(led.log, batch=3000, pace=(1, 1.0))
     follow(tmp_path / "own", master, lambda progress: progress.connections == 3, told)
-    assert any("bytes of a frame for 20 s" in sentence for sentence in told)
-    assert [sentence for sentence in told if "silent" in sentence] == []
+    assert any("bytes of a frame received in 20 s" in sentence for sentence in told)
+    assert [sentence for sentence in told if "nothing received" in sentence] == []
 
 
 def test_a_slow_master_whose_frames_end_in_time_is_kept(led: Led, tmp_path: Path) -> None:
@@ -131,6 +131,6 @@ def test_a_master_that_has_nothing_is_accused_when_it_cannot_be_that(
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         store.append_to_commit_log(0, led.log)
     with pytest.raises(
-        DivergedError, match=f"this log ends at {len(led.log)}, the master's ends at"
+        DivergedError, match=f"this log ends at {len(led.log)}, but the master's ends at"
     ):
         follow(tmp_path / "own", lambda: WireMaster(b""), lambda _: False)

@@ -48,7 +48,7 @@ def follow(
             async with master:
                 follower = Follower(
                     store, "127.0.0.1", master.port, timing=timing, verify_tail_bytes=tail,
-                    learner=Learner(ID, last_file), tell=tell,
+                    learner=Learner(ID, last_file), on_event=tell,
                 )  # fmt: skip
                 stage = list[int]()
 
@@ -106,7 +106,9 @@ def test_a_whole_log_is_followed_through_cuts_at_any_byte(
     assert epochs_in(own) == [f"{epoch}-{start}" for epoch, start in of(led)]
     assert {*master.hellos} == {(1, 0, 1, ID)}
     assert progress.connections == 41
-    assert any("no epochs came: is this haListenPort of a master under" in line for line in told)
+    assert any(
+        "no epochs received: is this the haListenPort of a master under" in line for line in told
+    )
 
 
 def test_a_learner_acknowledges_nothing(led: Led, tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_who_goes_on_compares_epochs_and_the_last_bytes(led: Led, tmp_path: Path
     put_back(own, led, end, of(led)[:2])
     other = bytearray(led.log)
     other[led.starts[39] + 60] ^= 1
-    with pytest.raises(DivergedError, match="the master's log is another one than this"):
+    with pytest.raises(DivergedError, match="the master's log differs from this log"):
         follow(own, EpochMaster(bytes(other), of(led)))
     assert log_in(own) == led.log[:end]
     follow(own, EpochMaster(led.log, of(led)))
@@ -232,11 +234,13 @@ def test_a_longer_log_is_refused_with_both_ends(led: Led, tmp_path: Path) -> Non
     put_back(own, led, end, of(led)[:2])
     at = led.starts[40]
     why = refused(own, EpochMaster(led.log[:at], of(led)[:2]), BeyondEpochError)
-    assert f"this log ends at {end}, the master's at {at}, and they are equal up to {at}" in why
-    assert "in epoch 2; nothing is removed here. With --truncate" in why
+    assert (
+        f"this log ends at {end}, the master's at {at}, but they are equal only up to {at}" in why
+    )
+    assert "in epoch 2; nothing was removed. Use --truncate" in why
     longer = EpochMaster(led.log, [*of(led)[:2], (3, at)])  # as long, but in another epoch
     why = refused(own, longer, BeyondEpochError)
-    assert f"the master's at {len(led.log)}, and they are equal up to {at} alone, in epoch 2" in why
+    assert f"the master's at {len(led.log)}, but they are equal only up to {at}, in epoch 2" in why
     assert epochs_in(own) == ["1-0", f"2-{led.starts[30]}"]
     assert longer.reports == []  # a master takes the number for an acknowledgement
 
@@ -245,8 +249,8 @@ def test_logs_without_a_common_epoch_are_refused_with_both_lists(led: Led, tmp_p
     own, end = tmp_path / "own", led.starts[50]
     put_back(own, led, end, of(led)[:2])
     why = refused(own, EpochMaster(led.log, [(2, 0), (3, led.starts[40])]))
-    assert f"expected one of the epochs 2 from 0 on, 3 from {led.starts[40]} on" in why
-    assert f"found 1 from 0 on, 2 from {led.starts[30]} on" in why
+    assert f"expected one of the epochs 2 from 0, 3 from {led.starts[40]}" in why
+    assert f"found 1 from 0, 2 from {led.starts[30]}" in why
     many = [(10 + number, number) for number in range(12)]
     assert "expected one of the epochs 4 older ones, 14 from 4" in refused(
         own, EpochMaster(led.log, many)
@@ -289,7 +293,7 @@ def test_a_damaged_file_of_epochs_is_refused(led: Led, tmp_path: Path) -> None:
     own = tmp_path / "own"
     put_back(own, led, led.starts[20], of(led)[:1])
     (own / "epochFileCheckpoint").write_text("2\n0\n1-0\n")
-    assert "the count of its epochs" in refused(own, EpochMaster(led.log, of(led)), CorruptionError)
+    assert "wrong number of epochs" in refused(own, EpochMaster(led.log, of(led)), CorruptionError)
 
 
 def test_masters_of_the_other_wire_are_told(led: Led, tmp_path: Path) -> None:
@@ -361,7 +365,7 @@ def _forged(root: Path, stream: bytes) -> tuple[str, bytes]:
             async with EpochMaster(b"", [], instead=stream, cuts=repeat(len(stream))) as master:
                 follower = Follower(
                     store, "127.0.0.1", master.port, timing=FAST, learner=Learner(ID),
-                    tell=lambda _: None,
+                    on_event=lambda _: None,
                 )  # fmt: skip
                 how = "end"
                 try:

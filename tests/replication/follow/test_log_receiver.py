@@ -45,10 +45,10 @@ class Outcome:
 
 def feed(store: MessageStore, parts: Iterable[bytes]) -> LogReceiver:
     """Give a new connection's bytes to ``store``."""
-    intake, parser = LogReceiver(store), FrameParser()
+    receiver, parser = LogReceiver(store), FrameParser()
     for part in parts:
-        intake.receive(parser.feed(part))
-    return intake
+        receiver.receive(parser.feed(part))
+    return receiver
 
 
 def outcome(root: Path, parts: Iterable[bytes], config: StoreConfig = CONFIG) -> Outcome:
@@ -74,8 +74,8 @@ def half(led: Led, root: Path, end: int) -> Path:
 
 def test_a_new_log_asks_for_0_and_takes_all(led: Led, tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
-        intake = feed(store, pieces(frames(led.log), 500))
-        assert (intake.request, intake.is_verified) == (0, True)
+        receiver = feed(store, pieces(frames(led.log), 500))
+        assert (receiver.request, receiver.is_verified) == (0, True)
         assert log_of(store) == led.log
     assert served(tmp_path / "own") == served(led.root)
 
@@ -106,22 +106,24 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
     root = half(led, tmp_path / "own", led.starts[30])
     with MessageStore.open(root, CONFIG) as store:
         assert LogReceiver(store).request == 1  # 0 would mean: begin with your last file
-        intake = LogReceiver(store, 400)
-        assert (intake.request, intake.is_verified) == (led.starts[30] - 400, False)
+        receiver = LogReceiver(store, 400)
+        assert (receiver.request, receiver.is_verified) == (led.starts[30] - 400, False)
         for sent in (frames(led.log[: led.starts[30]], 1), frame(1, led.log[1 : led.starts[30]])):
-            intake = feed(store, [sent])  # also where a frame goes on into the next file
-            assert (intake.is_verified, intake.heartbeats) == (True, 0)
+            receiver = feed(store, [sent])  # also where a frame goes on into the next file
+            assert (receiver.is_verified, receiver.heartbeats) == (True, 0)
         assert store.min_phy_offset() + 4096 < led.starts[30]
         rest = led.log[led.starts[30] : led.starts[31]]
-        intake.receive(FrameParser().feed(frame(led.starts[30]) + frame(led.starts[30], rest[:9])))
-        assert (intake.heartbeats, intake.is_torn) == (
+        receiver.receive(
+            FrameParser().feed(frame(led.starts[30]) + frame(led.starts[30], rest[:9]))
+        )
+        assert (receiver.heartbeats, receiver.is_torn) == (
             0,
             True,
         )  # those before the last byte say nothing
-        intake.receive(
+        receiver.receive(
             FrameParser().feed(frame(led.starts[30] + 9, rest[9:]) + frame(led.starts[31]))
         )
-        assert (intake.heartbeats, intake.is_torn) == (1, False)
+        assert (receiver.heartbeats, receiver.is_torn) == (1, False)
         assert LogReceiver(store, 1).request == led.starts[30]
 
 
@@ -135,17 +137,17 @@ def test_a_log_that_is_longer_than_the_masters_is_kept_and_both_ends_are_named(
 ) -> None:
     own, other = led.starts[60], led.starts[50]
     with MessageStore.open(half(led, tmp_path / "own", own), CONFIG) as store:
-        intake = feed(store, [frames(led.log[:other], 1), frame(other)])
-        assert (intake.is_verified, intake.heartbeats) == (False, 1)
-        assert f"ends at {own}, the master's ends at {other};" in str(intake.divergence(None))
+        receiver = feed(store, [frames(led.log[:other], 1), frame(other)])
+        assert (receiver.is_verified, receiver.heartbeats) == (False, 1)
+        assert f"ends at {own}, but the master's ends at {other};" in str(receiver.divergence(None))
         for last_file, words in {
-            None: "no byte at 1: its log ends before, or begins behind;",
+            None: "no byte at 1: its log ends before it, or begins after it;",
             range(1): "the master's ends at 1;",
-            range(2, 9): "no byte at 1 any more: its last file begins at 2, its log ends at 9;",
-            range(2): "no byte at 1: its log ends before, or begins behind;",  # it has grown
+            range(2, 9): "no longer has offset 1: its last file begins at 2, its log ends at 9;",
+            range(2): "no byte at 1: its log ends before it, or begins after it;",  # it has grown
         }.items():
-            intake = feed(store, [frame(1)])
-            error = str(intake.divergence(last_file))
+            receiver = feed(store, [frame(1)])
+            error = str(receiver.divergence(last_file))
             assert f"this log ends at {own}, " in error
             assert words in error
         assert log_of(store) == led.log[:own]
@@ -182,10 +184,10 @@ def test_a_last_record_is_compared_from_its_head_on(tmp_path: Path, *, rolled: b
     assert own[-600:] == other[-600:]
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert store.append_to_commit_log(0, own) == len(own)
-        intake = LogReceiver(store, 100)
-        assert intake.request == last
-        with pytest.raises(DivergedError, match="another one than this"):
-            intake.receive(FrameParser().feed(frame(intake.request, other[intake.request :])))
+        receiver = LogReceiver(store, 100)
+        assert receiver.request == last
+        with pytest.raises(DivergedError, match="differs from this log"):
+            receiver.receive(FrameParser().feed(frame(receiver.request, other[receiver.request :])))
 
 
 @pytest.mark.parametrize("where", [-301, -1, 1, 300])
@@ -197,7 +199,7 @@ def test_a_frame_that_does_not_follow_is_refused_with_both_offsets(
     end = max(start for start in led.starts if start <= 600)
     assert found.log == led.log[:end]
     assert f"ends at {end}" in found.error
-    assert f"expected bytes from 600 on, found bytes from {600 + where} on" in found.error
+    assert f"expected bytes from 600, found bytes from {600 + where}" in found.error
     beat = outcome(tmp_path / "beat", [frames(led.log[:600]), frame(600 + where)])
     assert beat == found
 
@@ -222,7 +224,7 @@ def test_another_size_of_log_files_is_found_out_at_the_first_roll(
     found = outcome(tmp_path / "own", [frames(led.log)], config)
     assert len(found.log) <= 4096
     assert led.log.startswith(found.log)
-    assert f"mappedFileSizeCommitLog is another one than {size}, set that one here" in found.error
+    assert f"mappedFileSizeCommitLog is not {size}, set it here" in found.error
 
 
 def test_a_last_file_that_begins_inside_one_of_ours_is_refused(led: Led, tmp_path: Path) -> None:
@@ -250,10 +252,10 @@ def test_the_longest_record_that_there_may_be_waits_for_its_end(tmp_path: Path) 
         assert store.put_message(Message("t", b"x" * (3 << 20), 0, {"k": "v" * 20_000})).ok
         log = log_of(store)
     with MessageStore.open(tmp_path / "own", config) as store:
-        intake, parser = LogReceiver(store), FrameParser()
+        receiver, parser = LogReceiver(store), FrameParser()
         for at in range(0, len(log), 1 << 20):
             assert store.max_phy_offset() == 0
-            intake.receive(parser.feed(frame(at, log[at : at + (1 << 20)])))
+            receiver.receive(parser.feed(frame(at, log[at : at + (1 << 20)])))
         assert log_of(store) == log
 
 
@@ -276,13 +278,13 @@ def test_ten_thousand_spoilt_streams_leave_whole_stores(led: Led, tmp_path: Path
             end = store.append_to_commit_log(0, led.log[: led.starts[8]])
             while end < led.starts[60]:
                 streams += 1
-                intake, parser = LogReceiver(store, 200), FrameParser()
-                good = frames(led.log, intake.request, batch=draw.randint(1, 900))[:3000]
+                receiver, parser = LogReceiver(store, 200), FrameParser()
+                good = frames(led.log, receiver.request, batch=draw.randint(1, 900))[:3000]
                 parts = pieces(spoilt(good, draw), draw.randint(1, 3000), streams)
                 try:
                     for part in parts:
-                        intake.receive(parser.feed(part))
-                        assert len(intake._rest) <= len(good) + 40
+                        receiver.receive(parser.feed(part))
+                        assert len(receiver._rest) <= len(good) + 40
                 except (DivergedError, WireError):
                     refused += 1
                 before, end = end, store.max_phy_offset()

@@ -173,7 +173,7 @@ def test_a_log_has_something_from_its_begin_to_its_end(
     log, starts = written
     whole = log_files(tmp_path / "whole", log)
     part = log_files(tmp_path / "part", log[8192:], 8192)
-    nothing = {"what": "nothing: the log ends here"}
+    nothing = {"what": "end of the log"}
     assert tails.place_of(part, starts[0]) == tails.place_of(part, 8191) == nothing
     assert tails.place_of(part, len(log)) == tails.place_of(whole, len(log)) == nothing
     for one, at in ((whole, 0), (whole, 8192), (part, 8192), (part, starts[-1])):
@@ -185,7 +185,7 @@ def test_a_log_has_something_from_its_begin_to_its_end(
         "what": "a blank record", "size": size, "bytes": log[blank : blank + min(32, size)].hex(),
     }  # fmt: skip
     inside = tails.place_of(whole, starts[1] + 3)
-    assert (inside["what"], inside["bytes"]) == ("no record", log[starts[1] + 3 :][:32].hex())
+    assert (inside["what"], inside["bytes"]) == ("not a record", log[starts[1] + 3 :][:32].hex())
     assert str(starts[1] + 3) in str(inside["why"])
 
 
@@ -225,7 +225,7 @@ def test_a_former_master_is_told_record_by_record(tmp_path: Path, backend: str) 
     assert behind["b"]["bytes"] == len(second) - end
     assert behind["a"]["firstStored"] <= behind["a"]["lastStored"] <= behind["b"]["firstStored"]
     done = check(one, other)
-    assert f"the logs part at {end}" in done.stderr
+    assert f"the logs diverge at {end}" in done.stderr
     assert "former 5" in done.stdout
     assert "new/0/0" in done.stdout
 
@@ -238,7 +238,7 @@ def test_a_log_that_lags_has_not_parted(tmp_path: Path) -> None:
     shutil.rmtree(other)
     shutil.copytree(one, other)
     done = check(one, other)
-    assert (done.exit_code, "where both end" in done.stderr) == (0, True)
+    assert (done.exit_code, "where both logs end" in done.stderr) == (0, True)
 
 
 def test_logs_that_part_in_the_first_record_and_at_the_begin_of_a_file_are_told(
@@ -277,7 +277,7 @@ def test_records_that_the_queues_lack_are_told_with_equal_ends(
     assert isinstance(side, dict)
     assert (side["end"], found["divergence"]) == (found["commonEnd"], None)
     assert side["undispatched"] == {"from": end, "records": 9, "topic": "new", "queueId": 0}
-    assert "its queues lack 9 records" in check(one, other).stderr
+    assert "9 records are missing from their queues" in check(one, other).stderr
     with MessageStore.open(one, CONFIG) as store:  # what it says helps
         assert store.max_offset("new", 0) == 5
     assert found_by(one, other, code=0)["differences"] == []

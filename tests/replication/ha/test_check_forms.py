@@ -70,7 +70,7 @@ def test_each_form_is_read_and_named(pair: Pair, golden: Path, mine: Form, other
     told = str(found["notCompared"])
     assert ("forbidden are not compared" in told) == has_no_place
     assert ("pull_offsets are not compared" in told) == has_no_place
-    row = next(line for line in check(*pair).stdout.splitlines() if "metadata, form" in line)
+    row = next(line for line in check(*pair).stdout.splitlines() if "metadata form" in line)
     assert row.split()[-2:] == [mine, others]
 
 

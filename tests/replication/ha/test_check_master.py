@@ -57,7 +57,7 @@ def test_a_former_master_is_told_where_it_parted(tmp_path: Path, common: int, ne
         assert (found.common.end, found.common.differs_at is None) == (end, False)
         assert found.tails[0].topics == {"former": 60}
         assert found.tails[1].topics == {"new": new}
-        assert f"the logs part at {end}" in " ".join(found.differences())
+        assert f"the logs diverge at {end}" in " ".join(found.differences())
 
 
 def test_a_masters_log_that_ends_before_is_told(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_no_more_is_fetched_than_a_file_behind_the_store(tmp_path: Path) -> None
         assert end + 4096 <= found.other.log.max_phy_offset() + 200 <= end + 3 * 4096
         assert list(found.differences()) == []
         rows = {row[""]: row["B"] for row in found.rows()}
-        assert str(rows["log ends at"]).endswith(" or behind")
+        assert str(rows["log ends at"]).endswith(" or later")
 
 
 def test_a_master_that_grows_on_and_on_is_left(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_logs_that_differ_from_the_first_compared_byte_on_have_nothing_in_common
         begin = min(len(mine) - len(mine) % 4096, len(log) - len(log) % 4096)
         assert (found.common.end, found.common.is_empty) == (begin, True)
         (sentence,) = found.differences()
-        assert "no record that was compared is the same" in sentence
-        assert f"lies at {begin} or before (--last BYTES compares more)" in sentence
+        assert "the logs have no compared record in common" in sentence
+        assert f"diverge at {begin} or before (--last BYTES compares more)" in sentence
 
 
 def test_bytes_that_are_no_records_are_told(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     expired = WireMaster(b"", begin=0)
     expired.expire(log[8 * 4096 :], 8 * 4096)
     with (
-        pytest.raises(RefusedStoreError, match="no byte at 0 any more: its last file begins at"),
+        pytest.raises(RefusedStoreError, match="no longer has offset 0: its last file begins at"),
         beside(tmp_path / "own", expired, last=1 << 40),
     ):
         pass
@@ -177,7 +177,9 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     ):
         pass
     with (
-        pytest.raises(StoreIOError, match=r"nothing listens there \(connection refused\); is this"),
+        pytest.raises(
+            StoreIOError, match=r"connection refused \(nothing is listening on this port\); is this"
+        ),
         checked(tmp_path / "own", Master("127.0.0.1", 1, answer=0.2)),
     ):
         pass
@@ -197,7 +199,7 @@ def test_what_no_master_sends_is_refused(
 
 def test_a_connection_that_goes_is_told(tmp_path: Path) -> None:
     log = grown(tmp_path / "own", 60)
-    for cuts, words in {(400, 100): "has closed the connection"}.items():
+    for cuts, words in {(400, 100): "the master closed the connection"}.items():
         with (
             pytest.raises(StoreIOError, match=words),
             beside(tmp_path / "own", WireMaster(log, cuts=cuts)),

@@ -70,7 +70,7 @@ def test_a_former_master_is_cut_back_and_follows(
     shown = tree_digest(one)
     done = rejoined(one, other)
     assert (done.exit_code, tree_digest(one)) == (0, shown)
-    assert f"would be cut at {end} (--yes does it)" in done.stderr
+    assert f"would be cut at {end}. Repeat with --yes to cut it" in done.stderr
     done = rejoined(one, other, "--yes", "--output", "json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -210,7 +210,7 @@ def test_offsets_behind_the_cut_are_told_and_stay(tmp_path: Path) -> None:
             {"group": "g", "topic": "both", "queueId": 1, "offset": 16, "queueEnd": 15},
             {"group": "g", "topic": "former", "queueId": 0, "offset": 3, "queueEnd": 0},
         ]
-        assert "offset 16 of queue 1 of 'both' lies behind its end 15" in done.stderr
+        assert "offset 16 in queue 1 of topic 'both' is after the queue's end 15" in done.stderr
     assert table.read_text() == text
 
 
@@ -223,10 +223,10 @@ def test_of_many_offsets_behind_the_cut_twenty_are_shown_and_the_others_counted(
     report_offsets_beyond(Rejoin(700, needed=True, done=False, beyond=beyond, unread=unread))
     told = capsys.readouterr().err.splitlines()
     assert told[:20] == [
-        f"cqstore: group g: offset 9 of queue {number} of 't' lies behind its end 5"
+        f"cqstore: group g: offset 9 in queue {number} of topic 't' is after the queue's end 5"
         for number in range(20)
     ]
-    rest = [f"cqstore: and {more} more (--output json)"] if more else []
+    rest = [f"cqstore: and {more} more (--output json lists all)"] if more else []
     assert told[20:] == [*rest, f"cqstore: {unread[0]}"]
 
 
@@ -247,7 +247,7 @@ def refused(former: Path, new: Path, words: str) -> None:
 def test_nothing_is_cut_where_anything_is_in_doubt(tmp_path: Path) -> None:
     grow(tmp_path / "a", 30, "a")
     grow(tmp_path / "b", 40, "b")
-    refused(tmp_path / "a", tmp_path / "b", "no record from 0 on is the same in both")
+    refused(tmp_path / "a", tmp_path / "b", "no record from 0 is equal in both logs")
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", tmp_path / "a", "no store here")
     assert [*(tmp_path / "empty").iterdir()] == []
@@ -261,10 +261,10 @@ def test_nothing_is_cut_where_anything_is_in_doubt(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[at % 4096 + 4] ^= 1
     path.write_bytes(data)
-    refused(one, spoilt, "is not sound")
+    refused(one, spoilt, "is damaged: ")
     (one / "cqstore" / "migration").mkdir(parents=True)
     (one / "cqstore" / "migration" / "plan.json").write_text("{}")
-    with pytest.raises(RefusedStoreError, match="a migration is under way"):
+    with pytest.raises(RefusedStoreError, match="a migration is in progress"):
         rejoin(one, other, CONFIG)
 
 
@@ -277,7 +277,7 @@ def test_logs_that_cannot_be_compared_are_not_cut(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "longer", longer) as store:
         assert store.append_to_commit_log(0, log_in(one)[:end]) == end
         assert store.put_message(Message("new", b"x")).ok
-    refused(one, tmp_path / "longer", "the log files are of 4096 and of 8192 bytes")
+    refused(one, tmp_path / "longer", "the log files have different sizes, 4096 and 8192 bytes")
 
 
 def test_what_others_rule_is_not_cut(tmp_path: Path) -> None:

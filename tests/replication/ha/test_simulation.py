@@ -83,7 +83,7 @@ def test_a_seed_runs_the_same_way_again(logs: Pair, tmp_path: Path) -> None:
 @contextmanager
 def acknowledges_before_it_appends() -> Iterator[None]:
     def reportable(session: Session) -> int:
-        taken = session._intake
+        taken = session._receiver
         return max(taken.next_phy_offset, taken.request)
 
     with mock.patch.object(Session, "_reportable", reportable):
@@ -128,7 +128,7 @@ def forgets_what_is_torn() -> Iterator[None]:
         (acknowledges_before_it_appends, "acknowledged, the log here ends at"),
         (skips_the_proof_of_its_tail, WITHOUT_PROOF),
         (appends_what_differs, WITHOUT_PROOF),
-        (forgets_what_is_torn, "the master's bytes cannot follow"),
+        (forgets_what_is_torn, "cannot append the master's bytes"),
     ],
 )
 def test_a_planted_fault_is_found(

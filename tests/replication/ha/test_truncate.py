@@ -51,16 +51,16 @@ def test_a_longer_log_is_cut_and_kept_when_that_is_asked(tmp_path: Path, backend
         before = tree_digest(one / "commitlog")
         done = follow(master, one, conf, *learner)
         assert isinstance(done.exception, BeyondEpochError)
-        assert f"they are equal up to {end} alone, in epoch 1" in str(done.exception)
+        assert f"they are equal only up to {end}, in epoch 1" in str(done.exception)
         assert tree_digest(one / "commitlog") == before
         done = follow(master, one, conf, *learner, "--truncate")
         assert done.exit_code == 0, done.output
         why, cut, beyond = (
             done.stderr.index(words)
             for words in (
-                f"they are equal up to {end} alone, in epoch 1",
-                f"cut at {end}; what lay behind is kept in {one}",
-                "group g: offset 3 of queue 0 of 'former' lies behind its end 0",
+                f"they are equal only up to {end}, in epoch 1",
+                f"cut at {end}; the records after it are kept in {one}",
+                "group g: offset 3 in queue 0 of topic 'former' is after the queue's end 0",
             )
         )
         assert why < cut < beyond

@@ -70,7 +70,7 @@ async def scene(
             broker.log_end = len(log)
             broker.topics |= {name: topic(name) for name in ("a", "b")}
             beside = SlaveSynchronize(
-                store, follower, "127.0.0.1", broker.port, tell=told.append,
+                store, follower, "127.0.0.1", broker.port, on_event=told.append,
                 intervals=Intervals(0.01, 0.01, 0.2), accept_lower_offsets=accept_lower,
             )  # fmt: skip
             async with BrokerClient("127.0.0.1", broker.port, answer_seconds=30) as client:
@@ -255,8 +255,8 @@ def test_a_topic_goes_when_two_answers_in_a_row_lack_it(
             assert {key.topic for key in store.queue_keys()} == {"b"}
             assert now.config("consumerOffset.json")["offsetTable"] == {"b@g": {"0": 1}}
             assert now.told == [
-                f"127.0.0.1:{broker.port}: of the topics, a, unused: gone at the master, and now"
-                " here"
+                f"127.0.0.1:{broker.port}: deleted because the master has deleted them: the topics"
+                " a, unused"
             ]
             # Its next incarnation begins at 0, here as there.
             broker.topics["a"] = topic("a")
@@ -309,7 +309,7 @@ def test_no_topic_goes_by_an_answer_that_is_empty_partial_or_lacks_what_every_br
             await lost_nothing(now)
             lacking = "lacks OFFSET_MOVED_EVENT, SCHEDULE_TOPIC_XXXX, SELF_TEST_TOPIC"
             assert lacking in now.told[0]
-            assert "(code 21) the broker answers 1" in now.told[-1]
+            assert "(code 21) with response code 1" in now.told[-1]
             assert len(now.told) == 2
             assert now.follower.progress.metadata_fault
 
@@ -331,7 +331,7 @@ def test_no_topic_goes_that_a_third_answer_has(tmp_path: Path, log: bytes) -> No
             await lost_nothing(now)
             now.broker.instead[351] = lambda number, _fields: WireBroker.say(number, code=1)
             await lost_nothing(now)
-            assert "asked for one topic (code 351) the broker answers 1" in now.told[-1]
+            assert "the request for a topic (code 351) with response code 1" in now.told[-1]
 
     run(story())
 
@@ -367,8 +367,11 @@ def test_no_topic_goes_by_the_word_of_a_broker_that_does_not_list_this_follower(
                 now.broker.instead[907] = lambda number, _fields: WireBroker.say(number, code=3)
             await lost_nothing(now)
             (told,) = now.told
-            assert "a: not among the master's topics, but kept: the broker does not list" in told
-            assert f"from port {now.follower.progress.port} among its slaves" in told
+            assert (
+                "the master no longer has the topics a, but they are kept: the broker does not list"
+                in told
+            )
+            assert f"from port {now.follower.progress.port} as a slave" in told
 
     run(story())
 
@@ -411,8 +414,8 @@ def test_groups_and_modes_go_when_two_answers_in_a_row_lack_them(
             assert found == broker.groups
             assert set(now.config("messageRequestMode.json")["messageRequestModeMap"]) == {"b"}
             assert [told.partition(": ")[2] for told in now.told] == [
-                "of the groups, g: gone at the master, and now here",
-                "of the request modes, a: gone at the master, and now here",
+                "deleted because the master has deleted them: the groups g",
+                "deleted because the master has deleted them: the request modes a",
             ]
             broker.groups, broker.modes = {}, {}
             broker.versions[201] += 1
@@ -440,17 +443,17 @@ def test_an_offset_that_is_lower_at_the_master_is_kept_and_told_once(
             assert now.config("consumerOffset.json")["offsetTable"] == table
             assert now.config("delayOffset.json")["offsetTable"] == {"3": 7, "4": 1}
             assert [told.partition(": ")[2] for told in now.told] == [
-                "1 consumer offsets are lower at the master than here: kept"
-                " (--accept-lower-offsets). a@g 0: 2 here, 1 there",
-                "1 delay offsets are lower at the master than here: kept"
-                " (--accept-lower-offsets). level 3: 7 here, 6 there",
+                "1 consumer offsets are lower at the master than here: the local ones"
+                " are kept (--accept-lower-offsets replaces them). a@g 0: 2 here, 1 at the master",
+                "1 delay offsets are lower at the master than here: the local ones are kept"
+                " (--accept-lower-offsets replaces them). level 3: 7 here, 6 at the master",
             ]
             broker.offsets = '{"a@g":{0:2,1:1}}'
             await now.rounds(2)
-            assert "a@g 1: 2 here, 1 there" in now.told[-1]
+            assert "a@g 1: 2 here, 1 at the master" in now.told[-1]
             broker.offsets = '{"a@g":{0:1,1:2}}'
             await now.rounds(2)
-            assert "a@g 0: 2 here, 1 there" in now.told[-1]
+            assert "a@g 0: 2 here, 1 at the master" in now.told[-1]
             assert len(now.told) == 4
 
     run(story())
@@ -470,7 +473,7 @@ def test_an_offset_beyond_the_end_of_its_queue_does_not_outlive_the_masters(
             await now.rounds(2)
             assert now.config("consumerOffset.json")["offsetTable"] == {"a@g": {"0": 1, "1": 2}}
             assert ["kept" in told for told in now.told] == [True, False]
-            assert "taken over. a@g 0: 3 here, 1 there" in now.told[1]
+            assert "replaced by the master's. a@g 0: 3 here, 1 at the master" in now.told[1]
 
     run(story())
 
@@ -484,7 +487,10 @@ def test_a_lower_offset_is_taken_where_that_was_asked_for(tmp_path: Path, log: b
             await now.rounds(2)
             assert now.config("consumerOffset.json")["offsetTable"] == {"a@g": {"0": 4, "1": 5}}
             (told,) = now.told
-            assert "1 consumer offsets are lower at the master than here: taken over. a@g 0" in told
+            assert (
+                "1 consumer offsets are lower at the master than here: replaced by the master's."
+                " a@g 0"
+            ) in told
 
     run(story())
 
@@ -505,8 +511,8 @@ def test_a_fault_leaves_what_is_there_and_the_other_tables_come(tmp_path: Path, 
             assert (tmp_path / "config" / "subscriptionGroup.json").read_bytes() == before
             assert now.config("consumerOffset.json")["offsetTable"] == {"a@g": {"0": 6}}
             (told,) = now.told
-            assert "answer for the groups cannot be read" in told
-            assert told.endswith("; what is here stays, trying again")
+            assert "cannot read the broker's response for the groups" in told
+            assert told.endswith("; the local tables are kept, retrying")
             del broker.instead[201]
             await now.rounds()
             assert now.follower.progress.metadata_fault == ""
@@ -581,6 +587,6 @@ def test_it_is_told_how_many_bytes_are_lacking(tmp_path: Path, log: bytes) -> No
                 await now.beside.fetch_log_end(now.client)
             assert progress.master_end == -1
             (told,) = now.told
-            assert "where the master's log ends is not known" in told
+            assert "the end of the master's log is unknown" in told
 
     run(story())

@@ -73,7 +73,9 @@ def test_a_message_of_a_tail_is_copied_and_pickled(log: EmbeddedLog) -> None:
         assert (each.queue_offset, each.body) == (message.queue_offset, message.body)
         assert (each.properties, each.stored_at) == (message.properties, message.stored_at)
         assert (type(each), each.group, each.key) == (TailMessage, "g", "k0")
-    with pytest.raises(StoreStateError, match="message 0 of queue 0 of topic 't' was pickled"):
+    with pytest.raises(
+        StoreStateError, match="cannot commit message 0 of queue 0 of topic 't': it was pickled"
+    ):
         pickled(message).commit()
     assert log.committed("g", "t") == {}
     deep = copy.deepcopy(message)

@@ -1,0 +1,131 @@
+"""docs/error-messages.md, made from the sources: ``python -m tests.kit.message_page``.
+
+The page's head is written by hand: what each kind of error means and what to do. Below the mark
+each text of the product follows, in alphabetical order, with ``…`` for what a run fills in.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from cqstore.store.errors import StoreError
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "error-messages.md"
+MARK = "<!-- made from the sources -->\n"
+PACKAGES = ("store", "cq_file", "cq_rocksdb", "migration", "cqstore")
+FINDINGS, NOTES, LOGGED = "Findings", "Notes on standard error", "Log lines"
+_LEVELS = {"debug", "info", "warning", "error", "exception"}
+
+
+def rendered(text: str) -> str:
+    """Return ``text`` with everything below the mark made again."""
+    head, _, _ = text.partition(MARK)
+    return head + MARK + "".join(_sections())
+
+
+def error_names() -> set[str]:
+    """Return the names of all classes of ``StoreError`` that the packages define."""
+    known = {StoreError.__name__}
+    classes = [
+        (node.name, {ast.unparse(base).rsplit(".")[-1] for base in node.bases})
+        for tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    while more := {name for name, bases in classes if bases & known} - known:
+        known |= more
+    return known
+
+
+def messages() -> dict[str, set[str]]:
+    """Return the texts of each class of errors, of findings, of notes and of log lines."""
+    errors = error_names()
+    found: dict[str, set[str]] = defaultdict(set)
+    for tree in _trees():
+        constants = _constants(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and node.args and (kind := _kind(node.func, errors)):
+                found[kind].update(_texts(node.args[0], constants))
+    return found
+
+
+def _trees() -> Iterator[ast.Module]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):  # follows no link to a folder
+            yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _kind(function: ast.expr, errors: set[str]) -> str | None:
+    name = ast.unparse(function).rsplit(".", 1)[-1]
+    if name in errors:
+        return name
+    if name.endswith("Finding"):
+        return FINDINGS
+    if name in {"note", "warn"}:
+        return NOTES
+    is_logger = isinstance(function, ast.Attribute) and "log" in ast.unparse(function.value).lower()
+    return LOGGED if is_logger and name in _LEVELS else None
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    return {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _texts(node: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]:
+    """Yield each text that ``node`` may have, if words are in it."""
+    for variant in _variants(node, constants):
+        text = " ".join(re.sub(r"%[sdr]|%\.\df", "…", variant).replace("……", "…").split())
+        if sum(word.strip("…(),;:'").isalpha() for word in text.split()) > 1:
+            yield text
+
+
+def _variants(node: ast.expr, constants: dict[str, ast.expr]) -> list[str]:
+    match node:
+        case ast.Constant(value=str(text)):
+            found = [text]
+        case ast.JoinedStr(values=parts):
+            found = _joined(parts, constants)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            found = _joined([left, right], constants)
+        case ast.BinOp(left=left, op=ast.Mod()):
+            found = _variants(left, constants)
+        case ast.IfExp(body=body, orelse=orelse):
+            found = _variants(body, constants) + _variants(orelse, constants)
+        case ast.FormattedValue(value=ast.IfExp() as value):
+            found = _variants(value, constants)
+        case ast.Name(id=name) | ast.FormattedValue(value=ast.Name(id=name)) if name in constants:
+            found = _variants(constants[name], {})
+        case _:
+            found = ["…"]
+    return found
+
+
+def _joined(parts: list[ast.expr], constants: dict[str, ast.expr]) -> list[str]:
+    texts = [""]
+    for part in parts:
+        texts = [text + more for text in texts for more in _variants(part, constants)]
+    return texts
+
+
+def _sections() -> Iterator[str]:
+    found = messages()
+    named = sorted(found.keys() - {FINDINGS, NOTES, LOGGED})
+    for kind in [*named, FINDINGS, NOTES, LOGGED]:
+        if texts := sorted(found[kind], key=lambda text: text.strip("…'\" ").lower()):
+            heading = f"`{kind}`" if kind in named else kind
+            yield f"\n### {heading}\n\n" + "".join(
+                f"- `{text.replace('`', chr(39))}`\n" for text in texts
+            )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
