@@ -249,7 +249,7 @@ def test_batch_queues_and_a_reserved_topic_are_both_named(golden: Golden) -> Non
     shutil.copytree(queues / "expired_1", queues / "CHECKPOINT_TOPIC")
     said = reasons(root, StoreMode("double-write-file"))
     assert "BatchCQ" in said
-    assert "1 topics cannot be held by backend rocksdb: the topic CHECKPOINT_TOPIC" in said
+    assert "1 topics cannot be held by backend rocksdb: topic name 'CHECKPOINT_TOPIC'" in said
 
 
 def test_topics_that_are_no_file_names_are_named(tmp_path: Path) -> None:
