@@ -242,7 +242,7 @@ def add_sizes(dict sizes not None, list names not None, list more not None):
     cdef Py_ssize_t at
     cdef PyObject *before
     if len(names) != len(more):
-        raise ValueError("each name has a size")
+        raise ValueError("the numbers of names and sizes differ")
     for at in range(len(names)):
         before = PyDict_GetItemWithError(sizes, names[at])
         sizes[names[at]] = more[at] if before == NULL else <object> before + more[at]

@@ -22,7 +22,7 @@ cdef class OpenFile:
 
     def __cinit__(self, int number, str path not None):
         if number < 0:
-            raise ValueError(f"no file is open as {number}")
+            raise ValueError(f"invalid file descriptor {number}")
         self.number, self.path, self.is_open = number, path, True
 
     def __dealloc__(self):

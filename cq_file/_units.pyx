@@ -76,7 +76,7 @@ cdef class FileUnits:
         self.log, self.opened = PlainLog(log), opened.get
         self.file_size, self.max_units = max(file_size, UNIT_OF_FILES), max_units
         if not isinstance(opened.entries, dict):
-            raise TypeError("open files are kept in a dict")
+            raise TypeError("opened.entries must be a dict")
         self.entries = opened.entries
 
     cdef OpenFile _open(self, QueueEnds files, int64_t start):

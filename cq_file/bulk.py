@@ -36,8 +36,8 @@ _BLOCK_BYTES = 4096
 """Of the file system: what a file or folder takes at least."""
 _NO_FOLDER = NameFault(
     "name-no-folder",
-    "Names of topics cannot be names of folders, as queue files need: '/' or NUL in them, "
-    "'.' or '..', or more than 255 bytes.",
+    "Queue files need topic names that are valid folder names: '/', NUL, '.' and '..' are not "
+    "allowed, and a name has at most 255 bytes.",
     by_length=True,
 )
 
@@ -96,7 +96,7 @@ class FileBulk:
         """Move the folders together; those of a queue that two sinks share file by file."""
         _ = config, phy_offset
         target = paths.consume_queue
-        with os_errors("put the queue files together", target):
+        with os_errors("combine the queue files", target):
             make_folder(target)
             for part in parts:
                 for topic in sub_folders(str(part)):

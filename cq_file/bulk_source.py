@@ -164,9 +164,9 @@ class FileUnitSource:
             head = ext.resolve(address)
             if head is None:
                 raise CorruptionError(
-                    f"the extension address of unit {queue_offset + row} of queue {queue_id} of"
-                    f" topic {topic!r} leads nowhere: the queues can still be built from the log",
-                    path=Path(folder), expected="an extension unit", got=address,
+                    f"queue {queue_id} of topic {topic!r}: invalid extension address of unit"
+                    f" {queue_offset + row}. Build the queues from the commit log instead",
+                    path=Path(folder), expected="the address of an extension unit", got=address,
                 )  # fmt: skip
             rows["tags_code"][row] = head.tags_code
 

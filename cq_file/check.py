@@ -57,7 +57,7 @@ def check_queue_files(
     for topic, ids in list(topics.items()):
         if topic in batch_topics:
             yield QueueFinding(
-                "the topic has simple and batch queues", str(paths.consume_queue / topic)
+                "the topic has both simple and batch queues", str(paths.consume_queue / topic)
             )
         for queue_id, queue in list(ids.items()):
             yield from _check_readable(QueueKey(topic, queue_id), queue, resolve)
@@ -76,12 +76,12 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
     for topic_entry in entries(str(folder)):
         if not topic_entry.is_dir():
             if not with_rocksdb and not is_database_file(topic_entry.name):
-                yield _foreign("the folder of a topic", topic_entry.path)
+                yield _foreign("a topic folder", topic_entry.path)
             continue
         for queue_entry in entries(topic_entry.path):
             queue_id = parse_queue_id(queue_entry.name)
             if queue_id is None or not queue_entry.is_dir():
-                yield _foreign("the folder of a queue", queue_entry.path)
+                yield _foreign("a queue folder", queue_entry.path)
                 continue
             key = QueueKey(topic_entry.name, queue_id)
             for file_entry in entries(queue_entry.path):
@@ -98,7 +98,7 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
 
 def _foreign(what: str, path: str, key: QueueKey | None = None) -> QueueFinding:
     """Return the finding of a file or folder with a name that no program gives to a queue's."""
-    return QueueFinding(f"not {what}: it is passed over", path, key, damage=False)
+    return QueueFinding(f"not {what}: it is skipped", path, key, damage=False)
 
 
 def _size(file: "DirEntry[str]") -> int | None:
@@ -115,7 +115,7 @@ def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:
     for before, behind in zip(queue.starts, queue.starts[1:], strict=False):
         if behind != before + size:
             yield QueueFinding(
-                f"files are missing between the one at {before} and this one",
+                f"queue files are missing between the file at {before} and this file",
                 queue.path(behind),
                 key,
                 behind // _UNIT if size % _UNIT == 0 else None,
@@ -131,7 +131,7 @@ def _check_readable(
         yield from _check_queue(key, queue, resolve)
     except FileNotFoundError as exc:
         if generation == queue.generation:  # else the writer removed it meanwhile
-            yield QueueFinding("a file of the queue is missing", str(exc.filename), key)
+            yield QueueFinding("a queue file is missing", str(exc.filename), key)
     except TruncatedRecordError as exc:
         yield QueueFinding(
             exc.reason, str(exc.path), key, position=exc.position, expected=exc.expected,
@@ -148,12 +148,12 @@ def _check_queue(
     # Pre-blanks alone are a queue that expired wholly and goes on at its end.
     unused = queue.starts and queue.last_phy == NO_PHY and end > 0
     if unused and queue.read((end - 1) * _UNIT, _UNIT) != PRE_BLANK:
-        yield QueueFinding("the queue has zeros but no unit", queue.folder, key, end)
+        yield QueueFinding("the queue contains zeros but no unit", queue.folder, key, end)
     for logic_offset, data in queue.data_behind(end * _UNIT):
         skip = next(index for index, byte in enumerate(data) if byte)
         start = queue.file_at(logic_offset) or 0
         yield QueueFinding(
-            "something lies behind the end of the queue",
+            "unexpected data after the end of the queue",
             queue.path(start),
             key,
             (logic_offset + skip) // _UNIT,
@@ -177,7 +177,7 @@ def _check_addresses(
             at = (offset + index) * _UNIT
             start = queue.file_at(at) or 0
             yield QueueFinding(
-                "the address of an extension unit leads nowhere",
+                "invalid extension address: no extension unit found there",
                 queue.path(start),
                 key,
                 offset + index,

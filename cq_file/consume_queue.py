@@ -404,7 +404,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         """Return the error of a unit that leaves a gap."""
         topic, queue_id = self.folder.rsplit("/", 2)[1:]
         return QueueGapError(
-            f"units of queue {queue_id} of topic {topic} are missing before the one that comes",
+            f"queue {queue_id} of topic {topic!r}: units are missing before the next record",
             path=Path(self.folder),
             phy_offset=phy_offset,
             expected=f"queue offset {self.max_offset}",

@@ -19,6 +19,7 @@ from cqstore.store.queue.units import BlockStop, QueueKey
 _LOG = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size
 _BLOCK_UNITS = 8192
+_MISFIT = "a queue file has the wrong size or an invalid name"
 
 
 class DamagedQueues:
@@ -62,19 +63,19 @@ class DamagedQueues:
             return False
         if 0 <= queue.last_phy < minimum:
             return False
-        self.note(QueueDamage(key, "units before those of the log's end are missing", queue.folder))
+        self.note(QueueDamage(key, "units before the end of the log are missing", queue.folder))
         return True
 
 
 def damage_since(left: KnownQueue, queue: FileConsumeQueue, misfit: str | None) -> str | None:
     """Return what a queue has lost since a clean stop left it, ``None`` if nothing."""
     if misfit is not None:
-        return "a file is of the wrong size or has an impossible name"
+        return _MISFIT
     if not {*queue.starts} >= {*left.starts}:
-        return "files that were there at the last clean stop are missing"
+        return "queue files that existed at the last clean stop are missing"
     fewer = queue.max_offset < left.max_offset or queue.first_offset > left.first_offset
     if fewer or _has_hole(queue):
-        return "units that were there at the last clean stop are missing"
+        return "units that existed at the last clean stop are missing"
     return None
 
 
@@ -92,16 +93,17 @@ def damage_of(
     """Return what is wrong with a queue that was listed and recovered; see ``QueueDamage``."""
     size, low = queue.access.mapped_file_size, max(min_phy_offset, 0)
     if misfit is not None:
-        problem = "a file is of the wrong size or has an impossible name"
-        return QueueDamage(key, problem, misfit)
+        return QueueDamage(key, _MISFIT, misfit)
     for before, behind in zip(queue.starts, queue.starts[1:], strict=False):
         if behind != before + size:
-            return QueueDamage(key, "a file between two others is missing", queue.path(behind))
+            return QueueDamage(
+                key, "a queue file between two others is missing", queue.path(behind)
+            )
     if queue.starts and _may_lack_its_first_file(queue, low):
-        return QueueDamage(key, "its first file is missing", queue.folder, suspect_from=low)
+        return QueueDamage(key, "the first queue file is missing", queue.folder, suspect_from=low)
     if queue.max_offset * _UNIT == queue.end:
         begin = max(queue.end_phy, low)
-        return QueueDamage(key, "its last file is missing", queue.folder, suspect_from=begin)
+        return QueueDamage(key, "the last queue file is missing", queue.folder, suspect_from=begin)
     return None
 
 

@@ -60,12 +60,12 @@ def limit_warning(queues: int, limit: int) -> str | None:
     allowed = "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
     maps = _max_maps()
     return (
-        f"{queues} file queues come near a limit or pass it. To hold their files open at once"
-        f" takes a queueFilesMax of {queues} ({limit} can be used) and an RLIMIT_NOFILE of"
-        f" {queues + _RESERVE} (it is {allowed}); beyond that files are opened and closed in turn,"
-        " which is slower; nothing is lost. RocketMQ itself would need a descriptor and a memory"
-        f" map a file, a vm.max_map_count of more than {queues} (it is"
-        f" {'unknown' if maps is None else maps}); queues in RocksDB need none of these"
+        f"{queues} file queues are close to a limit or above it. Keeping all their files open"
+        f" requires queueFilesMax={queues} ({limit} can be used) and an RLIMIT_NOFILE of"
+        f" {queues + _RESERVE} (it is {allowed}). Above these limits files are opened and closed in"
+        " turn, which is slower, but no data is lost. RocketMQ itself needs one descriptor and one"
+        f" memory map per file, and a vm.max_map_count of more than {queues} (it is"
+        f" {'unknown' if maps is None else maps}). Queues in RocksDB have none of these limits"
     )
 
 
@@ -140,7 +140,7 @@ class DescriptorCache:
         try:
             os.ftruncate(descriptor.number, size)
         except OSError:  # entered for the report alone: there may be 100,000 files
-            with os_errors("size a queue file", path):
+            with os_errors("set the size of a queue file", path):
                 raise
         return descriptor
 

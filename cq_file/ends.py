@@ -61,7 +61,7 @@ def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> 
         read_only=context.read_only,
     )
     if has_hole:
-        _LOG.warning("units are missing inside the queue %r", queue.folder)
+        _LOG.warning("units are missing in the middle of the queue in %r", queue.folder)
 
 
 def safe_phy_offset(context: QueueStoreContext) -> int:

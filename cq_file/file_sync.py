@@ -37,7 +37,7 @@ class UnsyncedFiles:
 
     def __init__(self) -> None:
         # Guards ``_files`` and ``_folders``; not held while the disk works.
-        self._lock = CheckedLock("a note of changed queue files")
+        self._lock = CheckedLock("an update of the list of changed queue files")
         # One sync at a time: each waits for what it may claim.
         self._sync_lock = CheckedLock("a flush of the queues")
         self._files: dict[str, int] = {}
@@ -195,5 +195,5 @@ def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
 
 def _remove_folder(folder: Path) -> None:
     if is_dir(folder):
-        with os_errors("remove a folder of queues", folder):
+        with os_errors("remove a queue folder", folder):
             shutil.rmtree(folder)

@@ -98,7 +98,7 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
     ]
     path = ends_path(paths)
     try:
-        with os_errors("write down the ends of the queues", path):
+        with os_errors("save the ends of the queues", path):
             make_folder(path.parent)
             with replacing(path) as file:
                 np.savez(
@@ -133,7 +133,9 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
         names = text.split(_NAMES_END)
         _check_values(file_size, names, numbers, files, starts)
     except (*_DAMAGED, StoreError) as exc:
-        _LOG.warning("what was known of the queues cannot be read, they are looked at: %s", exc)
+        _LOG.warning(
+            "cannot read the saved ends of the queues, scanning the queue files instead: %s", exc
+        )
         return None
     return file_size, _queues(names, numbers.tolist(), files.tolist(), starts.tolist())
 
@@ -147,7 +149,7 @@ def _check_sums(file: BinaryIO) -> None:
     with zipfile.ZipFile(file) as archive:
         places = [each.header_offset for each in archive.infolist()]
         if len(set(places)) < len(places):  # zipfile only warns, since CPython 3.13
-            raise zipfile.BadZipFile("two columns have the same place")
+            raise zipfile.BadZipFile("two columns have the same offset")
         if (bad := archive.testzip()) is not None:
             raise zipfile.BadZipFile(f"bad CRC-32 of {bad}")
     file.seek(0)
@@ -168,11 +170,11 @@ def _check_values(
     if numbers.shape != (len(files), _NUMBERS) or {numbers.dtype, files.dtype, starts.dtype} != {
         np.dtype(np.int64)
     }:
-        raise ValueError("columns of other shapes")
+        raise ValueError("invalid shape or type of a column")
     topic, queue_id, first, end, *_ = numbers.T
     ends = np.cumsum(files)
     if (files < 0).any() or (ends[-1] if len(ends) else 0) != len(starts) or starts.ndim != 1:
-        raise ValueError("the files do not add up")
+        raise ValueError("the number of queue files does not match")
     behind = np.zeros(len(files), np.int64)  # logic offset behind the last file of each queue
     behind[files > 0] = starts[ends[files > 0] - 1] + file_size
     rising = np.ones(len(starts), bool)
@@ -186,7 +188,7 @@ def _check_values(
         and ((starts >= 0) & (starts % file_size == 0)).all() and rising.all()
     )  # fmt: skip
     if not good:
-        raise ValueError("impossible values")
+        raise ValueError("values out of range")
     for at in set(topic.tolist()):  # np.unique would import numpy.ma
         check_folder_name(names[at])
 
@@ -202,7 +204,7 @@ def forget_ends(paths: StorePaths) -> None:
     path = ends_path(paths)
     if not exists(path):
         return
-    with os_errors("remove what was known of the queues", path):
+    with os_errors("remove the saved ends of the queues", path):
         remove_file(path)
 
 

@@ -115,12 +115,12 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
         start = parse_file_name(entry.name)
         if start is None:
             continue
-        with os_errors("look at a queue file", entry.path):
+        with os_errors("access a queue file", entry.path):
             if not entry.is_file():
                 check_regular(entry.path)
         if empty is not None:  # and another one follows
             listing.misfits[queue] = empty
-        with os_errors("look at a queue file", entry.path):
+        with os_errors("access a queue file", entry.path):
             size = entry.stat().st_size
         if size == 0:
             empty = entry.path
@@ -180,7 +180,7 @@ def fit_files(
         )
     if 2 * leave_out_misfits(listing, expected) > total:
         raise CorruptionError(
-            "queue files have impossible names", path=Path(next(iter(listing.misfits.values()))),
+            "queue files have invalid names", path=Path(next(iter(listing.misfits.values()))),
             expected=f"multiples of {expected}",
         )  # fmt: skip
     return expected
@@ -207,8 +207,8 @@ def _refuse_setting(key: str, configured: int, found: int, example: str) -> NoRe
         StoreConfigError: always.
     """
     raise StoreConfigError(
-        f"{key}={configured} is a wrong setting, or every file was cut: queue files here have"
-        f" {found} bytes, and a broker does not start with another size; leave {key} out of the"
+        f"{key}={configured} is a wrong setting, or every file was truncated: queue files here have"
+        f" {found} bytes, and a broker does not start with another size. Remove {key} from the"
         f" settings, or set it to {found}",
         path=Path(example),
     )
@@ -235,7 +235,7 @@ def leave_out_misfits(listing: Listing, expected: int) -> int:
 
 def _size(queue: QueueFolder, start: int) -> int:
     path = f"{queue.path}/{file_name(start)}"
-    with os_errors("look at a queue file", path):
+    with os_errors("access a queue file", path):
         return os.stat(path).st_size  # noqa: PTH116 - there are many of them
 
 
@@ -256,14 +256,18 @@ def check_folder_name(topic: str) -> None:
         IllegalMessageError: it cannot.
     """
     if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
-        raise IllegalMessageError(f"the topic {topic!r} cannot be the name of a folder")
+        raise IllegalMessageError(
+            f"invalid topic name {topic!r}: queue files need a valid folder name (not empty, '.' or"
+            " '..', without '/' and NUL)"
+        )
     try:
         length = len(os.fsencode(topic))
     except UnicodeEncodeError as exc:
-        raise IllegalMessageError(f"the topic {topic!r} is not valid text") from exc
+        raise IllegalMessageError(f"invalid topic name {topic!r}: not valid Unicode") from exc
     if length > _NAME_MAX:
         raise IllegalMessageError(
-            f"the topic's name has {length} bytes, a folder's may have {_NAME_MAX}"
+            f"topic name {topic[:40]!r}... is too long: {length} bytes, a folder name has at most"
+            f" {_NAME_MAX}"
         )
 
 

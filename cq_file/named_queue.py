@@ -93,7 +93,7 @@ class NamedFileQueue(ConsumeQueue):
             return no_units(queue_offset, PACKED_PREFIX)
         if isinstance(files, BatchConsumeQueue):
             raise UnsupportedFormatError(
-                f"topic {self.topic!r} has batch queues: iterate over them"
+                f"topic {self.topic!r} has batch queues, which have no blocks: use iterate()"
             )
         return files.read_block(queue_offset, max_count)
 

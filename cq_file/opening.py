@@ -178,7 +178,7 @@ def _take_new_topics(opened: OpenedQueues, folder: Path) -> None:
 def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:
     """Make the folder of the queues if it is not there, and remove empty files."""
     if not is_dir(folder):
-        with os_errors("make the folder of the queues", folder):
+        with os_errors("create the folder of the queues", folder):
             folder.mkdir(parents=True)
         unsynced.note_folder(str(folder.parent))
     for path in empty_files:

@@ -120,7 +120,7 @@ class QueueFiles(_table.FileRow):
                 raise
         if len(data) != length:
             raise TruncatedRecordError(
-                "the queue file ends too early",
+                "the queue file is truncated",
                 path=Path(path),
                 position=position,
                 expected=length,
@@ -254,7 +254,7 @@ class QueueFiles(_table.FileRow):
                 missing.append(parent)
                 continue
             except OSError:
-                with os_errors("make a queue folder", missing[-1]):
+                with os_errors("create a queue folder", missing[-1]):
                     raise
             self.access.unsynced.note_folder(parent)
             missing.pop()

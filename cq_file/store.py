@@ -148,7 +148,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         check_folder_name(topic)
         if topic not in self._table.simple and is_file(Path(self._folder, topic)):
             raise IllegalMessageError(
-                f"the topic {topic!r} has the name of a file in the queues' folder"
+                f"invalid topic name {topic!r}: a file in the folder of the queues has this name"
             )
 
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
@@ -187,7 +187,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         for topic, _ in keys:
             if batch_topics and topic in batch_topics:
                 raise UnsupportedFormatError(
-                    f"topic {topic!r} has batch queues, which are only read"
+                    f"topic {topic!r} has batch queues, which are read-only"
                 )
             if topic not in topics:
                 self.check_topic(topic)
@@ -250,7 +250,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         if not read_only:
             self._check_writable()
         queues: list[Files] = [*self._simple_queues(), *self._batch_queues()]
-        with self._failing("cut the queues"):
+        with self._failing("truncate the queues"):
             return sum(queue.truncate_dirty(phy_offset, read_only=read_only) for queue in queues)
 
     def clean_expired(
@@ -260,7 +260,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         _ = expired  # the last units of a queue's files, which decide, are in memory or one read
         self._check_writable()
         queues: list[Files] = [*self._simple_queues(), *self._batch_queues()]
-        with self._failing("clean the queues"):
+        with self._failing("delete expired queue files"):
             return sum(queue.clean_expired(min_phy_offset) for queue in queues)
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -444,9 +444,11 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def _check_writable(self) -> None:
         self._table.check_open()
         if self.context.read_only:
-            raise ReadOnlyStoreError("the queues were opened read-only")
+            raise ReadOnlyStoreError("the queues are open read-only")
         if self._failed:
-            raise StoreFailedError("an earlier write of the queues failed: open the store again")
+            raise StoreFailedError(
+                "an earlier write to the queues failed: close the store and open it again"
+            )
 
 
 def _can_have_queues(topic: str) -> bool:

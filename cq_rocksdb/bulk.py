@@ -17,6 +17,7 @@ from cqstore.cq_rocksdb.engine.errors import table_errors
 from cqstore.cq_rocksdb.engine.private_folder import DATABASE_FILE
 from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine, TableWriter
 from cqstore.cq_rocksdb.folders import (
+    NO_QUEUES,
     database_folder,
     database_folders,
     log_folder,
@@ -60,20 +61,22 @@ _ENTRY_BYTES = 36
 _TABLE_BYTES = 256 << 20
 _TOO_LONG = NameFault(
     "name-too-long",
-    f"Topics have names longer than the {MAX_TOPIC_BYTES} bytes of UTF-8 that RocketMQ's RocksDB "
-    "keys have room for: one of them blocks its dispatch for ever.",
+    f"Topic names are longer than {MAX_TOPIC_BYTES} bytes of UTF-8, the limit of RocketMQ's RocksDB"
+    " keys: a single longer name blocks RocketMQ's dispatch permanently.",
     by_length=True,
     limit=MAX_TOPIC_BYTES,
 )
 _RESERVED = NameFault(
     "name-reserved",
-    f"A topic is called {CHECKPOINT_TOPIC}, the name of RocksDB's checkpoint entry.",
+    f"A topic is named {CHECKPOINT_TOPIC}, which is reserved for RocksDB's checkpoint entry.",
 )
-_NO_TEXT = NameFault("name-not-utf-8", "Names of topics are no UTF-8, which keys are made of.")
+_NO_TEXT = NameFault(
+    "name-not-utf-8", "Topic names are not valid UTF-8, which RocksDB keys require."
+)
 _LIKE_A_FILE = NameFault(
     "name-of-database-file",
-    "Topics are named like files of RocksDB, which share consumequeue/ with the folders of topics: "
-    "use useSeparateStorePathForRocksdbCQ (5.5.0).",
+    "Topics have the names of RocksDB files, and consumequeue/ contains both the RocksDB files and "
+    "the topic folders: set useSeparateStorePathForRocksdbCQ (RocketMQ 5.5.0).",
 )
 _NOT_PUBLISHED = {"LOCK", "LOG", "rocksdict-config.json"}
 
@@ -115,7 +118,7 @@ class RocksDBBulk:
         """
         folder = database_folder(context.paths)
         if folder is None:
-            raise RefusedStoreError("there are no RocksDB queues", path=context.paths.root)
+            raise RefusedStoreError(NO_QUEUES, path=context.paths.root)
         log = log_folder(context.paths)
         return RocksDBUnitSource(open_engine(folder, context.config, log, read_only=True)[0])
 
@@ -137,7 +140,8 @@ class RocksDBBulk:
         check_topic(queue.topic)
         if queue.queue_id < 0:
             raise IllegalMessageError(
-                f"queue {queue.queue_id} of topic {queue.topic!r} has a negative id"
+                f"invalid queue id {queue.queue_id} of topic {queue.topic!r}: RocksDB queues need"
+                " an id of 0 or more"
             )
 
     def assemble(
@@ -148,7 +152,7 @@ class RocksDBBulk:
             with os_errors("remove an unfinished database", paths.root):
                 shutil.rmtree(paths.root)
         waiting = paths.root / "ingest"
-        with os_errors("make the folder of the new database", paths.root):
+        with os_errors("create the folder of the new database", paths.root):
             waiting.mkdir(parents=True)
             paths.consume_queue.mkdir()
         tables = {_UNITS: _links(parts, _UNITS, waiting), _OFFSET: _links(parts, _OFFSET, waiting)}
@@ -163,7 +167,7 @@ class RocksDBBulk:
             engine.close(flush=False)
             raise
         engine.close()
-        with os_errors("make the new database durable", paths.root):
+        with os_errors("sync the new database", paths.root):
             waiting.rmdir()
             sync_folder(paths.consume_queue)
             sync_folder(paths.root)
@@ -251,7 +255,7 @@ class RocksDBUnitSink:
         with table_errors(self._folder):
             size = sum(table.finish() for table in self._tables.values())
         self.abandon()
-        with os_errors("make the tables durable", self._folder):
+        with os_errors("sync the tables", self._folder):
             sync_folder(self._folder)
         return size
 

@@ -13,6 +13,8 @@ from cqstore.store.whole_import import import_whole
 
 INDEX_FOLDER = "rocksdbstore"
 """Where a broker with ``indexRocksDBEnable`` keeps its index of keys; it makes it in any case."""
+NO_QUEUES = "no RocksDB consume queue found"
+"""The error of everything that reads RocksDB queues in a store that has none."""
 
 
 def separate_folder(paths: StorePaths) -> Path:
@@ -39,7 +41,7 @@ def database_folder(paths: StorePaths) -> Path | None:
     found = [folder for folder in database_folders(paths) if is_file(folder / CURRENT)]
     if len(found) > 1:
         raise RefusedStoreError(
-            f"there are two RocksDB queue databases, {found[0]} and {found[1]}; move one away",
+            f"found two databases with RocksDB queues, {found[0]} and {found[1]}: move one away",
             path=paths.root,
         )
     return found[0] if found else None
@@ -67,7 +69,8 @@ def as_text(path: Path) -> str:
         text.encode()
     except UnicodeEncodeError as exc:
         raise RefusedStoreError(
-            "rocksdict writes in no folder whose name is not UTF-8 (the native engine does)",
+            "the rocksdict engine cannot write to a folder whose name is not UTF-8: rename the"
+            " folder or use the native engine",
             path=path,
         ) from exc
     return text

@@ -118,7 +118,7 @@ def _made_head(topic: str) -> bytes:
     try:
         name = topic.encode()
     except UnicodeEncodeError as exc:
-        raise IllegalMessageError(f"the topic {topic!r} has no UTF-8 form") from exc
+        raise IllegalMessageError(f"invalid topic name {topic!r}: not valid UTF-8") from exc
     return _PACK_HEAD(len(name), CTRL_1) + name
 
 
@@ -131,10 +131,11 @@ def check_topic(topic: str) -> None:
     size = len(topic_head(topic)) - KEY_HEAD.size
     if size > MAX_TOPIC_BYTES:
         raise IllegalMessageError(
-            f"the topic {topic[:40]!r}... has {size} bytes; RocksDB queues take {MAX_TOPIC_BYTES}"
+            f"topic name {topic[:40]!r}... is too long: {size} bytes, RocksDB queues support at"
+            f" most {MAX_TOPIC_BYTES}"
         )
     if topic == CHECKPOINT_TOPIC:
-        raise IllegalMessageError(f"the topic {topic} is reserved for the checkpoint entry")
+        raise IllegalMessageError(f"topic name {topic!r} is reserved for the checkpoint entry")
 
 
 def queue_prefix(topic: str, queue_id: int) -> bytes:
@@ -213,7 +214,7 @@ def parse_unit_key(key: bytes) -> tuple[QueueKey, int]:
     place = UNIT_PLACE.unpack_from(key, len(key) - UNIT_PLACE.size)
     if (tail.ctrl_queue, tail.ctrl_offset) != (CTRL_1, CTRL_1):
         raise CorruptionError(
-            f"the separators of unit key {key.hex()} are wrong", expected="01 and 01",
+            f"unit key {key.hex()} has invalid separators", expected="01 and 01",
             got=f"{tail.ctrl_queue & 0xff:02x} and {tail.ctrl_offset & 0xff:02x}",
         )  # fmt: skip
     return QueueKey(topic, tail.queue_id), place.queue_offset
@@ -269,8 +270,8 @@ def _topic_of(key: bytes, tail_bytes: int) -> str:
     if ctrl != CTRL_1 or KEY_HEAD.size + topic_bytes + tail_bytes != len(key):
         said = KEY_HEAD.size + topic_bytes + tail_bytes
         raise CorruptionError(
-            f"key {key.hex()} has another length than its topic says", expected=f"{said} bytes",
-            got=f"{len(key)} bytes",
+            f"the length of key {key.hex()} does not match its topic length",
+            expected=f"{said} bytes", got=f"{len(key)} bytes",
         )  # fmt: skip
     try:
         return key[KEY_HEAD.size : KEY_HEAD.size + topic_bytes].decode()
@@ -287,7 +288,7 @@ def _queue_tail(queue_id: int) -> bytes:
     try:
         return QUEUE_TAIL.pack(QueueTail(CTRL_1, queue_id, CTRL_1))
     except struct_error as exc:
-        raise IllegalMessageError(f"the queue id {queue_id} does not fit four bytes") from exc
+        raise IllegalMessageError(f"queue id {queue_id} does not fit in four bytes") from exc
 
 
 def _offset_key(prefix: bytes, middle: bytes) -> bytes:

@@ -106,7 +106,7 @@ class MessageIndex:
         """
         if len(value) != _LONG.size:
             raise CorruptionError(
-                f"the index entry {key!r} has another value than a number", path=self.folder,
+                f"the index entry {key!r} has an invalid value", path=self.folder,
                 expected=f"{_LONG.size} bytes", got=f"{len(value)} bytes",
             )  # fmt: skip
         number: int = _LONG.unpack(value)[0]

@@ -54,7 +54,7 @@ def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABL
         output(kind).rows(rows())
         note(
             f"{check.queues} queues, {check.units} units; {check.expired_units} units below the"
-            f" log's minimum are still on disk; {found} damaged"
+            f" log's min offset are still on disk; {found} errors"
         )
         if fault is None:
             note(_orphans_in_all(orphans, known))
@@ -88,7 +88,7 @@ def _orphans(orphans: Orphans, known: TopicTable, folder: Path) -> Iterator[Row]
     for topic, orphan in sorted(orphans.found.items()):
         yield {
             "severity": "note",
-            "problem": f"orphan: the broker's metadata ({known.form}) does not have the topic",
+            "problem": f"orphan: the topic is missing in the broker's metadata ({known.form})",
             "path": str(folder),
             "keyText": None,
             "expected": None,
@@ -104,14 +104,15 @@ def _orphans(orphans: Orphans, known: TopicTable, folder: Path) -> Iterator[Row]
 def _orphans_in_all(orphans: Orphans | None, known: TopicTable | None) -> str:
     """Return a sentence on the queues of topics that the broker does not know."""
     if orphans is None or known is None:
-        return "no metadata of a broker is in config/: orphans were not looked for"
+        return "no broker metadata found in config/: topics were not checked for orphans"
     if not orphans.found:
-        return f"the broker's metadata ({known.form}) has all topics: no orphans"
+        return f"the broker's metadata ({known.form}) contains all topics: no orphans"
     each = orphans.found.values()
     return (
-        f"{len(each)} topics are orphans, with {sum(len(one.queue_ids) for one in each)} queues and"
-        f" {sum(one.units for one in each)} units, of which"
-        f" {sum(one.expired_units for one in each)} below the log's minimum: a broker with RocksDB"
+        f"{len(each)} orphaned topics with {sum(len(one.queue_ids) for one in each)} queues and"
+        f" {sum(one.units for one in each)} units,"
+        f" {sum(one.expired_units for one in each)} of them below the log's min offset: a broker"
+        " with RocksDB"
         " queues deletes them (cleanRocksDBDirtyCQIntervalMin)"
     )
 

@@ -7,6 +7,7 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
 from cqstore.cq_rocksdb.commands.opened_queues import rocksdb_queues
 from cqstore.cq_rocksdb.engine.rocks_engine import RocksEngine
+from cqstore.cq_rocksdb.folders import NO_QUEUES
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
@@ -26,7 +27,7 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
     """
     check_is_there(root)
     if not RocksDBConsumeQueueStore.present(StorePaths(root)):  # opening would make a store
-        raise RefusedStoreError("no RocksDB holds queues here", path=root)
+        raise RefusedStoreError(NO_QUEUES, path=root)
     with open_store(root, config, None, None, read_only=False) as store:
         queues = rocksdb_queues(store)
         before = queues.total_size_bytes()
@@ -38,7 +39,7 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
                     tick.of(left.done_bytes(), left.bytes)
         except KeyboardInterrupt:
             if not run.cancel():
-                note("this engine cannot interrupt a compaction: waiting for its end")
+                note("this engine cannot cancel a compaction: waiting until it is finished")
             run.wait()
         if run.fault is not None:
             raise run.fault

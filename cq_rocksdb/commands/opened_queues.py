@@ -1,5 +1,6 @@
 """The RocksDB queues of an open store, for the verbs of ``cqstore rocksdb``."""
 
+from cqstore.cq_rocksdb.folders import NO_QUEUES
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.service.message_store import MessageStore
@@ -15,4 +16,4 @@ def rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
     for backend in components_of(store).queues.backends():
         if isinstance(backend, RocksDBConsumeQueueStore):
             return backend
-    raise RefusedStoreError("no RocksDB holds queues here", path=store.root)
+    raise RefusedStoreError(NO_QUEUES, path=store.root)

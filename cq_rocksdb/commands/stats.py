@@ -36,7 +36,7 @@ _COUNTERS = {
     "bytes written by flushes": COUNTERS["flush_written_bytes"],
     "bytes written by compactions": COUNTERS["compaction_written_bytes"],
     "bytes written to the write-ahead log": COUNTERS["wal_written_bytes"],
-    "bytes that batches held, keys and all": COUNTERS["handed_bytes"],
+    "bytes in write batches, including keys": COUNTERS["handed_bytes"],
 }
 
 
@@ -87,7 +87,7 @@ def _counters(log_folder: Path) -> Iterator[Row]:
     logged = logged_counters(log_folder)
     if logged is None:
         return
-    part = f"since it was opened, as logged {logged.time}"
+    part = f"since the database was opened, logged at {logged.time}"
     for label, name in _COUNTERS.items():
         yield _row(part, label, logged.counts.get(name))
 
@@ -113,10 +113,10 @@ def _topics(queues: RocksDBConsumeQueueStore, count: int, bounded: BoundedAnswer
 
 
 def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
-    for topic in counted(queues.topics(), "asking for sizes", None, "topics"):
+    for topic in counted(queues.topics(), "reading topic sizes", None, "topics"):
         size = queues.engine.approximate_size(Family.DEFAULT, *topic_range(topic))
         if size is None:
-            note("this engine does not report the size of a topic")
+            note("this engine does not report topic sizes")
             return
         yield size, topic
 

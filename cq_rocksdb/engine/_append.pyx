@@ -59,12 +59,12 @@ cdef class AppendJob(QueueGroups):
         cdef Py_ssize_t at, next_row = 0
         cdef Group *group
         if rows.shape[1] != ROW_FIELDS:
-            raise ValueError("a queue has a row of four")
+            raise ValueError("rows must have four columns")
         for at in range(self.used):
             group = &self.groups[self.order[at].group]
             if group.slot < 0:
                 if next_row >= rows.shape[0]:
-                    raise ValueError("a queue has no row")
+                    raise ValueError("fewer rows than queues")
                 memcpy(group.row, &rows[next_row, 0], sizeof(group.row))
                 next_row += 1
 
@@ -171,7 +171,7 @@ cdef class AppendJob(QueueGroups):
         cdef char *data
         database.check_open()
         if not self.is_fast:
-            raise ValueError("a batch that is not plain")
+            raise ValueError("the batch cannot take the fast path")
         of_unit = head_of(database.writes, database.families[0])
         of_entry = head_of(database.writes, database.families[family])
         with nogil:

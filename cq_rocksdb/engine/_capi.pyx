@@ -64,7 +64,7 @@ def load(bytes path):
     """
     global _library
     if _library != NULL:
-        raise RuntimeError("a RocksDB library is loaded already, and a process takes one")
+        raise RuntimeError("a RocksDB library is already loaded, and a process can load only one")
     cdef void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL)
     if library == NULL:
         raise OSError(dlerror().decode(errors="replace"))
@@ -79,7 +79,7 @@ def load(bytes path):
 cdef list _find(void *library, void **fields, size_t size, bytes names):
     found = names.split()
     if len(found) * sizeof(void *) != size:
-        raise RuntimeError("a table of functions and its names differ in length")
+        raise RuntimeError("the numbers of functions and names differ")
     missing = []
     for at, name in enumerate(found):
         fields[at] = dlsym(library, b"rocksdb_" + name)

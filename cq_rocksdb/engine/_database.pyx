@@ -47,7 +47,7 @@ cdef class Database:
         self.family_count, self.options, self.built = count, list(options), BatchMemory()
         try:
             if len(self.options) != count:
-                raise ValueError("a family has a name and options")
+                raise ValueError("the numbers of family names and options differ")
             if named == NULL or handles == NULL or self.families == NULL:
                 raise MemoryError
             for at in range(count):
@@ -324,7 +324,7 @@ cdef class Database:
         self, Handle read_options, bytes prefix, int64_t queue_offset, uint8_t[:, ::1] target
     ):
         if target.shape[1] != UNIT_BYTES:
-            raise ValueError("rows of 28 bytes are needed")
+            raise ValueError("rows must have 28 bytes")
         if not target.shape[0]:
             return 0, 0, queue_offset
         return self._scan(read_options, prefix, queue_offset, target.shape[0], &target[0, 0])

@@ -43,7 +43,7 @@ cdef class Snapshot:
 
     cdef int _check_held(self) except -1:
         if self.read_options == NULL:
-            raise Error("the snapshot was released")
+            raise Error("the snapshot is already released")
         return 0
 
     def get(self, int family, bytes key):

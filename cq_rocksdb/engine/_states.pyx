@@ -23,7 +23,7 @@ cdef class StateTable:
 
     def __cinit__(self, Py_ssize_t capacity):
         if capacity < 1:
-            raise ValueError("a table has room for a queue at least")
+            raise ValueError("the capacity must be at least 1")
         self.capacity = min(capacity, <Py_ssize_t> 1 << 30)
 
     def __dealloc__(self):
@@ -218,7 +218,7 @@ cdef class StateTable:
         cdef list missing = []
         cdef tuple held = tuple(prefixes)
         if rows.shape[0] != len(held) or rows.shape[1] != ROW_FIELDS:
-            raise ValueError("a queue has a row of four")
+            raise ValueError("one row of four columns is needed per prefix")
         for at in range(len(held)):
             slot = self._use(held[at])
             if slot < 0:
@@ -235,7 +235,7 @@ cdef class StateTable:
         cdef Named named
         cdef Named *all_new
         if rows.shape[0] != count or rows.shape[1] != ROW_FIELDS:
-            raise ValueError("a queue has a row of four")
+            raise ValueError("one row of four columns is needed per prefix")
         all_new = <Named *> PyMem_RawMalloc(count * sizeof(Named) + 1)
         if all_new == NULL:
             raise MemoryError

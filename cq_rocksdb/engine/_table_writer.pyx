@@ -46,7 +46,7 @@ cdef class NativeTableWriter:
         cdef Py_ssize_t at
         cdef char *error = NULL
         if length > MAX_PREFIX or units.shape[1] != UNIT_BYTES:
-            raise ValueError("a prefix or a unit of the wrong length")
+            raise ValueError("invalid length of a prefix or a unit")
         memcpy(key, <const char *>prefix, length)
         with nogil:
             for at in range(units.shape[0]):

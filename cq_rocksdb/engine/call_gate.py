@@ -55,8 +55,11 @@ class CallGate:
             StoreClosedError: the database has been closed.
         """
         if self._forked:  # its threads did not come along
-            raise StoreStateError("opened before a fork: open the store again", path=self._folder)
-        raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
+            raise StoreStateError(
+                "the RocksDB queues were opened before a fork: open the store again",
+                path=self._folder,
+            )
+        raise StoreClosedError("the RocksDB queues are closed", path=self._folder)
 
     def close(self, flush: Callable[[], object] | None, *releases: Callable[[], object]) -> None:
         """Admit no further call, wait for the running ones, flush and release the database.
@@ -101,7 +104,7 @@ class CallGate:
         if self._releasing and isinstance(exc, Exception) and not isinstance(exc, StoreError):
             traceback.clear_frames(exc.__traceback__)
             raise StoreClosedError(
-                "the RocksDB queues were closed in the middle of the call", path=self._folder
+                "the RocksDB queues were closed during the call", path=self._folder
             ) from exc
 
     def raise_translated(self, exc: BaseException) -> None:
@@ -118,7 +121,7 @@ class CallGate:
         text, folder = str(exc), self._folder
         if "lock hold by" in text or "While lock file" in text:
             raise StoreLockedError(
-                f"the RocksDB queues are open elsewhere: {text}", path=folder
+                f"the RocksDB queues are already in use: {text}", path=folder
             ) from exc
         raise rocksdb_error(text, folder) from exc
 

@@ -28,9 +28,9 @@ _ENGINES = "cqstore.cq_rocksdb.engine"
 """Each engine is imported when it is first opened with."""
 _TRIES = 100
 WITHOUT_FILTER = (
-    "expiry has no compaction filter: the native RocksDB engine does not work here"
-    " (cqstore info says why; set rocksdbLibrary to a RocksDB library, for example to the lib"
-    " folder of a RocketMQ broker)"
+    "no compaction filter for expired units: the native RocksDB engine is not available"
+    " (cqstore info shows why). Set rocksdbLibrary to a RocksDB library, for example to the lib"
+    " folder of a RocketMQ broker"
 )
 """What a writer has to know of the engine that is taken where the other does not work."""
 _FAMILY_MISSING = "Column family not found"
@@ -48,7 +48,7 @@ def open_engine(
     """
     tables = 0
     if is_dir(folder):  # RocksDB would wait for ever at a FIFO
-        with os_errors("look at the files of the database", folder):
+        with os_errors("list the files of the database", folder):
             check_folder(folder)
             tables = len(matching(folder, "*.sst"))
     make, reason = _choose(config)
@@ -127,10 +127,10 @@ def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
         # A library that was named is never passed over in silence.
         if wanted is RocksDBEngine.NATIVE or library is not None:
             raise
-        _LOG.info("the rocksdict engine is used: %s", exc)
+        _LOG.info("using the rocksdict engine: %s", exc)
         return _rocksdict_engine(), (
-            "expiry has no compaction filter; nor is there cancelling, or sizes of ranges; native"
-            f" does not work here: {exc.reason}"
+            "no compaction filter for expired units, no cancellation of compactions, no topic"
+            f" sizes; the native engine is not available: {exc.reason}"
         )
 
 
@@ -149,8 +149,8 @@ def _native_engine(library: Path | None) -> OpenEngine:
         native = import_whole(f"{_ENGINES}.native_engine")
     except ImportError as exc:
         raise UnsupportedFormatError(
-            f"the compiled part of the native engine is not there ({exc});"
-            " install cqstore where a C compiler is"
+            f"the compiled part of the native engine is missing ({exc}):"
+            " install cqstore on a machine with a C compiler"
         ) from exc
     native.load_library(library)
     return partial(native.NativeEngine, library=library)

@@ -66,9 +66,9 @@ class CompactionRun:
                 self._engine.compact(family)
                 self._check_background()
         except BaseException as exc:  # noqa: BLE001 - whatever it was, a caller may wait for it
-            unknown = ConsumeQueueError(f"a compaction ended by {exc!r}")
+            unknown = ConsumeQueueError(f"the compaction failed: {exc!r}")
             self.fault = exc if isinstance(exc, StoreError) else unknown
-            _LOG.warning("a compaction ended early: %s", exc)
+            _LOG.warning("the compaction failed: %s", exc)
 
     def _check_background(self) -> None:
         """Raise what RocksDB's interface does not report: its own threads have failed.
@@ -78,7 +78,7 @@ class CompactionRun:
         errors = self._engine.property_value(Family.DEFAULT, PROPERTIES["background_errors"])
         if int(errors or 0):
             raise RocksDBError(
-                f"RocksDB has met {errors} background errors since it was opened (its log says"
-                " which): the compaction may have done nothing",
+                f"RocksDB has reported {errors} background errors since it was opened (see its"
+                " log): the compaction may have had no effect",
                 status=RocksDBStatus.OTHER,
             )

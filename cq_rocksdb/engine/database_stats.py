@@ -78,7 +78,7 @@ def logged_stats(log_folder: Path) -> Iterator[QueueStat]:
         return
     for name, known_as in COUNTERS.items():
         if known_as in logged.counts:
-            part = f"as RocksDB logged {logged.time}"
+            part = f"logged by RocksDB at {logged.time}"
             yield QueueStat(f"rocksdb_{name}", part, logged.counts[known_as])
 
 

@@ -90,7 +90,7 @@ _KINDS = {
     RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError,
     RocksDBStatus.CORRUPTION: RocksDBDamagedError,
 }  # fmt: skip
-REBUILD = "cqstore rebuild builds the queues anew from the commit log, and keeps these"
+REBUILD = "cqstore rebuild creates new queues from the commit log and keeps the old files"
 """What mends a database that is damaged."""
 
 

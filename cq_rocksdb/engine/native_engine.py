@@ -74,7 +74,7 @@ _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 class _LoadedLibrary:
     """The RocksDB library that this process has loaded: one for all databases."""
 
-    lock = process_lock("the load of RocksDB")
+    lock = process_lock("the loading of RocksDB")
     library: NativeLibrary | None = None
     lacking: tuple[str, ...] = ()
 
@@ -91,7 +91,7 @@ def load_library(configured: Path | None) -> NativeLibrary:
         if loaded is not None:
             if configured is not None and find_library(configured).path != loaded.path:
                 raise StoreStateError(
-                    f"this process has loaded {loaded.source}; it cannot load another RocksDB",
+                    f"cannot load a second RocksDB library: {loaded.source} is already loaded",
                     path=configured,
                 )
             return loaded
@@ -100,7 +100,7 @@ def load_library(configured: Path | None) -> NativeLibrary:
             lacking = _capi.load(os.fsencode(found.path))
         except _capi.MissingSymbolError as exc:
             raise UnsupportedFormatError(
-                f"the RocksDB library {found.source} lacks {', '.join(exc.args[0])}",
+                f"the RocksDB library {found.source} has no {', '.join(exc.args[0])}",
                 path=found.path,
             ) from exc
         except OSError as exc:
@@ -395,7 +395,7 @@ class NativeEngine:
         return {
             "RocksDB": self._version(),
             "RocksDB library": self._library.source,
-            "the library lacks": ", ".join(lacking) or "nothing that is used",
+            "the library lacks": ", ".join(lacking) or "no function that is used",
         }
 
     def _version(self) -> str:
@@ -422,8 +422,8 @@ class NativeEngine:
         self.write_lock.entry()  # not in the middle of a write of this thread: nothing is done
         if self._gate.is_inside and self._database.snapshots:
             raise NestedCallError(
-                "this thread is inside a call of the RocksDB queues, and a snapshot of them is"
-                " held: other threads may be reading it"
+                "cannot close the RocksDB queues: this thread is inside a call to them, and other"
+                " threads may be reading from an open snapshot"
             )
         last = self._flush if flush and not self._read_only else None
         self._gate.close(last, self._close_database, self._held.release)

@@ -50,7 +50,7 @@ class Claim:
     """
 
     def __init__(self, folder: Path) -> None:
-        with os_errors("look at", folder):
+        with os_errors("access the folder", folder):
             status = folder.stat()
         self._is_held = True
         try:
@@ -70,7 +70,7 @@ class Claim:
                 del _claims[other]
             if key in _claims:
                 raise StoreLockedError(
-                    "the RocksDB queues are open elsewhere: in this process", path=folder
+                    "the RocksDB queues are already in use by this process", path=folder
                 )
             _claims[key] = weakref.ref(self)
 

@@ -32,7 +32,7 @@ class PrivateFolder:
         Raises:
             StoreIOError: the folder cannot be made.
         """
-        with os_errors("make a private folder for", folder):
+        with os_errors("create a private folder for a read-only open of", folder):
             self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
             self.release = weakref.finalize(self, _remove, self.path, os.getpid())
             self.holds_database = not is_empty and exists(folder / CURRENT)

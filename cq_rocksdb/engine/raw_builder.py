@@ -34,16 +34,16 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
         DiskFullError: there is no room for it.
     """
     as_text(folder)  # refused before anything is made
-    with os_errors("make the folder of a database", folder):
+    with os_errors("create the folder of a database", folder):
         make_folder(folder)
         if any(folder.iterdir()):
-            raise StoreIOError("a database is to be written here, but it is not empty", path=folder)
+            raise StoreIOError("cannot create a database: the folder is not empty", path=folder)
     try:
         _write(folder, families)
     except Exception as exc:
         if not is_rocksdicts(exc):
             raise
-        raise disk_error(f"RocksDB cannot write this database: {exc}", folder) from exc
+        raise disk_error(f"RocksDB cannot write the database: {exc}", folder) from exc
     with os_errors("finish a database", folder):
         for name in _NOT_OF_THE_DATABASE:
             (folder / name).unlink(missing_ok=True)

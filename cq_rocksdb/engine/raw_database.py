@@ -132,7 +132,7 @@ def _rocksdb_errors(folder: Path) -> Iterator[None]:
     except Exception as exc:
         if not is_rocksdicts(exc):
             raise
-        sentence = f"RocksDB cannot read this database: {exc}"
+        sentence = f"RocksDB cannot read the database: {exc}"
         if is_of_the_disk(str(exc)):
             raise disk_error(sentence, folder) from exc
         raise CorruptionError(sentence, path=folder) from exc

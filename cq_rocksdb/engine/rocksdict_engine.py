@@ -211,7 +211,9 @@ class RocksdictEngine:
         Raises:
             UnsupportedFormatError: always.
         """
-        raise UnsupportedFormatError("the rocksdict engine has no snapshots: use the native one")
+        raise UnsupportedFormatError(
+            "the rocksdict engine does not support snapshots: use the native one"
+        )
 
     def append_job(self, batch: UnitBatch) -> None:
         """Return ``None``: the fast path is the native engine's."""
@@ -224,7 +226,7 @@ class RocksdictEngine:
         Raises:
             UnsupportedFormatError: always.
         """
-        raise UnsupportedFormatError("the rocksdict engine has no compiled writes")
+        raise UnsupportedFormatError("the rocksdict engine does not support compiled writes")
 
     @gated
     def get(self, family: str, key: bytes) -> bytes | None:

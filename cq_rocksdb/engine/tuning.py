@@ -24,7 +24,7 @@ def tuned(options: DatabaseOptions, text: str | None) -> DatabaseOptions:
     for part in filter(None, (each.strip() for each in (text or "").split(";"))):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not equals:
-            raise StoreConfigError(f"rocksdbOptions: {part!r} is no name=value")
+            raise StoreConfigError(f"rocksdbOptions: invalid option {part!r}: expected name=value")
         place = of_database if name in _OF_DATABASE else of_units
         field, read = _option(name)
         if field in place:
@@ -44,9 +44,9 @@ def _option(name: str) -> tuple[str, Callable[[str], object]]:
     found = {**_OF_UNITS, **_OF_DATABASE}.get(name)
     if found is None:
         close = get_close_matches(name, [*_OF_UNITS, *_OF_DATABASE], 1)
-        meant = f" (is {close[0]} meant?)" if close else ""
+        meant = f" (did you mean {close[0]}?)" if close else ""
         known = ", ".join(sorted([*_OF_UNITS, *_OF_DATABASE]))
-        raise StoreConfigError(f"rocksdbOptions: no option {name!r}{meant}; there are {known}")
+        raise StoreConfigError(f"rocksdbOptions: unknown option {name!r}{meant}: expected {known}")
     return found
 
 
@@ -60,7 +60,7 @@ def _read(name: str, value: str, read: Callable[[str], object]) -> object:
 def _number(minimum: int, limit: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isdecimal() or not minimum <= int(text) <= limit:
-            raise ValueError(f"{text!r} is no number from {minimum} to {limit}")
+            raise ValueError(f"invalid value {text!r}: expected a number from {minimum} to {limit}")
         return int(text)
 
     return read
@@ -69,19 +69,19 @@ def _number(minimum: int, limit: int) -> Callable[[str], int]:
 def _compression(text: str) -> Compression:
     known = [each.value for each in Compression]
     if text not in known:
-        raise ValueError(f"{text!r} is none of {', '.join(known)}")
+        raise ValueError(f"invalid value {text!r}: expected one of {', '.join(known)}")
     return Compression(text)
 
 
 def _flag(text: str) -> bool:
     if text not in {"true", "false"}:
-        raise ValueError(f"{text!r} is neither true nor false")
+        raise ValueError(f"invalid value {text!r}: expected true or false")
     return text == "true"
 
 
 def _is_universal(text: str) -> bool:
     if text not in {"universal", "level"}:
-        raise ValueError(f"{text!r} is neither universal nor level")
+        raise ValueError(f"invalid value {text!r}: expected universal or level")
     return text == "universal"
 
 

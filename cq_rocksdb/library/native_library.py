@@ -99,10 +99,10 @@ def find_library(
         except (LibraryNotFoundError, StoreIOError) as exc:
             faults.append(str(exc))
     looked = "; ".join(faults) or (
-        "none of cqstore-rocksdb, pyspark and a librocksdb.so is installed; rocksdbLibrary names"
-        " another one, for example the lib folder of a RocketMQ broker"
+        "none of cqstore-rocksdb, pyspark and librocksdb.so is installed. Install one of them, or"
+        " set rocksdbLibrary, for example to the lib folder of a RocketMQ broker"
     )
-    raise LibraryNotFoundError(f"no RocksDB library is found: {looked}")
+    raise LibraryNotFoundError(f"no RocksDB library found: {looked}")
 
 
 def installed_places(
@@ -150,17 +150,17 @@ def _usable(place: Path, cache: Path | None) -> NativeLibrary:
     if is_dir(place):
         jars = sorted(place.glob(JAR_PATTERN), key=_version)
         if not jars:
-            raise LibraryNotFoundError(f"the folder holds no {JAR_PATTERN}", path=place)
+            raise LibraryNotFoundError(f"the folder contains no {JAR_PATTERN}", path=place)
         place = jars[-1]
     if not is_file(place):
-        raise LibraryNotFoundError("there is no such file", path=place)
+        raise LibraryNotFoundError("the file does not exist", path=place)
     with os_errors("read a RocksDB library", place), reading(place) as file:
         head = file.read(4)
     # Not ``zipfile.is_zipfile``: to that a jar cut short is no jar, so a library.
     if head == _JAR_HEAD:
         return unpacked(place, cache or _user_cache())
     if head not in _LIBRARY_HEADS:
-        raise LibraryNotFoundError("it is neither a library nor a jar", path=place)
+        raise LibraryNotFoundError("the file is neither a library nor a jar", path=place)
     return NativeLibrary(place, str(place))
 
 
@@ -169,7 +169,7 @@ def _user_cache() -> Path:
         return Path.home() / ".cache" / "cqstore"
     except RuntimeError as exc:
         raise LibraryNotFoundError(
-            "this user has no home folder to unpack a jar into; configure a library instead"
+            "cannot unpack a jar: this user has no home folder. Set rocksdbLibrary to a library"
         ) from exc
 
 
@@ -190,7 +190,7 @@ def unpacked(jar: Path, cache: Path, target: Platform = HERE) -> NativeLibrary:
             key = f"rocksdb-{member.CRC:08x}-{member.file_size}"
             library = _cached(member, cache, key) or _unpack(archive, member, cache, key)
     except KeyError as exc:
-        raise LibraryNotFoundError(f"the jar has no {target.member}", path=jar) from exc
+        raise LibraryNotFoundError(f"the jar does not contain {target.member}", path=jar) from exc
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as exc:
         # RuntimeError: encrypted, or compressed in a way that zipfile does not know.
         raise LibraryNotFoundError(f"the jar is damaged: {exc}", path=jar) from exc
@@ -203,13 +203,13 @@ def _make_cache(cache: Path) -> None:
     Raises:
         LibraryNotFoundError: others may.
     """
-    with os_errors("make the cache folder", cache):
+    with os_errors("create the cache folder", cache):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = cache.stat()
     if status.st_uid != os.getuid() or status.st_mode & _FOREIGN_WRITE:
         raise LibraryNotFoundError(
-            "the cache folder belongs to another user, or others may write to it: libraries would"
-            " be loaded from there",
+            "cannot load libraries from the cache folder: it belongs to another user, or others may"
+            " write to it",
             path=cache,
         )
 

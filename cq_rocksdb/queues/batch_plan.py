@@ -235,7 +235,8 @@ class BatchPlan:
         if not unwritten and self._units.get(queue.prefix, offset) is None:
             return  # an entry without its unit, as RocketMQ's initialisation of a queue leaves it
         raise QueueGapError(
-            f"units of {queue.key.topic}/{queue.key.queue_id} are missing",
+            f"queue {queue.key.queue_id} of topic {queue.key.topic!r}: units are missing before the"
+            " next record",
             phy_offset=int(self._phy[start]), expected=offset + 1, got=first,
         )  # fmt: skip
 

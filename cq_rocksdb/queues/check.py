@@ -140,7 +140,7 @@ class _Entries:
             return
         checkpoint, end = CHECKPOINT_ENTRY.unpack_from(value).phy_offset, self._log.max_phy_offset()
         if checkpoint > end:
-            problem = f"the checkpoint entry {checkpoint} lies behind the log's end {end}"
+            problem = f"the checkpoint entry {checkpoint} is after the log's end {end}"
             yield QueueFinding(
                 problem, self._path, key=CHECKPOINT_KEY, expected=f"at most {end}", found=checkpoint
             )
@@ -160,7 +160,7 @@ class _Entries:
                 yield self._at_unit(problem, queue, first, f"unit {first}", "none")
         elif unit.phy_offset != entry.phy_offset:
             problem = (
-                f"the max entry says phy_offset {entry.phy_offset}, its unit {unit.phy_offset}"
+                f"the max entry has phy_offset {entry.phy_offset}, its unit has {unit.phy_offset}"
             )
             yield self._at_unit(
                 problem, queue, entry.queue_offset, entry.phy_offset, unit.phy_offset
@@ -183,7 +183,7 @@ class _Entries:
         found = self._units.first_in_log(prefix, 0, last, min_phy_offset)
         if found is not None and found.queue_offset < entry.queue_offset:
             problem = (
-                f"the min entry hides units: it says {entry.queue_offset}, "
+                f"the min entry hides units: it is {entry.queue_offset}, "
                 f"the first unit in the log is {found.queue_offset}"
             )
             yield QueueFinding(
@@ -257,7 +257,7 @@ class _Units:
         if value is None or len(value) != OFFSET_ENTRY.size:
             self._last_offset = -1
             self._behind = True
-            problem = "the queue has units and no max entry"
+            problem = "the queue has units but no max entry"
             got = "none" if value is None else f"{len(value)} bytes"
             yield QueueFinding(
                 problem, self._path, queue, key=max_key(prefix), expected="a max entry", found=got
@@ -276,7 +276,9 @@ class _Units:
         if queue_offset > self._last_offset:
             if not self._behind:
                 self._behind = True
-                problem = f"units lie behind the max entry {self._last_offset}; no reader sees them"
+                problem = (
+                    f"units after the max entry {self._last_offset} are not visible to readers"
+                )
                 yield self._at(problem, queue_offset, f"at most {self._last_offset}", queue_offset)
             return
         before, self._before = self._before, FoundUnit(queue_offset, unit)
@@ -288,7 +290,7 @@ class _Units:
             yield self._at(problem, wanted, f"unit {wanted}", f"unit {queue_offset}")
         if unit.phy_offset <= phy_offset:
             problem = (
-                f"phy_offset {unit.phy_offset} does not lie behind the one before, {phy_offset}"
+                f"phy_offset {unit.phy_offset} is not after the previous phy_offset {phy_offset}"
             )
             yield self._at(problem, queue_offset, f"more than {phy_offset}", unit.phy_offset)
 

@@ -59,7 +59,7 @@ class OffsetTable:
         """``hot_queues``: how many queues are kept in memory."""
         self._engine = engine
         # Guards all below but for a quick look at ``_checkpoint``.
-        self.lock = CheckedLock("a look at the offsets of a queue")
+        self.lock = CheckedLock("a read of the queue offsets")
         self._closed = False
         self._cache = StateCache(hot_queues)
         self._generation = 0  # rises when queues lose units: what was found out before may be wrong
@@ -78,7 +78,7 @@ class OffsetTable:
         """
         with self.lock.entry():
             if self._closed:
-                raise StoreClosedError("the queues have been closed")
+                raise StoreClosedError("the queues are closed")
             row = self._cache.get(prefix)
             if row is None:
                 row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
@@ -155,7 +155,7 @@ class OffsetTable:
         last = OFFSET_ENTRY.unpack_from(value)
         if last.queue_offset >= MAX_UNITS:
             raise CorruptionError(
-                "a max entry is impossible", expected=f"an offset below {MAX_UNITS}",
+                "invalid max entry", expected=f"an offset below {MAX_UNITS}",
                 got=last.queue_offset,
             )  # fmt: skip
         # Without a unit, whatever position the entry names is made up.

@@ -111,9 +111,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             moving = exists(paths.replacing)  # a part of it has been moved away already
             if tables and not moving and not any(is_dir(path) for path in inside):
                 raise RefusedStoreError(
-                    "the RocksDB queues have lost their file CURRENT; move the folder away and open"
-                    " the store with the backend rocksdb (storeType defaultRocksDB): the queues are"
-                    " rebuilt from the commit log",
+                    "the file CURRENT of the RocksDB queues is missing. Move the folder away and"
+                    " open the store with the backend rocksdb (storeType=defaultRocksDB): the"
+                    " queues are rebuilt from the commit log",
                     path=folder,
                 )
         return False
@@ -490,6 +490,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise ReadOnlyStoreError("the queues are open read-only", path=self.folder)
         if self._failed:
             raise StoreFailedError(
-                "an earlier write failed: open the store again", path=self.folder
+                "an earlier write to the queues failed: close the store and open it again",
+                path=self.folder,
             )
         return engine

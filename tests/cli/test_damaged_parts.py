@@ -25,7 +25,7 @@ CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=FILE_SIZE,
     max_hash_slot_num=50, max_index_num=1000, rocksdb_memory_bytes=16 << 20,
 )  # fmt: skip
-REBUILD = "cqstore rebuild builds the queues anew from the commit log"
+REBUILD = "cqstore rebuild creates new queues from the commit log"
 REBUILD_INDEX = "run cqstore rebuild --index to rebuild the index from the commit log"
 
 

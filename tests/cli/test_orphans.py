@@ -79,10 +79,10 @@ def orphans(root: Path) -> Orphans:
 def test_orphans_are_named_and_counted_by_every_form(root: Path, form: Form) -> None:
     give(root, form)
     before = tree_digest(root)
-    problem = f"orphan: the broker's metadata ({form}) does not have the topic"
+    problem = f"orphan: the topic is missing in the broker's metadata ({form})"
     found, said = audited(root)
     assert found == {"gone": (2, 4, problem), "lost": (1, 1, problem)}
-    assert "2 topics are orphans, with 3 queues and 5 units, of which 1 below" in said
+    assert "2 orphaned topics with 3 queues and 5 units, 1 of them below" in said
     assert tree_digest(root) == before
 
 
@@ -120,7 +120,7 @@ def test_another_table_that_cannot_be_read_hides_no_orphan(root: Path) -> None:
 def test_without_metadata_no_topic_is_an_orphan(root: Path) -> None:
     done = run("rocksdb", "audit", root, "--output", "jsonl")
     assert lines(done) == []
-    assert "orphans were not looked for" in done.stderr
+    assert "topics were not checked for orphans" in done.stderr
 
 
 def test_what_is_left_of_a_queue_is_an_orphan_too(root: Path) -> None:

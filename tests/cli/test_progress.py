@@ -280,7 +280,7 @@ def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
         (["migrate", "preflight", "STORE"], "looking: 66 %, 2 of 3 queues"),
         (["meta", "STORE", "offsets"], "showing: 50 %, 1 of 2 rows"),
         (["meta", "STORE", "--check"], "comparing: 66 %, 2 of 3 queues"),
-        (["rocksdb", "stats", "ROCKSDB", "--topics", 2], "asking for sizes: 2 topics"),
+        (["rocksdb", "stats", "ROCKSDB", "--topics", 2], "reading topic sizes: 2 topics"),
         (["rocksdb", "audit", "ROCKSDB"], r"auditing: 0 %, 0 of 5\d units"),
     ],
 )

@@ -156,7 +156,7 @@ def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
         "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1 P100 : 1 COUNT : 3 SUM : 2\n"
     )
     seen = told(tmp_path)
-    assert seen["as RocksDB logged 2026/01/02-03:04:05.678", "rocksdb_block_cache_misses"] == 12
+    assert seen["logged by RocksDB at 2026/01/02-03:04:05.678", "rocksdb_block_cache_misses"] == 12
 
 
 def test_how_far_delay_levels_are_is_shown_as_it_was_noted(tmp_path: Path) -> None:

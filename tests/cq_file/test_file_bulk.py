@@ -90,7 +90,7 @@ def test_an_abandoned_sink_has_nothing_open(tmp_path: Path) -> None:
 
 def test_queues_that_no_folder_could_hold_are_refused_by_name(tmp_path: Path) -> None:
     BULK.check_queue(QueueKey("主题", 3))
-    with pytest.raises(IllegalMessageError, match=r"^queue 3: the topic 'a/b' cannot be the name"):
+    with pytest.raises(IllegalMessageError, match=r"^queue 3: invalid topic name 'a/b': queue"):
         BULK.check_queue(QueueKey("a/b", 3))
     assert BULK.slice_units(CONFIG) == 10
     context = QueueStoreContext(
@@ -201,7 +201,7 @@ def test_withdrawn_queues_are_no_more_known_then_moved_then_synced_on_both_sides
 @pytest.mark.parametrize(
     ("move", "action"),
     [
-        (assemble, "put the queue files together"),
+        (assemble, "combine the queue files"),
         (publish, "publish the file queues"),
         (withdraw, "move the file queues away"),
     ],

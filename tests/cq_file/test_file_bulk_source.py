@@ -181,10 +181,15 @@ def test_addresses_of_extension_units_become_tags_codes_where_there_are_such_uni
     assert target["tags_code"].tolist() == codes
     if has_folder:
         for read in (lambda: source.fill(QUEUE, 2, target), lambda: [*source.runs(QUEUE, 9)]):
-            with pytest.raises(CorruptionError, match=r"unit 3 of queue 0 of topic 'T'") as caught:
+            with pytest.raises(
+                CorruptionError, match=r"^queue 0 of topic 'T': .* of unit 3\."
+            ) as caught:
                 read()
             assert caught.value.path == folder
-            assert (caught.value.expected, caught.value.got) == ("an extension unit", ADDRESS + 24)
+            assert (caught.value.expected, caught.value.got) == (
+                "the address of an extension unit",
+                ADDRESS + 24,
+            )
     else:
         assert len(next(source.runs(QUEUE, 9)).rows) == 4
     source.close()

@@ -54,7 +54,7 @@ def test_a_file_that_ends_too_early_tells_where_and_what_was_missing(
     for start, length in ((0, 10), (10, 7)):
         (tmp_path / f"{start:020d}").write_bytes(bytes(length))
     files = files_of(tmp_path, cache, 10, [0, 10])
-    with pytest.raises(TruncatedRecordError, match="the queue file ends too early") as caught:
+    with pytest.raises(TruncatedRecordError, match="the queue file is truncated") as caught:
         files.read(5, 14)
     error = caught.value
     assert (error.path, error.position) == (tmp_path / f"{10:020d}", 0)

@@ -61,7 +61,7 @@ def test_no_address_behind_the_end_is_followed(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.write(0, [*rows(50, 4), (0, 0, 0), (SIZE, SIZE, ADDRESS)])
     (found,) = findings_of(disk)
-    assert found.problem == "something lies behind the end of the queue"
+    assert found.problem == "unexpected data after the end of the queue"
 
 
 def test_odd_names_are_found(tmp_path: Path) -> None:
@@ -150,20 +150,21 @@ def test_every_finding_names_file_queue_and_place(tmp_path: Path) -> None:
     consume, batch = tmp_path / "consumequeue", disk.folder("U", 0, "batchconsumequeue")
     (disk.folder("U", 7) / f"{600:020d}").rmdir()
     assert [found[:5] for found in findings_of(disk)] == [
-        ("a file between two others is missing", str(disk.file(400, "U", 7)), ("U", 7), None, None),
-        ("not the folder of a topic: it is passed over", str(stray), None, None, None),
-        ("not the folder of a queue: it is passed over", str(consume / "U" / "00"), None, None,
+        ("a queue file between two others is missing", str(disk.file(400, "U", 7)), ("U", 7), None,
          None),
-        ("not a queue file: it is passed over", str(consume / "U" / "7" / "0"), ("U", 7), None,
+        ("not a topic folder: it is skipped", str(stray), None, None, None),
+        ("not a queue folder: it is skipped", str(consume / "U" / "00"), None, None,
+         None),
+        ("not a queue file: it is skipped", str(consume / "U" / "7" / "0"), ("U", 7), None,
          None),
         ("the queue file has 0 bytes instead of 138", str(batch / f"{138 * 3:020d}"), ("U", 0),
          None, 0),
-        ("something lies behind the end of the queue", str(disk.file(200)), KEY, 13, 67),
-        ("the topic has simple and batch queues", str(consume / "U"), None, None, None),
-        ("files are missing between the one at 0 and this one", str(disk.file(400, "U", 7)),
+        ("unexpected data after the end of the queue", str(disk.file(200)), KEY, 13, 67),
+        ("the topic has both simple and batch queues", str(consume / "U"), None, None, None),
+        ("queue files are missing between the file at 0 and this file", str(disk.file(400, "U", 7)),
          ("U", 7), 20, None),
-        ("files are missing between the one at 0 and this one", str(batch / f"{138 * 2:020d}"),
-         ("U", 0), None, None),
+        ("queue files are missing between the file at 0 and this file",
+         str(batch / f"{138 * 2:020d}"), ("U", 0), None, None),
     ]  # fmt: skip
 
 
@@ -177,7 +178,7 @@ def test_what_a_rollback_has_not_moved_away_yet_is_no_stray_file(tmp_path: Path)
     stray = ["000012.ssts", "OPTIONS", "LOGS", "current", "x000012.sst"]
     for name in [*left, *stray]:
         (folder / name).touch()
-    found = [each for each in findings_of(disk) if "the folder of a topic" in each.problem]
+    found = [each for each in findings_of(disk) if "not a topic folder" in each.problem]
     assert sorted(each.path for each in found) == sorted(str(folder / name) for name in stray)
 
 
@@ -202,9 +203,9 @@ def test_a_file_that_went_or_was_cut_since_the_opening_is_found_and_the_other_qu
     assert found == [
         ("the queue file has 120 bytes instead of 200", str(disk.file(400, queue_id=1)),
          ("T", 1), 120),
-        ("a file of the queue is missing", str(disk.file(400, queue_id=0)), KEY, None),
-        ("the queue file ends too early", str(disk.file(400, queue_id=1)), ("T", 1), 0),
-        ("something lies behind the end of the queue", str(disk.file(400, queue_id=2)),
+        ("a queue file is missing", str(disk.file(400, queue_id=0)), KEY, None),
+        ("the queue file is truncated", str(disk.file(400, queue_id=1)), ("T", 1), 0),
+        ("unexpected data after the end of the queue", str(disk.file(400, queue_id=2)),
          ("T", 2), 186),
     ]  # fmt: skip
     store.close()
@@ -225,7 +226,7 @@ def test_a_file_that_the_writer_removed_meanwhile_is_no_finding(
     found = list(
         check_queue_files(StorePaths(tmp_path), store._table.simple, {}, FILE_SIZE, resolve)
     )
-    gone = ("a file of the queue is missing", "gone", KEY, None, None)
+    gone = ("a queue file is missing", "gone", KEY, None, None)
     assert [each[:5] for each in found] == ([] if removed else [gone])
     store.close()
 

@@ -223,7 +223,7 @@ def test_a_read_of_a_file_made_anew_that_has_no_length_yet_is_made_again(
     size, met = os.ftruncate, list[StoreError]()
 
     def met_before_it_is_sized(number: int, length: int) -> None:
-        with pytest.raises(TruncatedRecordError, match="the queue file ends too early") as caught:
+        with pytest.raises(TruncatedRecordError, match="the queue file is truncated") as caught:
             queue._read_file(0, 0, UNIT.size)
         met.append(caught.value)
         monkeypatch.undo()
@@ -326,7 +326,7 @@ def test_a_file_that_cannot_be_sized_is_named(
 ) -> None:
     cache = DescriptorCache(8, read_only=False)
     Faults(monkeypatch).fail("truncate", ENOSPC, "/a")
-    with pytest.raises(StoreIOError, match="cannot size a queue file: ") as caught:
+    with pytest.raises(StoreIOError, match="cannot set the size of a queue file: ") as caught:
         cache.create(str(tmp_path / "a"), 5)
     assert caught.value.path == tmp_path / "a"
     cache.close()

@@ -138,7 +138,9 @@ def test_any_damage_to_it_leads_to_looking_at_the_queues(tmp_path: Path) -> None
 def test_a_size_that_does_not_fit_the_files_is_still_refused(tmp_path: Path) -> None:
     root = tmp_path / "store"
     write(root)
-    with pytest.raises(StoreConfigError, match="=400 is a wrong setting, or every file was cut"):
+    with pytest.raises(
+        StoreConfigError, match="=400 is a wrong setting, or every file was truncated"
+    ):
         MessageStore.open(root, StoreConfig(mapped_file_size_consume_queue=400), read_only=True)
 
 

@@ -81,7 +81,7 @@ def test_the_warning_names_each_limit_its_value_and_what_is_needed() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     warning = limit_warning(100_000, 16_384)
     assert warning is not None
-    assert "queueFilesMax of 100000 (16384 can be used)" in warning
+    assert "queueFilesMax=100000 (16384 can be used)" in warning
     allowed = "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
     assert f"RLIMIT_NOFILE of 100256 (it is {allowed})" in warning
     maps = Path("/proc/sys/vm/max_map_count").read_text().strip()

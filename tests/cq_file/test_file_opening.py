@@ -14,7 +14,7 @@ from tests.kit.faults import EACCES, Faults
 from tests.kit.file_queues import BATCH, SIZE, UNIT, Disk, open_below, put, read_all, rows
 from tests.kit.tree import tree_digest
 
-WRONG = "a file is of the wrong size or has an impossible name"
+WRONG = "a queue file has the wrong size or an invalid name"
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def spoil(disk: Disk, name: str) -> None:
         disk.write(0, [*rows(0, 4), (0, 0, 0), *rows(5, 5)], "a")
 
 
-MISSING = "files that were there at the last clean stop are missing"
-FEWER = "units that were there at the last clean stop are missing"
+MISSING = "queue files that existed at the last clean stop are missing"
+FEWER = "units that existed at the last clean stop are missing"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,9 @@ def test_the_folder_of_the_queues_is_made_and_noted_to_be_synced(
     with monkeypatch.context() as patched:
         Faults(patched).fail("mkdir", EACCES, "consumequeue")
         disk.root.mkdir()
-        with pytest.raises(StoreIOError, match="cannot make the folder of the queues: ") as caught:
+        with pytest.raises(
+            StoreIOError, match="cannot create the folder of the queues: "
+        ) as caught:
             disk.open()
     assert caught.value.path == disk.root / "consumequeue"
     store = disk.open()

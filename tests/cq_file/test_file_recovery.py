@@ -245,7 +245,7 @@ def test_a_name_between_two_files_and_an_empty_file_before_the_last_damage_their
 def test_names_that_no_file_of_that_size_has_are_refused(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.write(100, rows(1, 1))
-    with pytest.raises(CorruptionError, match="impossible names"):
+    with pytest.raises(CorruptionError, match="queue files have invalid names"):
         disk.open()
 
 

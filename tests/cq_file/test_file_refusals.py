@@ -180,7 +180,8 @@ def test_a_file_that_somebody_removed_is_an_error_of_its_reader_that_names_the_q
 
 
 @pytest.mark.parametrize(
-    ("call", "action"), [("mkdir", "make a queue folder"), ("truncate", "size a queue file")]
+    ("call", "action"),
+    [("mkdir", "create a queue folder"), ("truncate", "set the size of a queue file")],
 )
 def test_what_the_disk_refuses_of_a_new_queue_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, action: str
@@ -215,7 +216,8 @@ def test_a_gap_names_folder_offsets_and_record_and_is_one_while_the_last_record_
 
 
 @pytest.mark.parametrize(
-    ("name", "action"), [("truncate", "cut the queues"), ("clean", "clean the queues")]
+    ("name", "action"),
+    [("truncate", "truncate the queues"), ("clean", "delete expired queue files")],
 )
 def test_a_file_that_went_below_the_writer_is_an_error_that_says_what_it_did(
     tmp_path: Path, name: str, action: str

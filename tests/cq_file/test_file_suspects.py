@@ -9,7 +9,7 @@ import pytest
 from cqstore.cq_file.store import FileConsumeQueueStore
 from tests.kit.file_queues import PRE_BLANK, SIZE, Disk, put, rows
 
-FIRST, LAST = "its first file is missing", "its last file is missing"
+FIRST, LAST = "the first queue file is missing", "the last queue file is missing"
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -65,7 +65,7 @@ def test_a_file_missing_between_two_is_damage_that_names_the_one_behind(
     store = disk.open(read_only=read_only)
     path = str(disk.file(800, queue_id=1))
     assert store.damaged_queues() == [
-        (("T", 1), "a file between two others is missing", path, 0, None)
+        (("T", 1), "a queue file between two others is missing", path, 0, None)
     ]
     store.damage_is_settled()
     assert len(store.damaged_queues()) == 1
@@ -83,6 +83,6 @@ def test_a_file_cut_while_the_ends_are_looked_for_is_told_and_the_other_queues_a
     os.truncate(disk.file(0, queue_id=1), 30)
     store.recover()
     path = str(disk.file(0, queue_id=1))
-    assert store.damaged_queues() == [(("T", 1), "the queue file ends too early", path, 0, None)]
+    assert store.damaged_queues() == [(("T", 1), "the queue file is truncated", path, 0, None)]
     assert [store.queue("T", queue_id).max_offset() for queue_id in (0, 2)] == [3, 3]
     store.close()

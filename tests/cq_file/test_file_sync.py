@@ -162,7 +162,7 @@ def test_the_folder_above_one_that_is_gone_already_is_synced_if_it_is_there(
     (tmp_path / "a" / "kept").mkdir()
     (tmp_path / "a" / "kept" / "file").touch()
     Faults(monkeypatch).fail("unlink", EACCES, "file")
-    with pytest.raises(StoreIOError, match="cannot remove a folder of queues: ") as caught:
+    with pytest.raises(StoreIOError, match="cannot remove a queue folder: ") as caught:
         remove_folders([tmp_path / "a" / "kept"])
     assert caught.value.path == tmp_path / "a" / "kept"
 

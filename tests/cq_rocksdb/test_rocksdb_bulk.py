@@ -175,7 +175,7 @@ def test_a_sink_that_is_abandoned_leaves_no_database_behind(tmp_path: Path) -> N
 def test_a_queue_that_no_key_can_hold_is_refused_by_name(tmp_path: Path) -> None:
     BULK.check_queue(A)
     BULK.check_queue(QueueKey("x" * 281, (1 << 31) - 1))
-    with pytest.raises(IllegalMessageError, match="queue -1 of topic 'A'"):
+    with pytest.raises(IllegalMessageError, match="queue id -1 of topic 'A'"):
         BULK.check_queue(QueueKey("A", -1))
     with pytest.raises(IllegalMessageError, match="282 bytes"):
         BULK.check_queue(QueueKey("x" * 282, 0))
@@ -183,7 +183,7 @@ def test_a_queue_that_no_key_can_hold_is_refused_by_name(tmp_path: Path) -> None
     store = RocksDBQueues(tmp_path).open()
     store.close()
     shutil.rmtree(store.folder)
-    with pytest.raises(RefusedStoreError, match="no RocksDB queues") as caught:
+    with pytest.raises(RefusedStoreError, match="no RocksDB consume queue found") as caught:
         BULK.source(store.context)
     assert caught.value.path == tmp_path
 
@@ -192,10 +192,10 @@ def test_a_queue_that_no_key_can_hold_is_refused_by_name(tmp_path: Path) -> None
     ("name", "problem", "place"),
     [
         ("link", "link a table", "first/units.sst"),
-        ("rmdir", "make the new database durable", "made"),
-        ("mkdir", "make the folder of the new database", "made"),
+        ("rmdir", "sync the new database", "made"),
+        ("mkdir", "create the folder of the new database", "made"),
         ("listdir", "remove an unfinished database", "made"),
-        ("fsync", "make the tables durable", "fourth"),
+        ("fsync", "sync the tables", "fourth"),
         ("rename", "move the RocksDB queues away", "made/consumequeue"),
     ],
 )

@@ -91,14 +91,14 @@ def test_a_key_is_readable_and_one_that_is_none_is_its_bytes() -> None:
     [
         ("", "is too short"),
         ("00000009", "is too short"),
-        (UNIT_KEY[:-2], "has another length than its topic says"),
-        (UNIT_KEY + "00", "has another length than its topic says"),
-        ("00" + UNIT_KEY, "has another length than its topic says"),
-        (UNIT_KEY.replace("0901", "0902"), "has another length than its topic says"),
-        (UNIT_KEY.replace("0100000003", "0000000003"), "the separators of unit key"),
-        (UNIT_KEY.replace("0000000301", "0000000302"), "the separators of unit key"),
+        (UNIT_KEY[:-2], "does not match its topic length"),
+        (UNIT_KEY + "00", "does not match its topic length"),
+        ("00" + UNIT_KEY, "does not match its topic length"),
+        (UNIT_KEY.replace("0901", "0902"), "does not match its topic length"),
+        (UNIT_KEY.replace("0100000003", "0000000003"), "has invalid separators"),
+        (UNIT_KEY.replace("0000000301", "0000000302"), "has invalid separators"),
         (UNIT_KEY.replace("54657374", "ff657374"), "is not UTF-8"),
-        ("7fffffff" + UNIT_KEY[8:], "has another length than its topic says"),
+        ("7fffffff" + UNIT_KEY[8:], "does not match its topic length"),
     ],
 )
 def test_a_key_that_is_no_units_is_a_corruption_error(key: str, why: str) -> None:
@@ -134,7 +134,7 @@ def test_a_topic_that_no_key_may_hold_is_refused(topic: str, why: str) -> None:
 
 
 def test_names_without_a_key_form_are_refused() -> None:
-    with pytest.raises(IllegalMessageError, match="no UTF-8 form"):
+    with pytest.raises(IllegalMessageError, match="not valid UTF-8"):
         check_topic("\ud800")
     with pytest.raises(IllegalMessageError, match="four bytes"):
         queue_prefix("T", 1 << 31)

@@ -24,8 +24,8 @@ from tests.kit.engines import ENGINES, hold_compactions
 from tests.kit.rocksdb_queues import engine_of
 
 Answers = dict[QueueKey, tuple[int, int, list[tuple[int, int, int]]]]
-ADVICE = "move the folder away and open the store with the backend rocksdb"
-REBUILD = "cqstore rebuild builds the queues anew from the commit log"
+ADVICE = "Move the folder away and open the store with the backend rocksdb"
+REBUILD = "cqstore rebuild creates new queues from the commit log"
 
 
 class Saved:

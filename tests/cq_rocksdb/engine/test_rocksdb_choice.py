@@ -37,7 +37,7 @@ def test_where_the_native_engine_does_not_work_the_other_one_does(tmp_path: Path
 def test_the_one_who_writes_hears_that_expiry_has_no_filter(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line = "expiry has no compaction filter"
+    line = "no compaction filter for expired units"
     config = tmp_path / "broker.conf"
     config.write_text("mappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=400\n")
     where = [tmp_path / "s", "--config", config, "--backend", "rocksdb"]
@@ -83,7 +83,7 @@ def test_without_the_compiled_part_the_other_engine_is_taken_unless_it_was_asked
     monkeypatch.setitem(sys.modules, "cqstore.cq_rocksdb.engine.native_engine", None)
     opened, reason = engines.open_engine(tmp_path, StoreConfig(), tmp_path / "l", read_only=False)
     assert opened.name == "rocksdict"
-    assert "the compiled part of the native engine is not there" in reason
+    assert "the compiled part of the native engine is missing" in reason
     opened.close()
     assert not engines.engine_works(RocksDBEngine.NATIVE)
     assert engines.engine_works(RocksDBEngine.AUTO)

@@ -188,7 +188,7 @@ def test_a_folder_is_claimed_once_until_it_is_let_go(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     first = Claim(tmp_path)
     for name in (tmp_path, tmp_path / "link"):
-        with pytest.raises(StoreLockedError, match="in this process") as caught:
+        with pytest.raises(StoreLockedError, match="already in use by this process") as caught:
             Claim(name)
         assert caught.value.path == name
     first.release()
@@ -198,7 +198,7 @@ def test_a_folder_is_claimed_once_until_it_is_let_go(tmp_path: Path) -> None:
         Claim(tmp_path)
     second.release()
     Claim(tmp_path).release()
-    with pytest.raises(StoreIOError, match="cannot look at") as missing:
+    with pytest.raises(StoreIOError, match="cannot access the folder") as missing:
         Claim(tmp_path / "missing")
     assert missing.value.path == tmp_path / "missing"
 
@@ -273,6 +273,6 @@ def test_a_private_folder_has_links_to_the_database_alone_and_goes_with_its_owne
     gc.collect()
     assert list(temporary.iterdir()) == []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    with pytest.raises(StoreIOError, match="cannot make a private folder") as caught:
+    with pytest.raises(StoreIOError, match="cannot create a private folder") as caught:
         PrivateFolder(folder)
     assert caught.value.path == folder

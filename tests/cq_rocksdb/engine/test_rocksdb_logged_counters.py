@@ -65,7 +65,7 @@ def test_counters_become_stats_as_far_as_they_are_told(tmp_path: Path) -> None:
     assert RocksDBConsumeQueueStore.watch(paths) == []
     log_folder(paths).mkdir(parents=True)
     (log_folder(paths) / "LOG").write_bytes(b"".join(dump(27, 1, 2)))
-    part = "as RocksDB logged 2026/11/21-13:47:27.000835"
+    part = "logged by RocksDB at 2026/11/21-13:47:27.000835"
     assert RocksDBConsumeQueueStore.watch(paths) == [
         QueueStat("rocksdb_block_cache_hits", part, 1),
         QueueStat("rocksdb_block_cache_misses", part, 2),

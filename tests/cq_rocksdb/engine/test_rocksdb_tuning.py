@@ -48,13 +48,16 @@ def test_given_options_reach_the_family_of_the_units_and_no_other(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("block_size", "'block_size' is no name=value"),
-        ("blok_size=4096", "no option 'blok_size' (is block_size meant?)"),
-        ("block_size=4k", "block_size: '4k' is no number from 1024 to 16777216"),
-        ("block_size=1", "block_size: '1' is no number"),
-        ("compression=gzip", "compression: 'gzip' is none of none, lz4, zstd"),
-        ("hash_index=yes", "hash_index: 'yes' is neither true nor false"),
-        ("compaction_style=fifo", "'fifo' is neither universal nor level"),
+        ("block_size", "invalid option 'block_size': expected name=value"),
+        ("blok_size=4096", "unknown option 'blok_size' (did you mean block_size?)"),
+        (
+            "block_size=4k",
+            "block_size: invalid value '4k': expected a number from 1024 to 16777216",
+        ),
+        ("block_size=1", "block_size: invalid value '1': expected a number from 1024"),
+        ("compression=gzip", "compression: invalid value 'gzip': expected one of none, lz4, zstd"),
+        ("hash_index=yes", "hash_index: invalid value 'yes': expected true or false"),
+        ("compaction_style=fifo", "invalid value 'fifo': expected universal or level"),
         ("block_size=4096;block_size=8192", "block_size is given twice"),
         ("max_background_jobs=1;max_background_jobs=2", "max_background_jobs is given twice"),
     ],

@@ -209,7 +209,7 @@ def test_without_a_setting_the_first_usable_place_is_taken(tmp_path: Path) -> No
     cache = tmp_path / "cache"
     assert find_library(None, cache, [good, library]).source.startswith(str(good))
     assert find_library(None, cache, [bad, library, good]).path == library
-    with pytest.raises(LibraryNotFoundError, match="no such file"):
+    with pytest.raises(LibraryNotFoundError, match="the file does not exist"):
         find_library(tmp_path / "missing", cache)
 
 
@@ -227,7 +227,9 @@ def test_without_pyspark_the_system_is_looked_through(
         monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
         assert find_library(None, tmp_path / "cache").path == library
     library.unlink()
-    with pytest.raises(LibraryNotFoundError, match="none of cqstore-rocksdb, pyspark and a"):
+    with pytest.raises(
+        LibraryNotFoundError, match=r"none of cqstore-rocksdb, pyspark and librocksdb\.so is"
+    ):
         find_library(None, tmp_path / "cache")
     spark = tmp_path / "spark"
     (spark / "jars").mkdir(parents=True)
@@ -268,7 +270,7 @@ def test_jars_are_unpacked_below_the_home_of_the_user(
         raise RuntimeError("of the test")
 
     monkeypatch.setattr(Path, "home", homeless)
-    with pytest.raises(LibraryNotFoundError, match="no home folder"):
+    with pytest.raises(LibraryNotFoundError, match="this user has no home folder"):
         find_library(archive)
     path.unlink()
     path.mkdir()  # in the way of what is to be read
@@ -282,7 +284,7 @@ def test_a_cache_that_cannot_be_made_leaves_the_libraries_that_need_none(tmp_pat
     library.write_bytes(CONTENT)
     cache = library / "cache"
     assert find_library(None, cache, [archive, library]).path == library
-    with pytest.raises(LibraryNotFoundError, match="cannot make the cache folder"):
+    with pytest.raises(LibraryNotFoundError, match="cannot create the cache folder"):
         find_library(None, cache, [archive])
 
 
@@ -292,8 +294,8 @@ def test_when_nothing_does_each_place_and_its_fault_are_named(tmp_path: Path) ->
     text.write_bytes(b"not a library")
     with pytest.raises(LibraryNotFoundError) as caught:
         find_library(None, tmp_path / "cache", [bad, text])
-    assert f"the jar has no {Platform().member} ({bad})" in str(caught.value)
-    assert f"it is neither a library nor a jar ({text})" in str(caught.value)
+    assert f"the jar does not contain {Platform().member} ({bad})" in str(caught.value)
+    assert f"the file is neither a library nor a jar ({text})" in str(caught.value)
 
 
 def test_what_is_configured_may_be_a_library_a_jar_or_a_folder_with_one(tmp_path: Path) -> None:
@@ -315,7 +317,11 @@ def test_a_configured_place_without_a_library_is_an_error_that_names_it(tmp_path
     empty.mkdir()
     missing = tmp_path / "rocksdbjni-1.jar"
     other = jar(tmp_path / "rocksdbjni-2.jar", "librocksdbjni-for-none.so")
-    for place, problem in ((missing, "no such file"), (other, "jar has no"), (empty, "holds no")):
+    for place, problem in (
+        (missing, "the file does not exist"),
+        (other, "the jar does not contain"),
+        (empty, "the folder contains no"),
+    ):
         with pytest.raises(LibraryNotFoundError, match=problem) as caught:
             find_library(place, cache)
         assert caught.value.path == place

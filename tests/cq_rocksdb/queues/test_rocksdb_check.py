@@ -43,24 +43,24 @@ FACTS: dict[str, tuple[object, object]] = {
     "the min entry has 8 bytes instead of 16": (16, 8),
     "the checkpoint entry has 3 bytes instead of 8": (8, 3),
     "the checkpoint entry has 16 bytes instead of 8": (8, 16),
-    "the checkpoint entry 1001 lies behind the log's end 1000": ("at most 1000", 1001),
-    "the max entry says phy_offset 901, its unit 900": (901, 900),
-    "the max entry says phy_offset 950, its unit 0": (950, 0),
+    "the checkpoint entry 1001 is after the log's end 1000": ("at most 1000", 1001),
+    "the max entry has phy_offset 901, its unit has 900": (901, 900),
+    "the max entry has phy_offset 950, its unit has 0": (950, 0),
     "units 10 to 11 are missing before the max entry": ("unit 10", "none"),
     "units 0 to 4 are missing before the max entry": ("unit 0", "none"),
     "units 0 to 9 are missing before the max entry": ("unit 0", "none"),
-    "units lie behind the max entry 7; no reader sees them": ("at most 7", 8),
-    "units lie behind the max entry 5; no reader sees them": ("at most 5", 6),
-    "units lie behind the max entry 0; no reader sees them": ("at most 0", 1),
-    "units lie behind the max entry -1; no reader sees them": ("at most -1", 0),
-    "the min entry hides units: it says 3, the first unit in the log is 0": (0, 3),
+    "units after the max entry 7 are not visible to readers": ("at most 7", 8),
+    "units after the max entry 5 are not visible to readers": ("at most 5", 6),
+    "units after the max entry 0 are not visible to readers": ("at most 0", 1),
+    "units after the max entry -1 are not visible to readers": ("at most -1", 0),
+    "the min entry hides units: it is 3, the first unit in the log is 0": (0, 3),
     "units 0 to 2 are missing": ("unit 0", "unit 3"),
     "units 2 to 2 are missing": ("unit 2", "unit 3"),
     "units 4 to 4 are missing": ("unit 4", "unit 5"),
     "units 5 to 5 are missing": ("unit 5", "unit 6"),
     "the unit has 27 bytes instead of 28": (28, 27),
     "the unit has 29 bytes instead of 28": (28, 29),
-    "phy_offset 400 does not lie behind the one before, 400": ("more than 400", 400),
+    "phy_offset 400 is not after the previous phy_offset 400": ("more than 400", 400),
 }
 """What each problem expects and has found; what depends on more is said below."""
 
@@ -73,7 +73,7 @@ def found_in(store: RocksDBConsumeQueueStore) -> list[Found]:
         facts = each.expected, each.found
         if each.problem == "key 6f6464 is too short":  # in either family
             assert facts in {("at least 14 bytes", "3 bytes"), ("at least 19 bytes", "3 bytes")}
-        elif each.problem == "the queue has units and no max entry":
+        elif each.problem == "the queue has units but no max entry":
             assert facts[0] == "a max entry"
             assert facts[1] in {"none", "1 bytes", "15 bytes"}
         else:
@@ -90,7 +90,7 @@ def found_in(store: RocksDBConsumeQueueStore) -> list[Found]:
             bytes(15),
             [
                 ("the max entry has 15 bytes instead of 16", OF_QUEUE, None),
-                ("the queue has units and no max entry", OF_QUEUE, None),
+                ("the queue has units but no max entry", OF_QUEUE, None),
             ],
         ),
         (
@@ -106,12 +106,12 @@ def found_in(store: RocksDBConsumeQueueStore) -> list[Found]:
         (
             CHECKPOINT_KEY,
             (1001).to_bytes(8, "big"),
-            [("the checkpoint entry 1001 lies behind the log's end 1000", None, None)],
+            [("the checkpoint entry 1001 is after the log's end 1000", None, None)],
         ),
         (
             max_key(PREFIX),
             entry(901, 9),
-            [("the max entry says phy_offset 901, its unit 900", OF_QUEUE, 9)],
+            [("the max entry has phy_offset 901, its unit has 900", OF_QUEUE, 9)],
         ),
         (
             max_key(PREFIX),
@@ -121,27 +121,27 @@ def found_in(store: RocksDBConsumeQueueStore) -> list[Found]:
         (
             max_key(PREFIX),
             entry(700, 7),
-            [("units lie behind the max entry 7; no reader sees them", OF_QUEUE, 8)],
+            [("units after the max entry 7 are not visible to readers", OF_QUEUE, 8)],
         ),
         (
             max_key(PREFIX),
             entry(950, 0),
             [
-                ("the max entry says phy_offset 950, its unit 0", OF_QUEUE, 0),
-                ("units lie behind the max entry 0; no reader sees them", OF_QUEUE, 1),
+                ("the max entry has phy_offset 950, its unit has 0", OF_QUEUE, 0),
+                ("units after the max entry 0 are not visible to readers", OF_QUEUE, 1),
             ],
         ),
         (
             max_key(PREFIX),
             entry(950, -1),  # RocketMQ's for a queue without units
-            [("units lie behind the max entry -1; no reader sees them", OF_QUEUE, 0)],
+            [("units after the max entry -1 are not visible to readers", OF_QUEUE, 0)],
         ),
         (
             min_key(PREFIX),
             entry(300, 3),
             [
                 (
-                    "the min entry hides units: it says 3, the first unit in the log is 0",
+                    "the min entry hides units: it is 3, the first unit in the log is 0",
                     OF_QUEUE,
                     3,
                 )
@@ -183,7 +183,7 @@ def test_what_is_found_hides_nothing_that_follows(tmp_path: Path) -> None:
         ("the min entry has 2 bytes instead of 16", QueueKey("U", 0), None),
         ("the checkpoint entry has 3 bytes instead of 8", None, None),
         ("key 6f6464 is too short", None, None),
-        ("the queue has units and no max entry", OF_QUEUE, None),
+        ("the queue has units but no max entry", OF_QUEUE, None),
     ]
     store.close()
 
@@ -235,12 +235,12 @@ def test_a_minimum_before_the_first_unit_tells_of_lost_ones(tmp_path: Path) -> N
         (
             UNIT_5,
             QUEUE_UNIT.pack(QueueUnit(400, 1, 0, 0)),
-            [("phy_offset 400 does not lie behind the one before, 400", OF_QUEUE, 5)],
+            [("phy_offset 400 is not after the previous phy_offset 400", OF_QUEUE, 5)],
         ),
         (
             queue_prefix("Other", 1) + bytes(8),
             bytes(28),
-            [("the queue has units and no max entry", QueueKey("Other", 1), None)],
+            [("the queue has units but no max entry", QueueKey("Other", 1), None)],
         ),
     ],
 )
@@ -268,9 +268,9 @@ def test_units_that_no_entry_covers_are_told_once_a_queue(tmp_path: Path) -> Non
             tmp_path / f"{offset}.sst",
         )  # fmt: skip
     assert found_in(store) == [
-        ("units lie behind the max entry 5; no reader sees them", OF_QUEUE, 6),
-        ("units lie behind the max entry 7; no reader sees them", QueueKey("U", 0), 8),
-        ("the queue has units and no max entry", QueueKey("Other", 1), None),
+        ("units after the max entry 5 are not visible to readers", OF_QUEUE, 6),
+        ("units after the max entry 7 are not visible to readers", QueueKey("U", 0), 8),
+        ("the queue has units but no max entry", QueueKey("Other", 1), None),
     ]
     store.close()
 

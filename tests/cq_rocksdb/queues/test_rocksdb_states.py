@@ -210,13 +210,15 @@ def test_who_meets_a_damaged_database_is_told_what_to_do(
         path.unlink()
     paths = StorePaths(tmp_path)
     if not advised:  # a table file without CURRENT: RocksDB would start over
-        with pytest.raises(RefusedStoreError, match="move the folder away") as refused:
+        with pytest.raises(RefusedStoreError, match="Move the folder away") as refused:
             RocksDBConsumeQueueStore.present(paths)
         assert refused.value.path == store.folder
         (store.folder / "Topic").mkdir()  # file queues: they are served
         assert not RocksDBConsumeQueueStore.present(paths)
         return
-    with pytest.raises(RocksDBError, match="cqstore rebuild builds the queues anew") as caught:
+    with pytest.raises(
+        RocksDBError, match="cqstore rebuild creates new queues from the commit log"
+    ) as caught:
         queues.open()
     assert caught.value.path == store.folder
     assert caught.value.status in {RocksDBStatus.CORRUPTION, RocksDBStatus.IO_ERROR}

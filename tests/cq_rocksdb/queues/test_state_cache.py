@@ -201,12 +201,12 @@ def test_a_queue_that_is_named_twice_has_its_last_row() -> None:
     assert len(cache) == 2
     assert cache.get(PREFIXES[0]) == [8, 9, 10, 11]
     for rows in (np.zeros((2, 4), np.int64), np.zeros((1, 3), np.int64)):
-        with pytest.raises(ValueError, match="a row of four"):
+        with pytest.raises(ValueError, match="one row of four columns"):
             cache.put(PREFIXES[:1], rows)
-        with pytest.raises(ValueError, match="a row of four"):
+        with pytest.raises(ValueError, match="one row of four columns"):
             cache.find_into(PREFIXES[:1], rows)
     with pytest.raises(TypeError):
         cache.put(["t"], np.zeros((1, 4), np.int64))  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="room for a queue"):
+    with pytest.raises(ValueError, match="capacity must be at least 1"):
         StateCache(0)
     assert len(cache) == 2

@@ -126,7 +126,7 @@ def test_a_queue_that_cannot_be_read_is_named_and_the_others_looked_at(golden: G
     finding = findings[0]
     assert (finding.code, finding.severity) == ("unreadable-queues", Severity.REFUSE)
     assert names(finding) == [f"{topic}/{queue_id}"]
-    assert "ends too early" in str(finding.affected[0].figures["reason"])
+    assert "is truncated" in str(finding.affected[0].figures["reason"])
     assert totals.queues == 19
 
 

@@ -26,7 +26,7 @@ def test_a_store_is_written_and_read_there_or_nothing_is_made(
 ) -> None:
     config = SMALL.model_copy(update={"rocksdb_engine": engine})
     if engine is RocksDBEngine.ROCKSDICT:
-        with pytest.raises(RefusedStoreError, match="no folder whose name is not UTF-8"):
+        with pytest.raises(RefusedStoreError, match="a folder whose name is not UTF-8"):
             MessageStore.open(root, config, backend="rocksdb")
         assert not (root / "consumequeue").exists()
         return
@@ -39,6 +39,6 @@ def test_a_store_is_written_and_read_there_or_nothing_is_made(
 
 
 def test_metadata_in_rocksdb_is_not_written_there(root: Path) -> None:
-    with pytest.raises(RefusedStoreError, match="no folder whose name is not UTF-8"):
+    with pytest.raises(RefusedStoreError, match="a folder whose name is not UTF-8"):
         write_form(BrokerMetadata(Form.JSON, root), Form.V1, root)
     assert not list(root.rglob("CURRENT"))

@@ -209,7 +209,7 @@ def test_commands_list_what_is_left_and_name_the_damage(
                 key: found[1] for key, found in before.items()
             }
         else:
-            assert "were there at the last clean stop are missing" in result.stdout
+            assert "existed at the last clean stop are missing" in result.stdout
     assert tree_digest(root) == digest
 
 

@@ -251,7 +251,7 @@ def test_batch_queues_and_a_reserved_topic_are_both_named(golden: Golden) -> Non
     shutil.copytree(queues / "expired_1", queues / "CHECKPOINT_TOPIC")
     said = reasons(root, StoreMode("double-write-file"))
     assert "BatchCQ" in said
-    assert "backend rocksdb cannot hold 1 topics: the topic CHECKPOINT_TOPIC" in said
+    assert "backend rocksdb cannot hold 1 topics: topic name 'CHECKPOINT_TOPIC'" in said
 
 
 def test_topics_that_are_no_file_names_are_named(tmp_path: Path) -> None:
