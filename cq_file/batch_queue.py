@@ -44,7 +44,7 @@ class BatchConsumeQueue(QueueFiles):
         What lies behind a file that is missing is not cut: ``check`` reports the gap.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: an I/O operation failed.
         """
         minimum = self._behind_gaps()
         with os_errors("recover a batch queue", self.folder):
@@ -139,7 +139,7 @@ class BatchConsumeQueue(QueueFiles):
         return self.stable(probe)
 
     def logic_offset_of(self, queue_offset: int) -> int | None:
-        """Return where the unit lies that holds ``queue_offset``, ``None`` without one."""
+        """Return the logic offset of the unit that contains ``queue_offset``, or ``None``."""
         index, end = self.stable(self._index_of, queue_offset)
         return index * _UNIT if index < end else None
 
@@ -203,7 +203,7 @@ class BatchConsumeQueue(QueueFiles):
         return super().abandon()
 
     def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
-        """Drop units of records at or behind ``phy_offset``; return whether there were any."""
+        """Drop units of records at or after ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
         self._end = self._bisect("phy_offset", phy_offset, self._first, self._end)

@@ -22,10 +22,10 @@ class ExtFiles(QueueFiles):
     __slots__ = ()
 
     def resolve(self, address: int) -> ExtUnitHead | None:
-        """Return the extension unit at ``address``, ``None`` if it leads nowhere.
+        """Return the extension unit at ``address``, or ``None`` if there is none.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: an I/O operation failed.
         """
         return self.stable(self._resolve, address - EXT_ADDRESS_BASE)
 

@@ -1,4 +1,4 @@
-"""Where a queue really ends, found from its files alone.
+"""Finding the end of a queue from its files alone.
 
 A queue's files are zero behind the end, save after a crash: then the newest pages may be missing,
 and anything may lie where something was cut without being zeroed. After a clean stop the end is
@@ -32,7 +32,7 @@ NO_PHY = -1
 
 
 class QueueEnd(NamedTuple):
-    """What recovery found out about one queue."""
+    """Result of the recovery of one queue."""
 
     first_offset: int
     """Queue offset of the first unit; the end's where there is none."""
@@ -60,7 +60,7 @@ def find_end(
 
     Raises:
         FileNotFoundError: a file has gone since it was listed.
-        StoreIOError: the disk refused.
+        StoreIOError: an I/O operation failed.
     """
     end = _bisect_end(files, max_phy_offset) if last_exit_ok else None
     if end is None:
@@ -84,7 +84,7 @@ def find_end(
 
 
 def record_end(phy_offset: int, size: int) -> int:
-    """Return where a record ends; a damaged unit may say that no long can hold it."""
+    """Return the end of a record; a damaged unit may name one that does not fit in a long."""
     return min(phy_offset + size, LAST_OFFSET)
 
 
