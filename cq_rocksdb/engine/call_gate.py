@@ -1,4 +1,4 @@
-"""CallGate: what every call into RocksDB passes through.
+"""CallGate: the guard around every call into RocksDB.
 
 It refuses the call after ``close`` and in a child process, and turns what the binding raises into
 this project's errors. ``close`` waits for running calls, so a database is never released under a
@@ -48,7 +48,7 @@ class CallGate:
         return self.lock()._is_owned()  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
 
     def refuse(self) -> None:
-        """Raise why no call may be made.
+        """Raise the error that explains why no call is possible.
 
         Raises:
             StoreStateError: the process has forked since the database was opened.
@@ -83,7 +83,7 @@ class CallGate:
         self._released = True
 
     def leave_to_parent(self) -> None:
-        """Admit no call: this is a child of the process that opened the database."""
+        """Refuse all calls: this is a child of the process that opened the database."""
         self._forked = self.shut = True
 
     @contextmanager
@@ -108,7 +108,7 @@ class CallGate:
             ) from exc
 
     def raise_translated(self, exc: BaseException) -> None:
-        """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise.
+        """Raise the error of this project for ``exc``; return if ``exc`` is not from RocksDB.
 
         Raises:
             StoreLockedError: another process, or another object, has the database open.

@@ -1,4 +1,4 @@
-"""How the database is tuned: RocketMQ's options, as data, with what departs from them and why.
+"""Options of the database: RocketMQ's options as data, with our departures and the reasons.
 
 Departures: memory comes from one budget instead of 1.1 GiB of cache beside 768 MiB of memtables;
 index and filter blocks live in the cache, so that they are inside the budget;

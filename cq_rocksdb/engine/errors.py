@@ -79,7 +79,7 @@ class RocksDBFullError(RocksDBIOError, DiskFullError):
 
 
 class RocksDBDamagedError(RocksDBError, CorruptionError):
-    """RocksDB cannot open the database, or read a block of it, for its files are damaged."""
+    """RocksDB cannot open the database or read a block because its files are damaged."""
 
 
 _PRIVATE = re.compile(r"/\S*/cqstore-read-only-[^/\s]+")
@@ -129,7 +129,7 @@ def is_of_the_disk(text: str) -> bool:
 
 
 def disk_error(sentence: str, folder: Path) -> StoreIOError:
-    """Return the error for what the disk refused to rocksdict, by its text in ``sentence``."""
+    """Return the error for a failed disk operation of rocksdict, by its text in ``sentence``."""
     kind = DiskFullError if any(full in sentence for full in _FULL) else StoreIOError
     return kind(sentence, path=folder)
 

@@ -126,7 +126,7 @@ def _options() -> Options:
 
 @contextmanager
 def _rocksdb_errors(folder: Path) -> Iterator[None]:
-    """Turn RocksDB's words into an error that names ``folder``; rocksdict raises ``Exception``."""
+    """Turn the ``Exception`` that rocksdict raises into an error that names ``folder``."""
     try:
         yield
     except Exception as exc:

@@ -1,4 +1,4 @@
-"""RocksEngine: everything that this package asks of a RocksDB.
+"""RocksEngine: the interface of this package to RocksDB.
 
 The seam between the queues and a RocksDB library: columns and buffers in, buffers out. An engine
 opens the families that its options name. It knows that a unit's key ends in eight bytes of queue
@@ -214,7 +214,7 @@ class RocksEngine(Protocol):
         """
 
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Return offset and value of the first unit of a queue at or behind ``queue_offset``."""
+        """Return offset and value of the first unit of a queue at or after ``queue_offset``."""
 
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Return offset and value of the last unit of a queue at or before ``queue_offset``."""

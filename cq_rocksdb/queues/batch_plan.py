@@ -80,7 +80,7 @@ class _PlannedQueue:
 
 
 class BatchPlan:
-    """Plans one batch; nothing is written before the whole plan is made."""
+    """Plan of one batch; nothing is written before the plan is complete."""
 
     def __init__(
         self, runs: UnitRuns, offsets: OffsetTable, units: UnitTable, log: MinPhyOffset
@@ -103,7 +103,7 @@ class BatchPlan:
         """Return the units and entries of the batch as one write.
 
         Raises:
-            QueueGapError: a unit lies beyond the end of a queue that has live units.
+            QueueGapError: a unit is beyond the end of a queue that has live units.
         """
         order = sorted(range(len(self._runs)), key=self._prefixes.__getitem__)  # stable
         if order and not self._plan_appends(order):

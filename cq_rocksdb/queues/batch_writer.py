@@ -24,7 +24,7 @@ Apply = Callable[[Callable[[], object], Callable[[], object]], None]
 
 
 class BatchWriter:
-    """Plans and writes the batches of one store. One thread at a time."""
+    """Writer of the batches of one store. One thread at a time."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class BatchWriter:
         The checkpoint entry never goes back (RocketMQ's does, while it replays).
 
         Raises:
-            QueueGapError: a unit lies beyond the end of a queue that has live units.
-            IllegalMessageError: no key can hold a topic.
+            QueueGapError: a unit is beyond the end of a queue that has live units.
+            IllegalMessageError: a topic cannot be part of a key.
             CorruptionError: a queue offset is impossible.
         """
         engine, offsets = self._engine, self._offsets

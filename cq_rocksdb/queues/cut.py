@@ -1,4 +1,4 @@
-"""Cutting queues at either end: behind the log's end after a crash, before its minimum by expiry.
+"""Truncation of queues: after the end of the log (crash) and before its min offset (expiry).
 
 Both yield writes of bounded size, each complete in itself, so that a crash between two of them
 leaves queues that are cut and queues that are not, never a broken one.

@@ -66,7 +66,7 @@ class OffsetTable:
         self._checkpoint: int | None = None
 
     def close(self) -> None:
-        """Answer no reader any more."""
+        """Refuse all later reads."""
         with self.lock.entry():
             self._closed = True
 
@@ -148,7 +148,7 @@ class OffsetTable:
         """Return what a ``max`` entry says, ``NO_UNIT`` where there is none.
 
         Raises:
-            CorruptionError: an offset that no queue reaches: the next put could not store it.
+            CorruptionError: the offset is too large: the next put could not store it.
         """
         if value is None or len(value) != OFFSET_ENTRY.size:
             return NO_UNIT

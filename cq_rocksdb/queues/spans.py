@@ -1,4 +1,4 @@
-"""Where many queues begin and end, and times of their units, read a block of queues at a time.
+"""Ends of many queues and store times of units, read in blocks of queues.
 
 A block takes one scan of ``max`` entries and two reads of many keys, the ``min`` entries and the
 units that most likely are the first: less than half the time of asking for each queue. Nothing
