@@ -41,7 +41,7 @@ class BatchConsumeQueue(QueueFiles):
     def recover(self, *, read_only: bool) -> None:
         """Scan the last files up to the first row that is no unit; read-write: cut the rest.
 
-        What lies behind a file that is missing is not cut: ``check`` reports the gap.
+        Files after a missing file are not truncated: ``check`` reports the gap.
 
         Raises:
             StoreIOError: an I/O operation failed.
@@ -61,7 +61,7 @@ class BatchConsumeQueue(QueueFiles):
                 self.cut(self._end * _UNIT)
 
     def _behind_gaps(self) -> int:
-        """Return the place among the files of the first one behind which none is missing."""
+        """Return the index of the first file after which no file is missing."""
         size = self.access.mapped_file_size
         pairs = enumerate(pairwise(self.starts), 1)
         return max((at for at, (start, following) in pairs if following != start + size), default=0)
@@ -125,7 +125,7 @@ class BatchConsumeQueue(QueueFiles):
             index = index + _BLOCK_UNITS if len(data) == _BLOCK_UNITS * _UNIT else end
 
     def _block(self, index: int, end: int) -> bytes:
-        """Return the bytes of some units from ``index`` on; none that were cut meanwhile."""
+        """Return the bytes of units from ``index`` on, without units that were just truncated."""
         count = min(_BLOCK_UNITS, min(end, self._end) - index)
         return self.read(index * _UNIT, count * _UNIT) if count > 0 else b""
 
@@ -214,7 +214,7 @@ class BatchConsumeQueue(QueueFiles):
         return True
 
     def clean_expired(self, min_phy_offset: int) -> int:
-        """Remove leading files whose last record lies below; the last file always stays."""
+        """Remove leading files whose last record has expired; the last file always stays."""
         count = 0
         for start in self.starts[:-1]:
             last = (start + self.access.mapped_file_size) // _UNIT - 1

@@ -84,7 +84,7 @@ class FileUnitSource:
         return self._open(queue).max_offset
 
     def _open(self, queue: QueueKey) -> FileConsumeQueue:
-        """Find the end of a queue; the last one is remembered, since it is asked for twice."""
+        """Find the end of a queue. The last one is cached, because it is needed twice."""
         if self._opened is not None and self._opened[0] == queue:
             return self._opened[1]
         files = FileConsumeQueue(self._access, self._path(queue), self._starts(self._path(queue)))
@@ -219,7 +219,7 @@ class FileUnitSource:
 
 
 def _take(data: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: UnitRows) -> int:
-    """Copy packed file units into ``rows`` up to the first that is none; return how many."""
+    """Copy packed file units into ``rows`` up to the first invalid one; return their number."""
     count = len(data) // _UNIT
     row_table(rows)[:count, :_UNIT] = data.reshape(-1, _UNIT)
     rows["store_timestamp"][:count] = NO_TIMESTAMP

@@ -145,7 +145,7 @@ def _check_queue(
     """Yield the findings of a queue: gaps, data after its end, extension addresses."""
     yield from _check_gaps(key, queue)
     end = queue.max_offset
-    # Pre-blanks alone are a queue that expired wholly and goes on at its end.
+    # Only pre-blanks: all units of the queue have expired, and it continues at its end.
     unused = queue.starts and queue.last_phy == NO_PHY and end > 0
     if unused and queue.read((end - 1) * _UNIT, _UNIT) != PRE_BLANK:
         yield QueueFinding("the queue contains zeros but no unit", queue.folder, key, end)

@@ -41,7 +41,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.end_phy = NO_PHY
         self.known_path = (-1, "")
         self.known_min = _NEVER  # set in one step, so never torn
-        self._tail_path = None  # where the next unit goes; None: not known, or no file
+        self._tail_path = None  # file of the next unit; None: unknown, or no file
         self._tail_position = 0
         self._unproven = False  # the last unit may be torn
 
@@ -66,7 +66,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             )
             self.first_offset, self.max_offset = end.first_offset, end.max_offset
             self.last_phy, self.end_phy = end.last_phy, end.end_phy
-            # A file of nothing but zeros behind the end goes, too: RocketMQ would count its first
+            # A file of only zeros after the end is removed, too: RocketMQ would count its first
             # row as a unit (``ConsumeQueue.truncateDirtyLogicFiles``).
             if not read_only and (end.dirty or self.end >= end.max_offset * _UNIT + self._size):
                 self.cut(end.max_offset * _UNIT)
@@ -203,7 +203,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return low
 
     def _phy_at(self, queue_offset: int) -> int:
-        """Return where a unit's record is; a hole has the place of the unit behind it."""
+        """Return the phy offset of a unit; a hole has that of the unit after it."""
         if (phy := self._stored_phy(queue_offset)) > 0:
             return phy
         end = self.max_offset
@@ -224,7 +224,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         end_phy: int,
         min_phy_offset: int,
     ) -> range | None:
-        """Store units from ``queue_offset`` on, as ``ConsumeQueueStore.put_batch`` says.
+        """Store units from ``queue_offset`` on, see ``ConsumeQueueStore.put_batch``.
 
         Args:
             queue_offset: where the first unit belongs.
@@ -377,7 +377,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return True
 
     def clean_expired(self, min_phy_offset: int) -> int:
-        """Remove leading files whose last record lies below; return how many went.
+        """Remove leading files whose last record has expired; return their number.
 
         The last file always stays, so the queue keeps its next offset.
         """

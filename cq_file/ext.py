@@ -30,7 +30,7 @@ class ExtFiles(QueueFiles):
         return self.stable(self._resolve, address - EXT_ADDRESS_BASE)
 
     def _resolve(self, logic_offset: int) -> ExtUnitHead | None:
-        """Return the head of the extension unit there; ``None``: there is none."""
+        """Return the head of the extension unit at this offset, or ``None``."""
         start = self.file_at(logic_offset)
         room = 0 if start is None else start + self.access.mapped_file_size - logic_offset
         if room < EXT_UNIT_HEAD.size:

@@ -145,7 +145,7 @@ def fit_files(
 
     Args:
         listing: the files.
-        configured: what the settings say, bytes.
+        configured: the size in the settings, bytes.
         unit: bytes of a unit, of which every file holds a whole number; 1 for any size.
         explicit: the setting was given and has to fit the files.
         setting: its field of ``StoreConfig``, for an error.

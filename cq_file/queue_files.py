@@ -54,7 +54,7 @@ class QueueFiles(_table.FileRow):
 
     @property
     def end(self) -> int:
-        """Return the logic offset behind the last file; 0 without files."""
+        """Return the logic offset after the last file; 0 without files."""
         return self.starts[-1] + self.access.mapped_file_size if self.starts else 0
 
     def path(self, start: int) -> str:
@@ -83,7 +83,7 @@ class QueueFiles(_table.FileRow):
         """Return ``length`` bytes, or fewer if the next file is missing.
 
         Raises:
-            FileNotFoundError: a file has gone meanwhile; see ``stable``.
+            FileNotFoundError: a file no longer exists; see ``stable``.
             TruncatedRecordError: a file is shorter than expected.
             StoreIOError: an I/O operation failed.
         """
@@ -204,7 +204,7 @@ class QueueFiles(_table.FileRow):
     # ---- writing (one thread)
 
     def write(self, logic_offset: int, data: bytes) -> None:
-        """Write ``data``, which may cross files; files behind the last one are made.
+        """Write ``data``, which may cross files; missing files after the last one are created.
 
         Raises:
             DiskFullError: no space is left; part of ``data`` may have been written.

@@ -35,16 +35,16 @@ class QueueEnd(NamedTuple):
     """Result of the recovery of one queue."""
 
     first_offset: int
-    """Queue offset of the first unit; the end's where there is none."""
+    """Queue offset of the first unit, or the end if there is none."""
     max_offset: int
     last_phy: int
     """Phy offset of the last unit's record, ``NO_PHY`` without units."""
     end_phy: int
     """End of that record."""
     dirty: bool
-    """Something other than zeros lies behind the end."""
+    """There are bytes other than zeros after the end."""
     has_hole: bool
-    """Rows between the units are none: lost, or never written."""
+    """Rows between the units are invalid: lost, or never written."""
 
 
 def find_end(
@@ -189,7 +189,7 @@ def _scan_end(files: QueueFiles, limit: int) -> int:
 
 
 def _scan_from(files: QueueFiles, queue_offset: int, limit: int) -> int:
-    """Return the end behind the last unit from ``queue_offset`` on that is in order."""
+    """Return the end after the last unit from ``queue_offset`` on that is in order."""
     previous, wanted = NO_PHY, _FIRST_UNITS
     while True:
         units = read_rows(files, queue_offset, wanted)
@@ -212,7 +212,7 @@ def _last_phy(files: QueueFiles, end: int) -> int:
 
 
 def _extend(files: QueueFiles, end: int, last_phy: int, limit: int) -> int:
-    """Return the end behind the last unit from ``end`` on that is in order and below ``limit``."""
+    """Return the end after the last unit from ``end`` on that is in order and below ``limit``."""
     for start in files.starts:
         offset = max(end, start // _UNIT)
         file_end = (start + files.access.mapped_file_size) // _UNIT

@@ -78,7 +78,9 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         super().__init__(context)
         self._folder = str(context.paths.consume_queue)
         self._table = QueueTable()
-        if type(self).queue is FileConsumeQueueStore.queue:  # one that gives out others is asked
+        if (
+            type(self).queue is FileConsumeQueueStore.queue
+        ):  # a subclass that returns others is called
             self.plain_reads = self._table
         self._unsynced = UnsyncedFiles()
         limit = descriptor_limit(context.config.queue_files_max)
@@ -152,7 +154,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             )
 
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
-        """Write each run of units with one call for each file it lies in."""
+        """Write each run of units with one call per file."""
         self._check_writable()
         if not len(batch):
             return []
@@ -296,7 +298,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
                 self._remove([queue], [Path(queue.folder)])
 
     def _remove(self, queues: Sequence[QueueFiles], folders: Sequence[Path]) -> None:
-        """Empty ``queues`` for their readers, and remove ``folders``, in which they lie."""
+        """Empty ``queues`` for their readers, and remove ``folders``, which contain them."""
         files = [path for queue in queues for path in queue.abandon()]
         remove_folders(folders)
         self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
@@ -400,7 +402,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         If interrupted, the next call closes the rest, and flushes nothing.
         """
         try:
-            # Else bytes may lie behind an end.
+            # Otherwise there may be bytes after an end.
             sound = not (self._table.closed or self._failed or self._is_cut_short)
             if self._loaded and not self.context.read_only and sound:
                 self._unsynced.sync(self._cache)
