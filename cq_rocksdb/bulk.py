@@ -57,7 +57,7 @@ _UNITS, _OFFSET = "units.sst", "offset.sst"
 _UNIT_BYTES = 40
 """A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
 _ENTRY_BYTES = 36
-"""A ``max`` or ``min`` entry beside its topic's name: key 14, value 16, and what tables add."""
+"""A ``max`` or ``min`` entry without its topic's name: key 14, value 16, and what tables add."""
 _TABLE_BYTES = 256 << 20
 _TOO_LONG = NameFault(
     "name-too-long",

@@ -22,7 +22,7 @@ from cqstore.store.record.message import CHECKPOINT_TOPIC
 _heads = BoundedCache[str, bytes](32 << 20)
 CTRL_1 = 1
 CTRL_2 = b"\x02"
-"""One above the separator: ends the range of everything behind a separator."""
+"""One above the separator: ends the range of everything after a separator."""
 MAX_TOPIC_BYTES = 281
 """RocketMQ builds its keys in 300 bytes; a longer topic would block its dispatch for ever."""
 KIND_MAX = b"max"
@@ -168,7 +168,7 @@ def max_key(prefix: bytes) -> bytes:
 
 
 def max_keys(prefixes: Iterable[bytes]) -> list[bytes]:
-    """Return ``max_key`` of each; written out, since a rebuild asks for 100,000 a batch."""
+    """Return ``max_key`` of each; inlined, because a rebuild needs 100,000 per batch."""
     return [prefix[:-_TAIL] + _MAX + prefix[-5:-1] for prefix in prefixes]
 
 
@@ -237,7 +237,7 @@ def parse_offset_key(key: bytes) -> OffsetKey:
 
 
 def readable_key(key: bytes) -> str | None:
-    """Return what a key of either family names; of one that is none its bytes, ``None`` without.
+    """Return a key of either family as text; an invalid key as its bytes, ``None`` if empty.
 
     ``topic/0/7`` is the unit 7 of queue 0, ``topic/0 max`` that queue's ``max`` entry.
     """

@@ -34,7 +34,7 @@ class CallGate:
         self._released = self._forked = False
         self._releasing = False  # set before the first release is called, never unset
         self.shut = False
-        """Whether no call may be made: asked by a thread that holds its lock."""
+        """Whether calls are refused; checked by a thread that holds its lock."""
         _gates.add(self)
 
     def lock(self) -> threading.RLock:
@@ -96,10 +96,10 @@ class CallGate:
             raise
 
     def raise_closed(self, exc: BaseException) -> None:
-        """Refuse a call in whose middle its own thread has closed (a signal's handler, say).
+        """Refuse a call during which its own thread has closed the database (signal handler).
 
         Raises:
-            StoreClosedError: it has, and ``exc`` is what came of that.
+            StoreClosedError: the database was closed, which caused ``exc``.
         """
         if self._releasing and isinstance(exc, Exception) and not isinstance(exc, StoreError):
             traceback.clear_frames(exc.__traceback__)

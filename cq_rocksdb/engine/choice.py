@@ -94,7 +94,7 @@ def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> Roc
 
 
 def _files(folder: Path) -> set[tuple[str, int, int]]:
-    """Return names, sizes and times of the database's files, but of those that go meanwhile."""
+    """Return names, sizes and times of the database's files, except files just removed."""
     found: set[tuple[str, int, int]] = set()
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -124,7 +124,7 @@ def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
     try:
         return _native_engine(library), "as configured" if library else wanted.value
     except UnsupportedFormatError as exc:
-        # A library that was named is never passed over in silence.
+        # A configured library is never skipped silently.
         if wanted is RocksDBEngine.NATIVE or library is not None:
             raise
         _LOG.info("using the rocksdict engine: %s", exc)

@@ -46,7 +46,7 @@ class NativeLibrary:
 
     path: Path
     source: str
-    """Where it comes from, for people: a file, or a jar and its member."""
+    """Description of its origin: a file, or a jar and its member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def find_library(
             installed here.
 
     Raises:
-        LibraryNotFoundError: there is none; the message says where it was looked for and why
-            what was there does not do.
+        LibraryNotFoundError: no library was found; the message lists the places and why
+            what they contain cannot be used.
         StoreIOError: what is configured cannot be read or unpacked.
     """
     if configured is not None:
@@ -145,7 +145,7 @@ def _usable(place: Path, cache: Path | None) -> NativeLibrary:
     """Return the library at or in ``place``; a library in a jar is unpacked into ``cache``.
 
     Raises:
-        LibraryNotFoundError: there is none.
+        LibraryNotFoundError: no library was found.
     """
     if is_dir(place):
         jars = sorted(place.glob(JAR_PATTERN), key=_version)
@@ -215,7 +215,7 @@ def _make_cache(cache: Path) -> None:
 
 
 def _cached(member: zipfile.ZipInfo, cache: Path, key: str) -> Path | None:
-    """Return the unpacked library whose content is what its name and ``member`` say.
+    """Return the unpacked library whose content matches its name and ``member``.
 
     A damaged one stays: unpacking renames the right one over it. To unlink it here could remove
     what another process has put in its place since.

@@ -50,7 +50,7 @@ class _Pieces:
         self.queue_offset.append(queue_offset)
 
     def cut(self, first: int, queue_offset: int) -> None:
-        """Drop what lies at or behind ``queue_offset`` in the pieces from ``first`` on."""
+        """Drop units at or after ``queue_offset`` in the pieces from ``first`` on."""
         for piece in range(first, len(self.row)):
             kept = max(0, queue_offset - self.queue_offset[piece])
             self.count[piece] = min(self.count[piece], kept)
@@ -175,7 +175,7 @@ class BatchPlan:
         self.write.puts = list(puts if changed is None else compress(puts, changed.tolist()))
 
     def _place(self, queue: _PlannedQueue, first: int, start: int, end: int) -> None:
-        """Plan one run: what of it is a replay, and how the rest goes on from there."""
+        """Plan one run: which part is a replay, and how the rest continues."""
         phy, offset = queue.last
         replayed = int(np.searchsorted(self._phy[start:end], phy, "right"))
         if replayed:
@@ -227,7 +227,7 @@ class BatchPlan:
         queue.renewed = True
 
     def _check_gap(self, queue: _PlannedQueue, first: int, start: int) -> None:
-        """Allow a queue to continue behind a gap only if all it had has expired."""
+        """Allow a queue to continue after a gap only if all its units have expired."""
         phy, offset = queue.last
         if offset < 0 or phy < self._min_phy_offset():
             return

@@ -20,7 +20,7 @@ from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import UnitBatch
 
 Apply = Callable[[Callable[[], object], Callable[[], object]], None]
-"""Calls the write, and behind it what brings the ends in memory up to it, as one step."""
+"""Calls the write, and then the update of the ends in memory, as one step."""
 
 
 class BatchWriter:

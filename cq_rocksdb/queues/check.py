@@ -81,7 +81,7 @@ class Audit:
 
     @property
     def expired_units(self) -> int:
-        """Return how many of them lie below the log's minimum: compactions will drop them."""
+        """Return the number of units below the log's min offset, which compactions will drop."""
         return self._units.expired_units
 
 
@@ -266,7 +266,7 @@ class _Units:
             self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
 
     def _unit(self, queue_offset: int, unit: QueueUnit) -> Iterator[QueueFinding]:
-        """Yield what is wrong with a unit beside the one before it and the ``max`` entry."""
+        """Yield the findings of a unit compared with the previous unit and the ``max`` entry."""
         is_expired = unit.phy_offset < self._min_phy_offset
         self.units += 1
         self.expired_units += is_expired

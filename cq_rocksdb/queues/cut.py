@@ -61,7 +61,7 @@ def _last_kept(units: UnitTable, prefix: bytes, last: OffsetEntry, phy_offset: i
         return OffsetEntry(NO_UNIT.phy_offset, end - 1)
     if before.queue_offset == end - 1:
         return before.entry
-    if cut is None:  # everything behind `before` is missing; what a replay finds is appended
+    if cut is None:  # everything after `before` is missing; a replay appends
         return before.entry
     return OffsetEntry(phy_offset - 1, end - 1)
 

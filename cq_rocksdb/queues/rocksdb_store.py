@@ -130,7 +130,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
-        """Return the database's files, also a part; file queues may lie in the same folder."""
+        """Return the files of the database; file queues may be in the same folder."""
         folders = [folder for folder in database_folders(paths) if is_dir(folder)]
         entries = [path for folder in folders for path in folder.iterdir()]
         return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and is_file(path)]
@@ -388,7 +388,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return QueueType.ROCKSDB
 
     def total_size_bytes(self) -> int:
-        """Return the blocks of the database's own files; file queues beside it do not count."""
+        """Return the allocated bytes of the database's files, without file queues next to them."""
         self._open_engine()
         return database_bytes(self.folder)
 

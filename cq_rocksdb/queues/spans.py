@@ -45,9 +45,9 @@ def queue_spans(
 def unit_timestamps(
     engine: RocksEngine, wanted: Iterable[tuple[QueueKey, int]], low: int, high: int
 ) -> Iterator[int]:
-    """Yield the store time of each unit, -1 where there is none or no record of it.
+    """Yield the store time of each unit, or -1 if the unit or its record is missing.
 
-    Records lie in the log from ``low`` up to, not including, ``high``.
+    The log has records from ``low`` up to, not including, ``high``.
     """
     left = iter(wanted)
     while block := list(islice(left, _BLOCK)):
