@@ -176,7 +176,7 @@ cdef class FileAppends:
             if run.state == IS_WRITTEN:
                 paths.append(runs.paths[run.number])  # that of now may be another one
                 sizes.append(run.size)
-        self._note(paths, sizes)  # behind the writes: a sync in between has not brought these bytes
+        self._note(paths, sizes)  # after the writes: a sync in between did not include these bytes
         for at in range(runs.count):
             run = &runs.runs[at]
             if run.state == IS_WRITTEN:
@@ -218,7 +218,7 @@ cdef class FileAppends:
 
 
 cdef inline void move_end(QueueEnds queue, const Run *run) noexcept:
-    """Take over what was written; what readers go by comes last."""
+    """Publish what was written; the values that readers check are set last."""
     queue.tail_at = run.position + run.size
     queue.last_record, queue.last_record_end = run.last_phy, run.end_phy
     queue.high = run.next_offset

@@ -21,9 +21,9 @@ cdef class FileRow:
 
 
 cdef class QueueEnds(FileRow):
-    cdef int64_t low, high  # queue offsets of the first unit, and behind the last one
+    cdef int64_t low, high  # queue offsets of the first unit, and after the last one
     cdef int64_t last_record, last_record_end
-    cdef str tail  # path of the file that the next unit goes into
+    cdef str tail  # path of the file for the next unit
     cdef int64_t tail_at
     # The first offset that was found for a log's minimum, and the generation that it was found in.
     cdef int64_t min_generation, min_log, min_found

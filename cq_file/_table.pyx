@@ -67,11 +67,11 @@ cdef class FileRow:
 
 
 cdef class QueueEnds(FileRow):
-    """Where the units of a queue begin and end, and where the next one goes."""
+    """Start and end of the units of a queue, and the file of the next unit."""
 
     @property
     def first_offset(self):
-        """Queue offset of the first unit; the end's where there is none."""
+        """Queue offset of the first unit, or the end if there is none."""
         return self.low
 
     @first_offset.setter
@@ -80,7 +80,7 @@ cdef class QueueEnds(FileRow):
 
     @property
     def max_offset(self):
-        """Queue offset behind the last unit: what readers go by."""
+        """Queue offset after the last unit, which readers check."""
         return self.high
 
     @max_offset.setter
@@ -107,7 +107,7 @@ cdef class QueueEnds(FileRow):
 
     @property
     def _tail_path(self):
-        """Path of the file that the next unit goes into; ``None``: not known, or there is none."""
+        """Path of the file for the next unit, or ``None`` if unknown or missing."""
         return self.tail
 
     @_tail_path.setter
@@ -156,7 +156,7 @@ cdef class SimpleQueues:
 
     @property
     def closed(self):
-        """Whether nothing is to be asked of them any more."""
+        """Whether the queues are closed."""
         return self.is_closed
 
     @closed.setter
@@ -204,7 +204,7 @@ cdef class SimpleQueues:
         )
 
     def max_offset(self, topic, queue_id):
-        """Return the offset behind the last unit, of a batch queue the last message; 0 without one.
+        """Return the offset after the last unit (batch queue: last message); 0 without one.
 
         Raises:
             StoreClosedError: the store is closed.

@@ -60,7 +60,7 @@ cdef enum:
 cdef class FileUnits:
     """Reads of queues in files, on the fast path.
 
-    A reader that finds the same generation behind its read as before has read what it was
+    A reader that finds the same generation after its read as before has read what it was
     promised. Any thread.
     """
 

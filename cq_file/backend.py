@@ -59,5 +59,5 @@ class FileBackend(QueueBackend):
 
     @classmethod
     def written_to(cls, context: QueueStoreContext) -> int:
-        """Return what the checkpoint says, which RocketMQ writes for file queues alone."""
+        """Return the phy offset of the checkpoint, which RocketMQ writes only for file queues."""
         return context.checkpoint.logics_phy_offset

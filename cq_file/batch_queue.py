@@ -41,10 +41,10 @@ class BatchConsumeQueue(QueueFiles):
     def recover(self, *, read_only: bool) -> None:
         """Scan the last files up to the first row that is no unit; read-write: cut the rest.
 
-        What lies behind a file that is missing is not cut: ``check`` reports the gap.
+        Files after a missing file are not truncated: ``check`` reports the gap.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: an I/O operation failed.
         """
         minimum = self._behind_gaps()
         with os_errors("recover a batch queue", self.folder):
@@ -61,7 +61,7 @@ class BatchConsumeQueue(QueueFiles):
                 self.cut(self._end * _UNIT)
 
     def _behind_gaps(self) -> int:
-        """Return the place among the files of the first one behind which none is missing."""
+        """Return the index of the first file after which no file is missing."""
         size = self.access.mapped_file_size
         pairs = enumerate(pairwise(self.starts), 1)
         return max((at for at, (start, following) in pairs if following != start + size), default=0)
@@ -125,7 +125,7 @@ class BatchConsumeQueue(QueueFiles):
             index = index + _BLOCK_UNITS if len(data) == _BLOCK_UNITS * _UNIT else end
 
     def _block(self, index: int, end: int) -> bytes:
-        """Return the bytes of some units from ``index`` on; none that were cut meanwhile."""
+        """Return the bytes of units from ``index`` on, without units that were just truncated."""
         count = min(_BLOCK_UNITS, min(end, self._end) - index)
         return self.read(index * _UNIT, count * _UNIT) if count > 0 else b""
 
@@ -139,7 +139,7 @@ class BatchConsumeQueue(QueueFiles):
         return self.stable(probe)
 
     def logic_offset_of(self, queue_offset: int) -> int | None:
-        """Return where the unit lies that holds ``queue_offset``, ``None`` without one."""
+        """Return the logic offset of the unit that contains ``queue_offset``, or ``None``."""
         index, end = self.stable(self._index_of, queue_offset)
         return index * _UNIT if index < end else None
 
@@ -203,7 +203,7 @@ class BatchConsumeQueue(QueueFiles):
         return super().abandon()
 
     def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
-        """Drop units of records at or behind ``phy_offset``; return whether there were any."""
+        """Drop units of records at or after ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
         self._end = self._bisect("phy_offset", phy_offset, self._first, self._end)
@@ -214,7 +214,7 @@ class BatchConsumeQueue(QueueFiles):
         return True
 
     def clean_expired(self, min_phy_offset: int) -> int:
-        """Remove leading files whose last record lies below; the last file always stays."""
+        """Remove leading files whose last record has expired; the last file always stays."""
         count = 0
         for start in self.starts[:-1]:
             last = (start + self.access.mapped_file_size) // _UNIT - 1

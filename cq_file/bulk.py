@@ -50,7 +50,7 @@ class FileBulk:
     needs_whole_queues: ClassVar[bool] = False
 
     def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
-        """Yield that it cannot be the name of a folder."""
+        """Yield a fault if the topic name is not a valid folder name."""
         _ = config
         try:
             check_folder_name(topic)
@@ -58,7 +58,7 @@ class FileBulk:
             yield _NO_FOLDER
 
     def footprint(self, totals: QueueTotals) -> DiskUse:
-        """Count the blocks that are written; every file and folder has one that is not full."""
+        """Return the estimated disk use: the units, and a partial block per file and folder."""
         entries = totals.files + totals.queues + totals.topics
         return DiskUse(
             disk_bytes=totals.units * _UNIT + entries * _BLOCK_BYTES,
@@ -76,14 +76,14 @@ class FileBulk:
         return FileUnitSink(folder, config)
 
     def slice_units(self, config: StoreConfig) -> int:
-        """Return the units of a file: no two sinks write the same one."""
+        """Return the number of units per file, so that no two sinks write the same file."""
         return config.units_per_file
 
     def check_queue(self, queue: QueueKey) -> None:
-        """Refuse topics that cannot be the name of a folder.
+        """Refuse topics whose name is not a valid folder name.
 
         Raises:
-            IllegalMessageError: it cannot.
+            IllegalMessageError: the name is not valid.
         """
         try:
             check_folder_name(queue.topic)
@@ -93,7 +93,7 @@ class FileBulk:
     def assemble(
         self, parts: Sequence[Path], paths: StorePaths, config: StoreConfig, phy_offset: int
     ) -> None:
-        """Move the folders together; those of a queue that two sinks share file by file."""
+        """Move the folders into one; if two sinks share a queue, move its files one by one."""
         _ = config, phy_offset
         target = paths.consume_queue
         with os_errors("combine the queue files", target):
@@ -114,7 +114,7 @@ class FileBulk:
             sync_folder(target)
 
     def withdraw(self, paths: StorePaths, folder: Path) -> None:
-        """Move the topics' folders away, and first what was written down of their ends."""
+        """Remove the saved ends of the queues, then move the topics' folders to ``folder``."""
         with os_errors("move the file queues away", paths.consume_queue):
             ends_path(paths).unlink(missing_ok=True)
             topics = sub_folders(str(paths.consume_queue))
@@ -152,7 +152,7 @@ class FileUnitSink:
         self._bytes += len(data) + blanks * _UNIT
 
     def end(self, queue: QueueKey, queue_offset: int) -> None:
-        """Write pre-blanks up to the end of a queue of which all has expired."""
+        """Write pre-blanks up to the end of a queue whose units have all expired."""
         if self._queue is None or self._queue[0] != queue:
             self._new(queue).begin_at(queue_offset)
 
@@ -160,7 +160,7 @@ class FileUnitSink:
         return FileConsumeQueue(self._access, f"{self._folder}/{queue.topic}/{queue.queue_id}", [])
 
     def finish(self) -> int:
-        """Sync what was written, files and folders; return the bytes of the files."""
+        """Sync the written files and folders; return the size of the files in bytes."""
         self._unsynced.sync(self._cache)
         self._cache.close()
         return self._bytes

@@ -63,7 +63,7 @@ class FileUnitSource:
     # ---- lists
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
-        """Yield the queues that have a file; of topics only the names are held at once."""
+        """Yield the queues that have a file. Only the names of the topics are kept in memory."""
         low = key_order(after) if after is not None else None
         high = key_order(up_to) if up_to is not None else None
         topics = [(key_order(QueueKey(e.name, 0))[:2], e) for e in sub_folders(self._folder)]
@@ -80,11 +80,11 @@ class FileUnitSource:
                     yield queue
 
     def next_offset(self, queue: QueueKey) -> int:
-        """Look for the end of the files."""
+        """Return the end of the queue, found from its files."""
         return self._open(queue).max_offset
 
     def _open(self, queue: QueueKey) -> FileConsumeQueue:
-        """Find the end of a queue; the last one is remembered, since it is asked for twice."""
+        """Find the end of a queue. The last one is cached, because it is needed twice."""
         if self._opened is not None and self._opened[0] == queue:
             return self._opened[1]
         files = FileConsumeQueue(self._access, self._path(queue), self._starts(self._path(queue)))
@@ -110,7 +110,7 @@ class FileUnitSource:
     # ---- units
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
-        """Read file by file, by their names; nothing is listed."""
+        """Read file by file, by name, without listing folders."""
         done = 0
         while done < len(rows):
             start = (queue_offset + done) // self._per_file * self._per_file
@@ -186,9 +186,9 @@ class FileUnitSource:
                 position = block.hole.stop
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
-        """Read on from the end as RocketMQ's recovery does: to the first row without a record.
+        """Read on after the end, as RocketMQ's recovery does, up to the first row without a record.
 
-        What leads behind the end of the log it cuts off.
+        Rows that point past the end of the log are dropped.
         """
         files, limit = self._open(queue), self._context.log.max_phy_offset()
         found, offset = [np.empty(0, FILE_UNIT.dtype)], files.max_offset
@@ -209,7 +209,7 @@ class FileUnitSource:
         return UnitRun(files.max_offset, rows)
 
     def is_open_ended(self, queue: QueueKey) -> bool:
-        """Return whether anything but zeros lies behind the end."""
+        """Return whether there are bytes other than zeros after the end."""
         files = self._open(queue)
         return next(files.data_behind(files.max_offset * _UNIT), None) is not None
 
@@ -219,7 +219,7 @@ class FileUnitSource:
 
 
 def _take(data: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: UnitRows) -> int:
-    """Copy packed file units into ``rows`` up to the first that is none; return how many."""
+    """Copy packed file units into ``rows`` up to the first invalid one; return their number."""
     count = len(data) // _UNIT
     row_table(rows)[:count, :_UNIT] = data.reshape(-1, _UNIT)
     rows["store_timestamp"][:count] = NO_TIMESTAMP

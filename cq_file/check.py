@@ -1,7 +1,7 @@
-"""What is wrong in the files of queues, found without the log and without changing a byte.
+"""Check of the queue files without the commit log. Changes no byte.
 
 Names and lengths come from the folders as they are now; ends and gaps from the queues as they
-were recovered. Whether a unit leads to its message is for the caller to compare.
+were recovered. The caller compares units with the records in the log.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +67,7 @@ def check_queue_files(
 
 
 def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFinding]:
-    """Find names that are no queue's.
+    """Find files and folders whose names do not belong to queues.
 
     What RocksDB leaves without its CURRENT is of a rollback that was cut short: done again, that
     moves it away. A store of RocksDB queues that has lost its CURRENT is not opened.
@@ -97,7 +97,7 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
 
 
 def _foreign(what: str, path: str, key: QueueKey | None = None) -> QueueFinding:
-    """Return the finding of a file or folder with a name that no program gives to a queue's."""
+    """Return the finding for a file or folder whose name does not belong to a queue."""
     return QueueFinding(f"not {what}: it is skipped", path, key, damage=False)
 
 
@@ -125,7 +125,7 @@ def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:
 def _check_readable(
     key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
 ) -> Iterator[QueueFinding]:
-    """Yield what is wrong with a queue; a file that its writer removes meanwhile is no damage."""
+    """Yield the findings of a queue; a file that the writer removes meanwhile is not damage."""
     generation = queue.generation
     try:
         yield from _check_queue(key, queue, resolve)
@@ -142,10 +142,10 @@ def _check_readable(
 def _check_queue(
     key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
 ) -> Iterator[QueueFinding]:
-    """Yield what is wrong with the files of a queue: gaps, what lies behind its end, addresses."""
+    """Yield the findings of a queue: gaps, data after its end, extension addresses."""
     yield from _check_gaps(key, queue)
     end = queue.max_offset
-    # Pre-blanks alone are a queue that expired wholly and goes on at its end.
+    # Only pre-blanks: all units of the queue have expired, and it continues at its end.
     unused = queue.starts and queue.last_phy == NO_PHY and end > 0
     if unused and queue.read((end - 1) * _UNIT, _UNIT) != PRE_BLANK:
         yield QueueFinding("the queue contains zeros but no unit", queue.folder, key, end)
@@ -166,7 +166,7 @@ def _check_queue(
 def _check_addresses(
     key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
 ) -> Iterator[QueueFinding]:
-    """Yield the units whose extension address leads nowhere."""
+    """Yield the units whose extension address is invalid."""
     offset, end = queue.first_offset, queue.max_offset
     while offset < end:
         rows = read_rows(queue, offset, min(_SCAN_UNITS, end - offset))

@@ -8,7 +8,7 @@ from cqstore.store.queue.units import MAX_UNITS
 
 
 def plain_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends:
-    """Return what writes units at the ends of their queues."""
+    """Return the compiled appender of units."""
     return _append.FileAppends(
         topics=table.simple,
         files=access.cache.entries,
@@ -19,5 +19,5 @@ def plain_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends:
 
 
 def plain_units(access: FileAccess, log: LogView) -> _units.FileUnits:
-    """Return what reads units, and searches them by time."""
+    """Return the compiled reader of units, which also searches by time."""
     return _units.FileUnits(log, access.cache, access.mapped_file_size, max_units=MAX_UNITS)

@@ -41,7 +41,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.end_phy = NO_PHY
         self.known_path = (-1, "")
         self.known_min = _NEVER  # set in one step, so never torn
-        self._tail_path = None  # where the next unit goes; None: not known, or no file
+        self._tail_path = None  # file of the next unit; None: unknown, or no file
         self._tail_position = 0
         self._unproven = False  # the last unit may be torn
 
@@ -50,12 +50,12 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     def recover(
         self, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
     ) -> bool:
-        """Find where the queue ends; read-write: remove what lies behind.
+        """Find the end of the queue. Read-write: remove everything after it.
 
         Return whether it has a hole.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: an I/O operation failed.
         """
         with os_errors("recover a queue", self.folder):
             end = find_end(
@@ -66,7 +66,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             )
             self.first_offset, self.max_offset = end.first_offset, end.max_offset
             self.last_phy, self.end_phy = end.last_phy, end.end_phy
-            # A file of nothing but zeros behind the end goes, too: RocketMQ would count its first
+            # A file of only zeros after the end is removed, too: RocketMQ would count its first
             # row as a unit (``ConsumeQueue.truncateDirtyLogicFiles``).
             if not read_only and (end.dirty or self.end >= end.max_offset * _UNIT + self._size):
                 self.cut(end.max_offset * _UNIT)
@@ -76,7 +76,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return end.has_hole
 
     def restore(self, first_offset: int, max_offset: int, last_phy: int, end_phy: int) -> None:
-        """Take the end that the last stop noted, instead of ``recover``."""
+        """Set the end that the last clean stop saved, instead of calling ``recover``."""
         self.first_offset, self.max_offset = first_offset, max_offset
         self.last_phy, self.end_phy = last_phy, end_phy
 
@@ -140,17 +140,17 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return end
 
     def path_of(self, start: int) -> str:
-        """Return the path of the file that starts there, and remember it."""
+        """Return the path of the file that starts at ``start``, and cache it."""
         path = self.path(start)
         self.known_path = (start, path)
         return path
 
     def logic_offset_of(self, queue_offset: int) -> int:
-        """Return where the unit with ``queue_offset`` lies, whether it is there or not."""
+        """Return the logic offset of the unit at ``queue_offset``, whether or not it exists."""
         return queue_offset * _UNIT
 
     def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return phy offset and size of one unit, ``None`` where there is none."""
+        """Return phy offset and size of one unit, or ``None`` if it does not exist."""
         if not self.first_offset <= queue_offset < self.max_offset:
             return None
         data = self.stable(self.read, queue_offset * _UNIT, _UNIT)
@@ -189,7 +189,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     def first_at_or_behind(
         self, phy_offset: int, phy_at: Callable[[int], int] | None = None
     ) -> int:
-        """Return the first offset whose record lies at or behind ``phy_offset``, or the end."""
+        """Return the first offset whose record is at or after ``phy_offset``, or the end."""
         phy_at = phy_at or self._phy_at
         low, high = self.first_offset, self.max_offset
         if low < high and phy_at(low) >= phy_offset:
@@ -203,7 +203,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return low
 
     def _phy_at(self, queue_offset: int) -> int:
-        """Return where a unit's record is; a hole has the place of the unit behind it."""
+        """Return the phy offset of a unit; a hole has that of the unit after it."""
         if (phy := self._stored_phy(queue_offset)) > 0:
             return phy
         end = self.max_offset
@@ -224,7 +224,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         end_phy: int,
         min_phy_offset: int,
     ) -> range | None:
-        """Store units from ``queue_offset`` on, as ``ConsumeQueueStore.put_batch`` says.
+        """Store units from ``queue_offset`` on, see ``ConsumeQueueStore.put_batch``.
 
         Args:
             queue_offset: where the first unit belongs.
@@ -238,7 +238,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
 
         Raises:
             QueueGapError: units are missing before ``queue_offset``.
-            StoreIOError: the disk refused; the queue must be opened again.
+            StoreIOError: an I/O operation failed; the queue must be opened again.
         """
         repeats = int(np.searchsorted(phys, self.last_phy, side="right"))
         if self._unproven and repeats and phys[repeats - 1] == self.last_phy:
@@ -281,7 +281,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
 
         Raises:
             RetryableDiskFullError: no room; the queue ends where it did, and can go on there.
-            StoreIOError: the disk refused; the queue must be opened again.
+            StoreIOError: an I/O operation failed; the queue must be opened again.
         """
         path = self._tail_path
         position = self._tail_position
@@ -314,7 +314,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self._tail_position = 0 if start is None else end - start
 
     def begin_at(self, queue_offset: int) -> None:
-        """Have the queue, which has no units, continue at ``queue_offset``, behind pre-blanks.
+        """Let the empty queue continue at ``queue_offset``, after pre-blanks.
 
         At the start of a file these fill the file before: one of nothing but zeros would not last.
         """
@@ -327,7 +327,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.generation += 1
 
     def _begin(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> None:
-        """Forget what the queue holds and begin at ``queue_offset``, behind pre-blanks."""
+        """Discard the contents of the queue and begin at ``queue_offset``, after pre-blanks."""
         self.clear()
         blanks = queue_offset % (self._size // _UNIT)
         self.write((queue_offset - blanks) * _UNIT, PRE_BLANK * blanks + data)
@@ -337,7 +337,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.max_offset = queue_offset + len(data) // _UNIT
 
     def clear(self) -> None:
-        """Remove every file; the queue is as if it had never been written."""
+        """Remove every file, which leaves the queue as if it had never been written."""
         self.max_offset = 0
         self.generation += 1
         self.cut(0)
@@ -351,7 +351,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return super().abandon()
 
     def truncate(self, queue_offset: int, *, read_only: bool = False) -> None:
-        """Drop the units from ``queue_offset`` on, which lies within the queue.
+        """Drop the units from ``queue_offset`` on, which is inside the queue.
 
         A queue that loses its last unit keeps its next offset.
         """
@@ -368,7 +368,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             self.cut(self.max_offset * _UNIT)
 
     def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
-        """Drop units of records at or behind ``phy_offset``; return whether there were any."""
+        """Drop units of records at or after ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
         # A hole stays: which offsets in it were given to readers is not known.
@@ -377,7 +377,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return True
 
     def clean_expired(self, min_phy_offset: int) -> int:
-        """Remove leading files whose last record lies below; return how many went.
+        """Remove leading files whose last record has expired; return their number.
 
         The last file always stays, so the queue keeps its next offset.
         """
@@ -401,7 +401,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self._tail_position = 0
 
     def _gap(self, queue_offset: int, phy_offset: int) -> QueueGapError:
-        """Return the error of a unit that leaves a gap."""
+        """Return the error for a unit that would leave a gap."""
         topic, queue_id = self.folder.rsplit("/", 2)[1:]
         return QueueGapError(
             f"queue {queue_id} of topic {topic!r}: units are missing before the next record",

@@ -23,7 +23,7 @@ _MISFIT = "a queue file has the wrong size or an invalid name"
 
 
 class DamagedQueues:
-    """What is damaged or suspect of one store; its writing thread alone changes it."""
+    """Damaged and suspect queues of one store. Only the writing thread changes them."""
 
     def __init__(self) -> None:
         self.found: dict[QueueKey, QueueDamage] = {}
@@ -33,14 +33,14 @@ class DamagedQueues:
         """Where a replay began that is under way; 0: none is, or one of all that the log has."""
 
     def note(self, damage: QueueDamage) -> None:
-        """Note what is wrong with a queue; a damaged one gets no units until it is mended."""
+        """Register the damage of a queue; a damaged queue gets no units until it is rebuilt."""
         self.found[damage.queue] = damage
         if not damage.is_suspect:
             _LOG.warning("%r: %s", damage.path, damage.problem)
             self.held_back.add(damage.queue)
 
     def clear_suspects(self) -> None:
-        """Forget what was suspect, and hold nothing back any more."""
+        """Forget suspect queues, and stop holding back units."""
         self.found = {key: each for key, each in self.found.items() if not each.is_suspect}
         self.held_back.clear()
 
@@ -68,7 +68,7 @@ class DamagedQueues:
 
 
 def damage_since(left: KnownQueue, queue: FileConsumeQueue, misfit: str | None) -> str | None:
-    """Return what a queue has lost since a clean stop left it, ``None`` if nothing."""
+    """Return what a queue has lost since the last clean stop, or ``None``."""
     if misfit is not None:
         return _MISFIT
     if not {*queue.starts} >= {*left.starts}:
@@ -90,7 +90,7 @@ def _has_hole(queue: FileConsumeQueue) -> bool:
 def damage_of(
     key: QueueKey, queue: FileConsumeQueue, misfit: str | None, min_phy_offset: int
 ) -> QueueDamage | None:
-    """Return what is wrong with a queue that was listed and recovered; see ``QueueDamage``."""
+    """Return the damage of a queue that was listed and recovered, or ``None``."""
     size, low = queue.access.mapped_file_size, max(min_phy_offset, 0)
     if misfit is not None:
         return QueueDamage(key, _MISFIT, misfit)

@@ -30,7 +30,7 @@ _NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
 
 
 def descriptor_limit(wanted: int) -> int:
-    """Return how many descriptors may be kept open: ``wanted``, or what the process may have.
+    """Return the number of descriptors to keep open: ``wanted``, or the limit of the process.
 
     The process's soft limit less a reserve (half of it, where it is small) is never passed.
     """
@@ -41,14 +41,14 @@ def descriptor_limit(wanted: int) -> int:
 
 
 def warn_from(limit: int) -> int:
-    """Return the number of queues that comes near what ``limit`` or the kernel allows."""
+    """Return the number of queues from which on ``limit`` or the kernel limit is close."""
     maps = _max_maps()
     minimum = limit if maps is None else min(limit, maps)
     return max(minimum * _NEAR_PERCENT // 100, 1)
 
 
 def limit_warning(queues: int, limit: int) -> str | None:
-    """Return what an operator should know of so many file queues, ``None`` far below the limits.
+    """Return a warning about this number of file queues, or ``None`` far below the limits.
 
     Args:
         queues: how many there are, of one file each or more.
@@ -70,7 +70,7 @@ def limit_warning(queues: int, limit: int) -> str | None:
 
 
 class LimitWatch:
-    """Warns once, when the number of queues comes near a limit."""
+    """Warning, given once, when the number of queues is close to a limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -78,7 +78,7 @@ class LimitWatch:
         self._warned = False
 
     def check(self, queues: int) -> None:
-        """Warn if there are now so many ``queues`` that it is due."""
+        """Warn once if ``queues`` is close to a limit."""
         if queues < self._from or self._warned:
             return
         warning = limit_warning(queues, self._limit)
@@ -95,7 +95,7 @@ def _max_maps() -> int | None:
 
 
 class DescriptorCache:
-    """Open files by path, of which one goes that was not used recently. Thread-safe."""
+    """Cache of open files by path (CLOCK eviction). Thread-safe."""
 
     def __init__(self, limit: int, *, read_only: bool) -> None:
         self.limit = limit
@@ -113,7 +113,7 @@ class DescriptorCache:
         """Return the open file at ``path``. Keep the object, not its number, while using it.
 
         Raises:
-            FileNotFoundError: there is no such file; callers know whether that is a fault.
+            FileNotFoundError: the file does not exist; callers decide whether that is a fault.
             StoreIOError: it cannot be opened.
             CorruptionError: it is no regular file.
             StoreClosedError: after ``close``.
@@ -126,7 +126,7 @@ class DescriptorCache:
 
     @property
     def entries(self) -> OrderedDict[str, OpenFile]:
-        """Return what is open by path, for compiled code, which sets ``used`` of what it takes."""
+        """Return the open files by path, for compiled code, which sets ``used`` on each use."""
         return self._entries
 
     def create(self, path: str, size: int) -> OpenFile:
@@ -155,7 +155,7 @@ class DescriptorCache:
         del dropped  # not under the lock: closing the last descriptor frees the file's blocks
 
     def close(self) -> None:
-        """Release everything; files in use close when their users are done."""
+        """Close all files; a file in use is closed when its last user releases it."""
         with self.lock.entry():
             self._closed = True
             self._entries.clear()

@@ -16,7 +16,7 @@ def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: Damaged
     """Find the end of every queue whose end is not known. Read-only: in memory alone.
 
     Raises:
-        StoreIOError: the disk refused.
+        StoreIOError: an I/O operation failed.
     """
     if opened.ends_known:
         keys = opened.unknown
@@ -36,7 +36,7 @@ def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: Damaged
 def _find_end(
     context: QueueStoreContext, opened: OpenedQueues, key: QueueKey, safe: int
 ) -> QueueDamage | None:
-    """Find where a queue ends; return its damage, ``None`` without."""
+    """Find the end of a queue; return its damage, or ``None``."""
     queue, misfit = opened.topics[key.topic][key.queue_id], opened.misfits.get(key)
     try:
         _recover(context, queue, safe)
@@ -53,7 +53,7 @@ def _find_end(
 
 
 def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> None:
-    """Find the end of a queue; what was not synced before a crash is cut."""
+    """Find the end of a queue; units that were not synced before a crash are dropped."""
     has_hole = queue.recover(
         last_exit_ok=context.last_exit_ok,
         safe_phy_offset=safe,

@@ -22,15 +22,15 @@ class ExtFiles(QueueFiles):
     __slots__ = ()
 
     def resolve(self, address: int) -> ExtUnitHead | None:
-        """Return the extension unit at ``address``, ``None`` if it leads nowhere.
+        """Return the extension unit at ``address``, or ``None`` if there is none.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: an I/O operation failed.
         """
         return self.stable(self._resolve, address - EXT_ADDRESS_BASE)
 
     def _resolve(self, logic_offset: int) -> ExtUnitHead | None:
-        """Return the head of the extension unit there; ``None``: there is none."""
+        """Return the head of the extension unit at this offset, or ``None``."""
         start = self.file_at(logic_offset)
         room = 0 if start is None else start + self.access.mapped_file_size - logic_offset
         if room < EXT_UNIT_HEAD.size:

@@ -1,4 +1,4 @@
-"""Which queue files and folders the disk may not have yet, and bringing them there.
+"""Changed queue files and folders that are not yet synced, and their sync.
 
 Exact: a file is noted when its bytes have changed, before that is reported to any caller, and
 crossed off after a successful sync. So a sync touches what changed and nothing else. A note made
@@ -32,7 +32,7 @@ T = TypeVar("T")
 class UnsyncedFiles:
     """Paths of changed files, and of folders that gained or lost an entry.
 
-    The store's writer notes; any other thread may bring to the disk what was noted, meanwhile.
+    The store's writer adds paths; any other thread may sync them at the same time.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class UnsyncedFiles:
 
     @property
     def locks(self) -> tuple[CheckedLock, ...]:
-        """Return what a thread must not hold that notes or syncs."""
+        """Return the locks that a thread must not hold when it adds paths or syncs."""
         return self._sync_lock, self._lock
 
     @property
@@ -88,12 +88,12 @@ class UnsyncedFiles:
             self._folders.difference_update(folders)
 
     def sync(self, cache: DescriptorCache, min_bytes: int = 0) -> None:
-        """Make durable what was noted before the call. On failure all of it stays noted.
+        """Sync the paths that were added before the call. On failure all of them stay.
 
         ``min_bytes``: only the files of which as many bytes have changed, and no folder.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: an I/O operation failed.
         """
         with self._sync_lock.entry():
             self._sync_noted(cache, min_bytes)
@@ -150,10 +150,10 @@ class UnsyncedFiles:
 
 
 def remove_folders(folders: Collection[Path]) -> None:
-    """Remove folders with all that is in them, those that exist, durably.
+    """Remove folders that exist, with their contents, durably.
 
     Raises:
-        StoreIOError: the disk refused.
+        StoreIOError: an I/O operation failed.
     """
     for_each(_remove_folder, folders)
     for parent in {folder.parent for folder in folders if is_dir(folder.parent)}:
@@ -163,7 +163,7 @@ def remove_folders(folders: Collection[Path]) -> None:
 
 
 def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
-    """Do something that waits for the file system with each of ``items``, many side by side.
+    """Call ``work``, which waits for the file system, for each of ``items`` in several threads.
 
     Raises:
         BaseException: what ``work`` raised first; items that no thread had taken are left out.

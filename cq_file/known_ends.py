@@ -1,4 +1,4 @@
-"""What a clean stop knew of every queue, so that the next open need not touch their files.
+"""Ends of all queues at a clean stop, so that the next open need not access their files.
 
 Without it an open lists every folder and reads every queue's end, 0.1 to 0.2 ms. It is believed
 only after a clean stop and only if no other process has opened the store since: it is tied to the
@@ -50,7 +50,7 @@ Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
 
 class KnownQueue(NamedTuple):
-    """Where one queue began and ended at the last clean stop, and its files."""
+    """Start, end and files of one queue at the last clean stop."""
 
     topic: str
     queue_id: int
@@ -67,7 +67,7 @@ class KnownQueue(NamedTuple):
 
 
 def changed_at(queue: FileConsumeQueue) -> tuple[int, int]:
-    """Return when the folder of a queue and any of its files changed last, ns.
+    """Return the times of the last change of a queue folder and of its files, ns.
 
     A file that comes or goes changes the folder, whatever is written to one that file. 0 where
     there is none, or one of another size.
@@ -83,9 +83,9 @@ def changed_at(queue: FileConsumeQueue) -> tuple[int, int]:
 
 
 def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
-    """Write down the ends of every queue.
+    """Save the ends of every queue.
 
-    A failure is logged: the next open then looks for itself.
+    A failure is logged: the next open then reads the queue files.
     """
     tie = _tie(paths)
     if tie is None:
@@ -115,7 +115,7 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
 
 
 def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
-    """Return file size and queues as they were left; ``None`` if that is not to be believed."""
+    """Return the saved file size and queues, or ``None`` if they cannot be trusted."""
     path = ends_path(paths)
     tie = _tie(paths)
     if tie is None or not exists(path):
@@ -162,10 +162,10 @@ def _check_values(
     files: NDArray[np.int64],
     starts: NDArray[np.int64],
 ) -> None:
-    """Check that queues can be such.
+    """Check that the columns describe valid queues.
 
     Raises:
-        ValueError, LookupError, IllegalMessageError: they cannot.
+        ValueError, LookupError, IllegalMessageError: they do not.
     """
     if numbers.shape != (len(files), _NUMBERS) or {numbers.dtype, files.dtype, starts.dtype} != {
         np.dtype(np.int64)
@@ -194,9 +194,9 @@ def _check_values(
 
 
 def forget_ends(paths: StorePaths) -> None:
-    """Remove what was written down, durably, before anything is written to the queues.
+    """Remove the saved ends durably, before anything is written to the queues.
 
-    Else it could be believed after a crash whose abort marker was removed by hand.
+    Otherwise they could be trusted after a crash whose abort marker was removed by hand.
 
     Raises:
         StoreIOError: it cannot be removed.
@@ -235,5 +235,5 @@ def _tie(paths: StorePaths) -> bytes | None:
 
 
 def ends_path(paths: StorePaths) -> Path:
-    """Return where the ends are written down."""
+    """Return the path of the saved ends."""
     return paths.own / _NAME

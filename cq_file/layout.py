@@ -20,7 +20,7 @@ from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 
 class FileUnit(NamedTuple):
-    """One unit of a simple queue: where a message lies and what its tag hashes to."""
+    """One unit of a simple queue: the location of a message and the hash of its tag."""
 
     phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
     size: Annotated[int, Wire("i", "whole record, bytes")]

@@ -1,6 +1,6 @@
-"""What lies in a folder of queues (``FOLDER/TOPIC/QUEUEID/N``), by names and lengths alone.
+"""Contents of a folder of queues (``FOLDER/TOPIC/QUEUEID/N``), by names and lengths alone.
 
-Names that are no queue ids or no file offsets are passed over here; ``check`` reports them.
+Names that are not queue ids or file offsets are skipped here; ``check`` reports them.
 
 Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQueue.load``.
 """
@@ -77,7 +77,7 @@ def sub_folders(folder: str) -> list["os.DirEntry[str]"]:
 
 
 def entries(folder: str) -> list["os.DirEntry[str]"]:
-    """Return what is in ``folder``, by name; nothing if it does not exist.
+    """Return the entries of ``folder`` by name; an empty list if it does not exist.
 
     Raises:
         StoreIOError: it cannot be listed.
@@ -145,7 +145,7 @@ def fit_files(
 
     Args:
         listing: the files.
-        configured: what the settings say, bytes.
+        configured: the size in the settings, bytes.
         unit: bytes of a unit, of which every file holds a whole number; 1 for any size.
         explicit: the setting was given and has to fit the files.
         setting: its field of ``StoreConfig``, for an error.
@@ -157,7 +157,7 @@ def fit_files(
             hold whole units, or one of the expected size is there.
         CorruptionError: half of the files or more differ from what was given or, without, from
             each other; or have names that do not fit their size.
-        StoreIOError: a file cannot be looked at.
+        StoreIOError: a file cannot be accessed.
     """
     sizes = listing.sizes
     if not sizes:
@@ -201,7 +201,7 @@ def _refuse_size(sizes: dict[int, SizeCount], got: int, expected: int, unit: int
 
 
 def _refuse_setting(key: str, configured: int, found: int, example: str) -> NoReturn:
-    """Refuse a size that is not that of the files.
+    """Refuse a configured size that differs from the size of the files.
 
     Raises:
         StoreConfigError: always.
@@ -218,7 +218,7 @@ def leave_out_misfits(listing: Listing, expected: int) -> int:
     """Leave out the files that are not ``expected`` bytes long or have no such name; count them.
 
     Raises:
-        StoreIOError: a file cannot be looked at.
+        StoreIOError: a file cannot be accessed.
     """
     left_out = 0
     sizes_differ = listing.sizes.keys() != {expected}
@@ -250,10 +250,10 @@ def allocated_bytes(folder: Path) -> int:
 
 
 def check_folder_name(topic: str) -> None:
-    """Refuse a topic that cannot be the name of a folder.
+    """Refuse a topic whose name is not a valid folder name.
 
     Raises:
-        IllegalMessageError: it cannot.
+        IllegalMessageError: the name is not valid.
     """
     if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
         raise IllegalMessageError(

@@ -45,7 +45,7 @@ class QueueTable(_table.SimpleQueues):
 
 
 class NamedFileQueue(ConsumeQueue):
-    """A queue in files. Each call looks the files up once, and answers from those alone.
+    """A queue in files. Each call looks up its files once and uses only them.
 
     They are not kept: a deletion takes them out of the table before it touches them.
     """
@@ -59,16 +59,16 @@ class NamedFileQueue(ConsumeQueue):
         self.topic, self.queue_id = topic, queue_id
 
     def max_offset(self) -> int:
-        """Return the queue offset behind the last unit, of batch queues the last message."""
+        """Return the queue offset after the last unit (batch queue: after the last message)."""
         return self._table.max_offset(self.topic, self.queue_id)
 
     def ends(self) -> tuple[int, int]:
-        """Ask the files, which find the first unit whose record is in the log."""
+        """Return min and max offset, found from the files."""
         files = self._table.find(self.topic, self.queue_id)
         return files.ends(self.context.log.min_phy_offset()) if files is not None else (0, 0)
 
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
-        """Ask the files for all at once."""
+        """Return ends and units from the files in one call."""
         files = self._table.find(self.topic, self.queue_id)
         if files is None:
             return PulledUnits(0, 0, no_units(queue_offset, PACKED_PREFIX))

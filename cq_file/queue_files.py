@@ -54,7 +54,7 @@ class QueueFiles(_table.FileRow):
 
     @property
     def end(self) -> int:
-        """Return the logic offset behind the last file; 0 without files."""
+        """Return the logic offset after the last file; 0 without files."""
         return self.starts[-1] + self.access.mapped_file_size if self.starts else 0
 
     def path(self, start: int) -> str:
@@ -80,12 +80,12 @@ class QueueFiles(_table.FileRow):
     # ---- reading (any thread)
 
     def read(self, logic_offset: int, length: int) -> bytes:
-        """Return ``length`` bytes, fewer where the next file is missing.
+        """Return ``length`` bytes, or fewer if the next file is missing.
 
         Raises:
-            FileNotFoundError: a file has gone meanwhile; see ``stable``.
-            TruncatedRecordError: a file is shorter than it has to be.
-            StoreIOError: the disk refused.
+            FileNotFoundError: a file no longer exists; see ``stable``.
+            TruncatedRecordError: a file is shorter than expected.
+            StoreIOError: an I/O operation failed.
         """
         size = self.access.mapped_file_size
         start = self.file_at(logic_offset)
@@ -187,7 +187,7 @@ class QueueFiles(_table.FileRow):
                 position += count
 
     def _next_data(self, path: str, position: int) -> int:
-        """Skip what the file system knows to be a hole; the result is a multiple of a page."""
+        """Skip holes that the file system reports; the result is a multiple of a page."""
         if position % PAGE_BYTES:
             return position  # inside a page that holds data; only whole pages can be holes
         descriptor = self.access.cache.get(path)
@@ -204,11 +204,11 @@ class QueueFiles(_table.FileRow):
     # ---- writing (one thread)
 
     def write(self, logic_offset: int, data: bytes) -> None:
-        """Write ``data``, which may cross files; files behind the last one are made.
+        """Write ``data``, which may cross files; missing files after the last one are created.
 
         Raises:
             DiskFullError: no space is left; part of ``data`` may have been written.
-            StoreIOError: the disk refused.
+            StoreIOError: an I/O operation failed.
         """
         size = self.access.mapped_file_size
         done = 0

@@ -1,4 +1,4 @@
-"""Where a queue really ends, found from its files alone.
+"""Finding the end of a queue from its files alone.
 
 A queue's files are zero behind the end, save after a crash: then the newest pages may be missing,
 and anything may lie where something was cut without being zeroed. After a clean stop the end is
@@ -32,19 +32,19 @@ NO_PHY = -1
 
 
 class QueueEnd(NamedTuple):
-    """What recovery found out about one queue."""
+    """Result of the recovery of one queue."""
 
     first_offset: int
-    """Queue offset of the first unit; the end's where there is none."""
+    """Queue offset of the first unit, or the end if there is none."""
     max_offset: int
     last_phy: int
     """Phy offset of the last unit's record, ``NO_PHY`` without units."""
     end_phy: int
     """End of that record."""
     dirty: bool
-    """Something other than zeros lies behind the end."""
+    """There are bytes other than zeros after the end."""
     has_hole: bool
-    """Rows between the units are none: lost, or never written."""
+    """Rows between the units are invalid: lost, or never written."""
 
 
 def find_end(
@@ -60,7 +60,7 @@ def find_end(
 
     Raises:
         FileNotFoundError: a file has gone since it was listed.
-        StoreIOError: the disk refused.
+        StoreIOError: an I/O operation failed.
     """
     end = _bisect_end(files, max_phy_offset) if last_exit_ok else None
     if end is None:
@@ -84,7 +84,7 @@ def find_end(
 
 
 def record_end(phy_offset: int, size: int) -> int:
-    """Return where a record ends; a damaged unit may say that no long can hold it."""
+    """Return the end of a record; a damaged unit may name one that does not fit in a long."""
     return min(phy_offset + size, LAST_OFFSET)
 
 
@@ -189,7 +189,7 @@ def _scan_end(files: QueueFiles, limit: int) -> int:
 
 
 def _scan_from(files: QueueFiles, queue_offset: int, limit: int) -> int:
-    """Return the end behind the last unit from ``queue_offset`` on that is in order."""
+    """Return the end after the last unit from ``queue_offset`` on that is in order."""
     previous, wanted = NO_PHY, _FIRST_UNITS
     while True:
         units = read_rows(files, queue_offset, wanted)
@@ -212,7 +212,7 @@ def _last_phy(files: QueueFiles, end: int) -> int:
 
 
 def _extend(files: QueueFiles, end: int, last_phy: int, limit: int) -> int:
-    """Return the end behind the last unit from ``end`` on that is in order and below ``limit``."""
+    """Return the end after the last unit from ``end`` on that is in order and below ``limit``."""
     for start in files.starts:
         offset = max(end, start // _UNIT)
         file_end = (start + files.access.mapped_file_size) // _UNIT

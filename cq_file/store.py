@@ -78,7 +78,9 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         super().__init__(context)
         self._folder = str(context.paths.consume_queue)
         self._table = QueueTable()
-        if type(self).queue is FileConsumeQueueStore.queue:  # one that gives out others is asked
+        if (
+            type(self).queue is FileConsumeQueueStore.queue
+        ):  # a subclass that returns others is called
             self.plain_reads = self._table
         self._unsynced = UnsyncedFiles()
         limit = descriptor_limit(context.config.queue_files_max)
@@ -118,11 +120,11 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._recovered, self._opened = True, None
 
     def damaged_queues(self) -> Sequence[QueueDamage]:
-        """Return what missing or irregular files have cost, and what the replay has shown."""
+        """Return the queues with missing or irregular files, and those found by the replay."""
         return list(self._damaged.found.values())
 
     def damage_is_settled(self) -> None:
-        """Forget what was suspect, and take units for the others."""
+        """Forget suspect queues, and accept units for all queues again."""
         self._damaged.clear_suspects()
 
     def dispatch_from_phy_offset(self) -> int:
@@ -140,10 +142,10 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     # ---- writing (one thread at a time)
 
     def check_topic(self, topic: str) -> None:
-        """Refuse names that are no folder names, and names that a file has taken.
+        """Refuse names that are not valid folder names, and names of existing files.
 
         Raises:
-            IllegalMessageError: it is one of these.
+            IllegalMessageError: the name or id is refused.
         """
         check_folder_name(topic)
         if topic not in self._table.simple and is_file(Path(self._folder, topic)):
@@ -152,7 +154,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             )
 
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
-        """Write each run of units with one call for each file it lies in."""
+        """Write each run of units with one call per file."""
         self._check_writable()
         if not len(batch):
             return []
@@ -231,7 +233,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return restarts
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """The replay is over: from now on a unit that does not fit is an error."""
+        """End the replay: from now on a unit that leaves a gap is an error."""
         _ = min_phy_offset
         self._damaged.replay_from = 0
 
@@ -244,7 +246,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return queue
 
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Drop units behind the log's end. Read-only: in memory alone."""
+        """Drop units after the end of the log. Read-only: only in memory."""
         self._table.check_open()
         read_only = self.context.read_only
         if not read_only:
@@ -256,7 +258,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
-        """Remove leading files of which no record is left; return how many."""
+        """Remove leading files whose records have all expired; return their number."""
         _ = expired  # the last units of a queue's files, which decide, are in memory or one read
         self._check_writable()
         queues: list[Files] = [*self._simple_queues(), *self._batch_queues()]
@@ -264,7 +266,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             return sum(queue.clean_expired(min_phy_offset) for queue in queues)
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Make an empty queue that goes on at ``queue_offset``: a file of pre-blanks."""
+        """Create an empty queue that continues at ``queue_offset``: a file of pre-blanks."""
         self._check_writable()
         self.check_topic(topic)
         key = QueueKey(topic, queue_id)
@@ -296,7 +298,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
                 self._remove([queue], [Path(queue.folder)])
 
     def _remove(self, queues: Sequence[QueueFiles], folders: Sequence[Path]) -> None:
-        """Empty ``queues`` for their readers, and remove ``folders``, in which they lie."""
+        """Empty ``queues`` for their readers, and remove ``folders``, which contain them."""
         files = [path for queue in queues for path in queue.abandon()]
         remove_folders(folders)
         self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
@@ -356,7 +358,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return sum(map(allocated_bytes, self.folders(self.context.paths)))
 
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield damage, irregular names and sizes, gaps, what lies behind ends, lost addresses."""
+        """Yield damage, invalid names and sizes, gaps, data after ends, invalid addresses."""
         self._table.check_open()
         damaged = [each for each in self.damaged_queues() if not each.is_suspect]
         lost = (QueueFinding(each.problem, each.path, each.queue) for each in damaged)
@@ -369,7 +371,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     @property
     def units_per_file(self) -> int:
-        """Return what the files themselves hold."""
+        """Return the number of units per file."""
         return self._access.mapped_file_size // _UNIT
 
     def locks(self) -> Sequence[CheckedLock]:
@@ -377,7 +379,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return self._cache.lock, *self._unsynced.locks
 
     def describe(self) -> dict[str, object]:
-        """Return the size of the files and how many there are; looks at no file."""
+        """Return the size and number of the files. Accesses no file."""
         self._table.check_open()
         simple, batch = self._simple_queues(), self._batch_queues()
         facts: dict[str, object] = {
@@ -400,7 +402,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         If interrupted, the next call closes the rest, and flushes nothing.
         """
         try:
-            # Else bytes may lie behind an end.
+            # Otherwise there may be bytes after an end.
             sound = flush and not (self._table.closed or self._failed or self._is_cut_short)
             if self._loaded and not self.context.read_only and sound:
                 self._unsynced.sync(self._cache)
@@ -424,7 +426,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     @contextmanager
     def _failing(self, action: str) -> Iterator[None]:
-        """Have whatever interrupts the block end all writing, save a refusal before it wrote.
+        """Fail all later writes if the block is interrupted, except by a refusal before it wrote.
 
         A refusal of the disk, a file that has gone, an exception that a signal's handler raises
         between two lines: what is known of a queue may not be what its files hold any more.

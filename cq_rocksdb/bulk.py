@@ -57,7 +57,7 @@ _UNITS, _OFFSET = "units.sst", "offset.sst"
 _UNIT_BYTES = 40
 """A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
 _ENTRY_BYTES = 36
-"""A ``max`` or ``min`` entry beside its topic's name: key 14, value 16, and what tables add."""
+"""A ``max`` or ``min`` entry without its topic's name: key 14, value 16, and what tables add."""
 _TABLE_BYTES = 256 << 20
 _TOO_LONG = NameFault(
     "name-too-long",
@@ -89,7 +89,7 @@ class RocksDBBulk:
     needs_whole_queues: ClassVar[bool] = True
 
     def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
-        """Yield why no key can hold it, or no folder that the database is in."""
+        """Yield why keys cannot contain the topic, or why its name is that of a database file."""
         try:
             check_topic(topic)
         except IllegalMessageError:
@@ -114,7 +114,7 @@ class RocksDBBulk:
         """Return the queues of a store's database as a source; it is opened read-only.
 
         Raises:
-            RefusedStoreError: there is none.
+            RefusedStoreError: there is no database.
         """
         folder = database_folder(context.paths)
         if folder is None:
@@ -132,10 +132,10 @@ class RocksDBBulk:
         return 1
 
     def check_queue(self, queue: QueueKey) -> None:
-        """Refuse topics that no key can hold, and negative queue ids, which sort wrongly.
+        """Refuse topics that keys cannot contain, and negative queue ids, which sort wrongly.
 
         Raises:
-            IllegalMessageError: it is one of these.
+            IllegalMessageError: the name or id is refused.
         """
         check_topic(queue.topic)
         if queue.queue_id < 0:
@@ -283,7 +283,7 @@ def _links(parts: Sequence[Path], name: str, folder: Path) -> list[Path]:
 
 
 def _link(file: Path, target: Path) -> None:
-    """Link ``file`` as ``target``, or copy it where that lies on another file system."""
+    """Link ``file`` as ``target``, or copy it if the target is on another file system."""
     if exists(target):
         if target.samefile(file):
             return

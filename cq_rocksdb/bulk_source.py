@@ -31,9 +31,9 @@ class RocksDBUnitSource:
         self._offsets = OffsetTable(engine, hot_queues=1)
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
-        """Yield the queues behind ``after`` up to ``up_to``, in key order.
+        """Yield the queues after ``after`` up to ``up_to``, in key order.
 
-        Those that have a ``max`` entry or a unit.
+        A queue counts if it has a ``max`` entry or a unit.
         """
         limit = key_order(up_to) if up_to is not None else None
         last: QueueKey | None = None
@@ -63,7 +63,7 @@ class RocksDBUnitSource:
             start = prefix_end(queue_prefix(*queue))
 
     def next_offset(self, queue: QueueKey) -> int:
-        """Return the next offset that the ``max`` entry says; 0 without a whole one."""
+        """Return the next offset according to the ``max`` entry; 0 without a valid entry."""
         value = self._engine.get(Family.OFFSET, max_key(queue_prefix(*queue)))
         if value is None or len(value) != OFFSET_ENTRY.size:
             return 0
@@ -89,12 +89,12 @@ class RocksDBUnitSource:
             position = None if stop is BlockStop.END else following
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
-        """Return no rows: RocketMQ reads no unit behind the ``max`` entry."""
+        """Return no rows: RocketMQ reads no unit after the ``max`` entry."""
         _ = queue
         return None
 
     def is_open_ended(self, queue: QueueKey) -> bool:
-        """Return False: the ``max`` entry says where the queue ends."""
+        """Return False: the ``max`` entry defines the end of the queue."""
         _ = queue
         return False
 

@@ -1,4 +1,4 @@
-"""Where RocksDB's files lie below the root of a store."""
+"""Locations of RocksDB's files in a store."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +33,7 @@ def database_folders(paths: StorePaths) -> list[Path]:
 
 
 def database_folder(paths: StorePaths) -> Path | None:
-    """Return the folder that holds the database, ``None`` without one.
+    """Return the folder that contains the database, or ``None``.
 
     Raises:
         RefusedStoreError: both folders hold one, and nothing shows which one is served.
@@ -59,10 +59,10 @@ def message_index_of(root: Path) -> Callable[[], KeyIndex | None] | None:
 
 
 def as_text(path: Path) -> str:
-    """Return a path as rocksdict takes it, which is text.
+    """Return a path as text, as rocksdict requires it.
 
     Raises:
-        RefusedStoreError: a name in it is no UTF-8.
+        RefusedStoreError: a name in the path is not UTF-8.
     """
     text = str(path)
     try:

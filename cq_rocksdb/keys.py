@@ -22,7 +22,7 @@ from cqstore.store.record.message import CHECKPOINT_TOPIC
 _heads = BoundedCache[str, bytes](32 << 20)
 CTRL_1 = 1
 CTRL_2 = b"\x02"
-"""One above the separator: ends the range of everything behind a separator."""
+"""One above the separator: ends the range of everything after a separator."""
 MAX_TOPIC_BYTES = 281
 """RocketMQ builds its keys in 300 bytes; a longer topic would block its dispatch for ever."""
 KIND_MAX = b"max"
@@ -30,14 +30,14 @@ KIND_MIN = b"min"
 
 
 class KeyHead(NamedTuple):
-    """How every key begins; the topic's UTF-8 follows."""
+    """Head of every key; the topic's UTF-8 follows."""
 
     topic_bytes: Annotated[int, Wire("i", "length of the topic's UTF-8, bytes")]
     ctrl: Annotated[int, Wire("b", "0x01")]
 
 
 class QueueTail(NamedTuple):
-    """How a unit's key goes on behind the topic; the queue offset follows."""
+    """Part of a unit's key after the topic; the queue offset follows."""
 
     ctrl_queue: Annotated[int, Wire("b", "0x01")]
     queue_id: Annotated[int, Wire("i", "queue id")]
@@ -45,13 +45,13 @@ class QueueTail(NamedTuple):
 
 
 class UnitPlace(NamedTuple):
-    """How a unit's key ends."""
+    """End of a unit's key."""
 
     queue_offset: Annotated[int, Wire("q", "units from the start of the queue")]
 
 
 class OffsetTail(NamedTuple):
-    """How a key of the ``offset`` family ends, behind the topic."""
+    """End of a key of the ``offset`` family, after the topic."""
 
     ctrl_kind: Annotated[int, Wire("b", "0x01")]
     kind: Annotated[bytes, Wire("3s", "ASCII `max` or `min`")]
@@ -101,10 +101,10 @@ class OffsetKey(NamedTuple):
 
 
 def topic_head(topic: str) -> bytes:
-    """Return how every key of ``topic`` begins, up to the separator behind it.
+    """Return the head of all keys of ``topic``, including the separator after the topic.
 
     Raises:
-        IllegalMessageError: the name has no UTF-8 form.
+        IllegalMessageError: the name is not valid UTF-8.
     """
     return _heads.get(topic) or _learn_head(topic)
 
@@ -123,10 +123,10 @@ def _made_head(topic: str) -> bytes:
 
 
 def check_topic(topic: str) -> None:
-    """Refuse a topic that no key may hold.
+    """Refuse a topic that keys cannot contain.
 
     Raises:
-        IllegalMessageError: the topic is reserved, too long, or has no UTF-8 form.
+        IllegalMessageError: the topic is reserved, too long, or not valid UTF-8.
     """
     size = len(topic_head(topic)) - KEY_HEAD.size
     if size > MAX_TOPIC_BYTES:
@@ -142,7 +142,7 @@ def queue_prefix(topic: str, queue_id: int) -> bytes:
     """Return the key of a unit without its last eight bytes, the queue offset.
 
     Raises:
-        IllegalMessageError: the topic has no UTF-8 form, or the id does not fit four bytes.
+        IllegalMessageError: the topic is not valid UTF-8, or the id needs more than four bytes.
     """
     return topic_head(topic) + _queue_tail(queue_id)
 
@@ -158,7 +158,7 @@ def unit_key(prefix: bytes, queue_offset: int) -> bytes:
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """Return the first key behind all units of the queue with ``prefix``."""
+    """Return the first key after all units of the queue with ``prefix``."""
     return prefix[:-1] + CTRL_2
 
 
@@ -168,7 +168,7 @@ def max_key(prefix: bytes) -> bytes:
 
 
 def max_keys(prefixes: Iterable[bytes]) -> list[bytes]:
-    """Return ``max_key`` of each; written out, since a rebuild asks for 100,000 a batch."""
+    """Return ``max_key`` of each; inlined, because a rebuild needs 100,000 per batch."""
     return [prefix[:-_TAIL] + _MAX + prefix[-5:-1] for prefix in prefixes]
 
 
@@ -207,7 +207,7 @@ def parse_unit_key(key: bytes) -> tuple[QueueKey, int]:
     """Return queue and queue offset of a key of the ``default`` family.
 
     Raises:
-        CorruptionError: the key is none.
+        CorruptionError: the key is invalid.
     """
     topic = _topic_of(key, QUEUE_TAIL.size + UNIT_PLACE.size)
     tail = QUEUE_TAIL.unpack_from(key, len(key) - QUEUE_TAIL.size - UNIT_PLACE.size)
@@ -224,7 +224,7 @@ def parse_offset_key(key: bytes) -> OffsetKey:
     """Return what a key of the ``offset`` family names.
 
     Raises:
-        CorruptionError: the key is none.
+        CorruptionError: the key is invalid.
     """
     topic = _topic_of(key, OFFSET_TAIL.size)
     ctrl_kind, kind, ctrl_queue, queue_id = _OFFSET_TAIL(key, len(key) - OFFSET_TAIL.size)
@@ -237,7 +237,7 @@ def parse_offset_key(key: bytes) -> OffsetKey:
 
 
 def readable_key(key: bytes) -> str | None:
-    """Return what a key of either family names; of one that is none its bytes, ``None`` without.
+    """Return a key of either family as text; an invalid key as its bytes, ``None`` if empty.
 
     ``topic/0/7`` is the unit 7 of queue 0, ``topic/0 max`` that queue's ``max`` entry.
     """
@@ -255,10 +255,10 @@ def readable_key(key: bytes) -> str | None:
 
 
 def _topic_of(key: bytes, tail_bytes: int) -> str:
-    """Return the topic of a key with ``tail_bytes`` behind it.
+    """Return the topic of a key that ends in ``tail_bytes`` more bytes.
 
     Raises:
-        CorruptionError: the key is none.
+        CorruptionError: the key is invalid.
     """
     if len(key) < KEY_HEAD.size + tail_bytes:
         least = KEY_HEAD.size + tail_bytes

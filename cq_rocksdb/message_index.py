@@ -21,7 +21,7 @@ _LONG = Struct(">q")
 _AT = b"@"
 _BUILT_TO = b"lastOffsetPy"
 _BEHIND_ALL_HOURS = 1 << 62
-"""No time in ms; keys that are no records are text, and sort behind it."""
+"""No time in ms; keys that are not records are text, and sort after it."""
 
 
 class MessageIndex:
@@ -32,7 +32,7 @@ class MessageIndex:
 
         Raises:
             CorruptionError: RocksDB cannot read it.
-            StoreIOError: it cannot be opened beside.
+            StoreIOError: it cannot be opened.
         """
         self.folder = folder
         self._database = RawDatabase(folder)
@@ -48,7 +48,7 @@ class MessageIndex:
         """Return the phy offset of the last record whose keys are in it.
 
         Raises:
-            CorruptionError: it is no number.
+            CorruptionError: the value is not a number.
         """
         for key, value in self._database.items(DEFAULT_FAMILY, _BUILT_TO):
             if key != _BUILT_TO:
@@ -102,7 +102,7 @@ class MessageIndex:
         """Return the number that is an entry's value.
 
         Raises:
-            CorruptionError: it is none.
+            CorruptionError: the value is not a number.
         """
         if len(value) != _LONG.size:
             raise CorruptionError(

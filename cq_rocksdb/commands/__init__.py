@@ -1,4 +1,4 @@
-"""``cqstore rocksdb``: what RocksDB itself knows of a store's queues, and its compaction."""
+"""``cqstore rocksdb``: statistics, audit and compaction of the RocksDB queues."""
 
 import typer
 

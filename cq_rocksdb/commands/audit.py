@@ -84,7 +84,7 @@ def _findings(check: Audit) -> Iterator[Row]:
 
 
 def _orphans(orphans: Orphans, known: TopicTable, folder: Path) -> Iterator[Row]:
-    """Yield a row for each topic with queues that the broker does not know."""
+    """Yield a row for each topic that is missing in the broker's metadata."""
     for topic, orphan in sorted(orphans.found.items()):
         yield {
             "severity": "note",
@@ -102,7 +102,7 @@ def _orphans(orphans: Orphans, known: TopicTable, folder: Path) -> Iterator[Row]
 
 
 def _orphans_in_all(orphans: Orphans | None, known: TopicTable | None) -> str:
-    """Return a sentence on the queues of topics that the broker does not know."""
+    """Return a summary of the orphaned topics."""
     if orphans is None or known is None:
         return "no broker metadata found in config/: topics were not checked for orphans"
     if not orphans.found:

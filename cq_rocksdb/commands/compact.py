@@ -55,7 +55,7 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
 
 
 class TablesLeft:
-    """How much of the tables that were there at first a compaction has taken up."""
+    """Progress of a compaction: the initial tables that it has replaced."""
 
     def __init__(self, engine: RocksEngine) -> None:
         self._engine = engine
@@ -64,6 +64,6 @@ class TablesLeft:
         """Of all of them."""
 
     def done_bytes(self) -> int:
-        """Return the bytes of those that are no longer there."""
+        """Return the size of the replaced tables in bytes."""
         left = {file.name for file in self._engine.live_files()}
         return sum(size for name, size in self._sizes.items() if name not in left)

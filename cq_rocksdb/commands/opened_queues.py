@@ -11,7 +11,7 @@ def rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
     """Return the queues that a store keeps in RocksDB.
 
     Raises:
-        RefusedStoreError: it keeps none there.
+        RefusedStoreError: the store has no RocksDB queues.
     """
     for backend in components_of(store).queues.backends():
         if isinstance(backend, RocksDBConsumeQueueStore):

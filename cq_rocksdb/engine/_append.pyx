@@ -236,7 +236,7 @@ cdef class AppendJob(QueueGroups):
             unit += UNIT_BYTES
 
     cdef size_t _put_entries(self, char *data, size_t at, const RecordHead *head) noexcept nogil:
-        """Put the ``max`` entries behind the units; return where the last one ends."""
+        """Append the ``max`` entries after the units; return the end of the last one."""
         cdef char key[MAX_PREFIX + MAX_MORE]
         cdef char value[ENTRY_BYTES]
         cdef const Group *group

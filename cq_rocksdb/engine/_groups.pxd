@@ -18,7 +18,7 @@ cdef struct Group:
 
 
 cdef struct Placed:
-    uint64_t head  # of the prefix, behind what all have in common
+    uint64_t head  # of the prefix, after the common part
     int32_t group
 
 

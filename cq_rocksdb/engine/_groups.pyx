@@ -185,7 +185,7 @@ cdef class QueueGroups:
         self.used, self.has_irregular = kept, False
 
     cdef uint64_t _head(self, const Group *group, size_t common) noexcept nogil:
-        """Return what follows in a prefix behind ``common`` bytes, as a number that sorts so."""
+        """Return the part of a prefix after ``common`` bytes, as a number with the same order."""
         cdef unsigned char head[8]
         memset(head, 0, 8)
         memcpy(head, self.names + group.name + common, min(group.length - common, <size_t> 8))

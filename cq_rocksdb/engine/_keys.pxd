@@ -46,7 +46,7 @@ cdef extern from *:
     const int MAX_PREFIX
     const int CTRL
     const int MAX_MORE  # bytes that the key of a `max` entry has more than its queue's prefix
-    const char *MAX_MIDDLE  # of the key of a `max` entry, behind the topic
+    const char *MAX_MIDDLE  # of the key of a `max` entry, after the topic
     int64_t load_be64(const void *) noexcept nogil
     void store_be64(void *, int64_t) noexcept nogil
     void store_be32(void *, int32_t) noexcept nogil
@@ -62,7 +62,7 @@ cdef inline bint is_below(
 
 
 cdef inline Py_ssize_t begin_key(char *key, bytes prefix) except -1:
-    """Put a queue's prefix into ``key``, with room for a place behind it; return its length."""
+    """Put a queue's prefix into ``key``, with room for an offset after it; return its length."""
     cdef Py_ssize_t length = len(prefix)
     if length > MAX_PREFIX:
         raise ValueError("the prefix is too long")

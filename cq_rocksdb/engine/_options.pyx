@@ -56,7 +56,7 @@ cdef class Options:
     """One object of options, freed with its last user. Setters are called by name.
 
     ``set`` takes the C type of the setter's argument: a wrong one is undefined behaviour, so they
-    are in one table, beside the names, in ``native_options``.
+    are in one table with the names, in ``native_options``.
     """
 
     def __cinit__(self, str kind, *args):
@@ -135,7 +135,7 @@ cdef class CompactionFilter:
         free(self.state)
 
     def raise_minimum(self, int64_t minimum):
-        """Have compactions drop what lies below; a lower minimum than before is ignored."""
+        """Let compactions drop units below; a lower minimum than before is ignored."""
         if minimum > filter_load(&self.state.minimum):
             filter_store(&self.state.minimum, minimum)
 
@@ -146,5 +146,5 @@ cdef class CompactionFilter:
 
     @property
     def seen(self):
-        """Entries that compactions asked about."""
+        """Number of entries that compactions checked."""
         return filter_load(&self.state.seen)

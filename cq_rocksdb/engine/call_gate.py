@@ -1,4 +1,4 @@
-"""CallGate: what every call into RocksDB passes through.
+"""CallGate: the guard around every call into RocksDB.
 
 It refuses the call after ``close`` and in a child process, and turns what the binding raises into
 this project's errors. ``close`` waits for running calls, so a database is never released under a
@@ -34,7 +34,7 @@ class CallGate:
         self._released = self._forked = False
         self._releasing = False  # set before the first release is called, never unset
         self.shut = False
-        """Whether no call may be made: asked by a thread that holds its lock."""
+        """Whether calls are refused; checked by a thread that holds its lock."""
         _gates.add(self)
 
     def lock(self) -> threading.RLock:
@@ -48,7 +48,7 @@ class CallGate:
         return self.lock()._is_owned()  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
 
     def refuse(self) -> None:
-        """Raise why no call may be made.
+        """Raise the error that explains why no call is possible.
 
         Raises:
             StoreStateError: the process has forked since the database was opened.
@@ -83,7 +83,7 @@ class CallGate:
         self._released = True
 
     def leave_to_parent(self) -> None:
-        """Admit no call: this is a child of the process that opened the database."""
+        """Refuse all calls: this is a child of the process that opened the database."""
         self._forked = self.shut = True
 
     @contextmanager
@@ -96,10 +96,10 @@ class CallGate:
             raise
 
     def raise_closed(self, exc: BaseException) -> None:
-        """Refuse a call in whose middle its own thread has closed (a signal's handler, say).
+        """Refuse a call during which its own thread has closed the database (signal handler).
 
         Raises:
-            StoreClosedError: it has, and ``exc`` is what came of that.
+            StoreClosedError: the database was closed, which caused ``exc``.
         """
         if self._releasing and isinstance(exc, Exception) and not isinstance(exc, StoreError):
             traceback.clear_frames(exc.__traceback__)
@@ -108,7 +108,7 @@ class CallGate:
             ) from exc
 
     def raise_translated(self, exc: BaseException) -> None:
-        """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise.
+        """Raise the error of this project for ``exc``; return if ``exc`` is not from RocksDB.
 
         Raises:
             StoreLockedError: another process, or another object, has the database open.

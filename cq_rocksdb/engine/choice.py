@@ -39,10 +39,10 @@ _FAMILY_MISSING = "Column family not found"
 def open_engine(
     folder: Path, config: StoreConfig, log_folder: Path, *, read_only: bool
 ) -> tuple[RocksEngine, str]:
-    """Open the database in ``folder``; return it with why this engine was taken.
+    """Open the database in ``folder``; return the engine and the reason for its choice.
 
     Raises:
-        UnsupportedFormatError: the engine that the settings ask for does not work here.
+        UnsupportedFormatError: the configured engine is not available.
         CorruptionError: something in its folder is neither file nor folder.
         StoreError: the database cannot be opened, see the engines.
     """
@@ -79,7 +79,7 @@ def _holds_nothing(folder: Path) -> bool:
 
 
 def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> RocksEngine:
-    """Open a database that may be being written: its files come and go while they are opened.
+    """Open a database that another process may be writing, whose files may change meanwhile.
 
     Tried again as long as they do; what fails over files that stay is damaged.
     """
@@ -94,7 +94,7 @@ def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> Roc
 
 
 def _files(folder: Path) -> set[tuple[str, int, int]]:
-    """Return names, sizes and times of the database's files, but of those that go meanwhile."""
+    """Return names, sizes and times of the database's files, except files just removed."""
     found: set[tuple[str, int, int]] = set()
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -106,25 +106,25 @@ def _files(folder: Path) -> set[tuple[str, int, int]]:
 
 
 def check_settings(config: StoreConfig) -> None:
-    """Refuse settings that no database could be opened with; opens none.
+    """Refuse settings with which no database can be opened. Opens no database.
 
     Raises:
-        StoreConfigError: an option of ``rocksdb_options`` makes no sense.
-        UnsupportedFormatError: the engine that the settings ask for does not work here.
+        StoreConfigError: an option of ``rocksdb_options`` is invalid.
+        UnsupportedFormatError: the configured engine is not available.
     """
     tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
     _choose(config)
 
 
 def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
-    """Return the engine that the settings want or that works here, and why it is that one."""
+    """Return the configured or available engine, and the reason for its choice."""
     wanted, library = config.rocksdb_engine, config.rocksdb_library
     if wanted is RocksDBEngine.ROCKSDICT:
         return _rocksdict_engine(), "as configured"
     try:
         return _native_engine(library), "as configured" if library else wanted.value
     except UnsupportedFormatError as exc:
-        # A library that was named is never passed over in silence.
+        # A configured library is never skipped silently.
         if wanted is RocksDBEngine.NATIVE or library is not None:
             raise
         _LOG.info("using the rocksdict engine: %s", exc)
@@ -140,7 +140,7 @@ def _rocksdict_engine() -> OpenEngine:
 
 
 def _native_engine(library: Path | None) -> OpenEngine:
-    """Return what opens the native engine.
+    """Return a function that opens the native engine.
 
     Raises:
         UnsupportedFormatError: it is not compiled, or there is no library.

@@ -14,7 +14,7 @@ _LOG = StoreLogger(__name__)
 
 
 class CompactionRun:
-    """Compacts families one after the other. Any thread may ask, wait and cancel."""
+    """Compaction of families, one after the other. Any thread may query, wait or cancel."""
 
     def __init__(self, engine: RocksEngine, families: Sequence[Family]) -> None:
         """Start the thread; the caller need not call anything else."""
@@ -29,12 +29,12 @@ class CompactionRun:
 
     @property
     def is_running(self) -> bool:
-        """Return whether it is still at work."""
+        """Return whether the compaction is running."""
         return self._thread.is_alive()
 
     @property
     def is_cancelled(self) -> bool:
-        """Return whether it was asked to end."""
+        """Return whether the compaction was cancelled."""
         return self._cancelled.is_set()
 
     @property
@@ -43,14 +43,14 @@ class CompactionRun:
         return self._engine.dropped_units - self._dropped_before
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end at most ``timeout`` seconds; return whether it has come."""
+        """Wait at most ``timeout`` seconds for the end; return whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def cancel(self) -> bool:
-        """Ask the compaction to end.
+        """Cancel the compaction.
 
-        False: the engine cannot interrupt, it ends with the family at work.
+        False: the engine cannot cancel; the compaction ends after the current family.
         """
         if not self.is_running:
             return True
@@ -71,7 +71,7 @@ class CompactionRun:
             _LOG.warning("the compaction failed: %s", exc)
 
     def _check_background(self) -> None:
-        """Raise what RocksDB's interface does not report: its own threads have failed.
+        """Raise an error if RocksDB's background threads have failed, which its API hides.
 
         Also before this run: after most such errors it does nothing more until it is opened again.
         """

@@ -1,4 +1,4 @@
-"""How the database is tuned: RocketMQ's options, as data, with what departs from them and why.
+"""Options of the database: RocketMQ's options as data, with our departures and the reasons.
 
 Departures: memory comes from one budget instead of 1.1 GiB of cache beside 768 MiB of memtables;
 index and filter blocks live in the cache, so that they are inside the budget;
@@ -72,14 +72,14 @@ class FamilyOptions(NamedTuple):
     inplace_update_support: bool = False
     """Departure, see above."""
     cache_index_and_filter_blocks: bool = True
-    """Departure: RocketMQ keeps them beside the cache, without a bound."""
+    """Departure: RocketMQ keeps them outside the cache, without a limit."""
 
 
 class DatabaseOptions(NamedTuple):
     """Options of the database as a whole."""
 
     families: Mapping[str, FamilyOptions]
-    """By name, in the order of flushes; the first is ``default``, as RocksDB asks."""
+    """By name, in the order of flushes; the first is ``default``, as RocksDB requires."""
     db_write_buffer_bytes: int
     """All memtables of all families."""
     block_cache_bytes: int

@@ -58,7 +58,7 @@ def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
 
 
 def written_bytes(engine: RocksEngine) -> dict[str, int]:
-    """Return what RocksDB has written to disk since it was opened, by cause; of both families.
+    """Return the bytes written to disk since RocksDB was opened, by cause, of both families.
 
     Its statistics as text: half a millisecond. Empty if the engine has none.
     """
@@ -68,7 +68,7 @@ def written_bytes(engine: RocksEngine) -> dict[str, int]:
 
 
 def logged_stats(log_folder: Path) -> Iterator[QueueStat]:
-    """Yield what RocksDB last wrote to its own log, at most ten minutes ago; nothing before that.
+    """Yield the counters that RocksDB last logged (every ten minutes); nothing before that.
 
     Raises:
         StoreIOError: a log cannot be read.

@@ -17,9 +17,9 @@ from cqstore.cq_rocksdb.engine._capi import Error
 from cqstore.store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
-"""What the system says where ``cqstore.store.errors.is_full``."""
+"""Texts of the system for the faults of ``cqstore.store.errors.is_full``."""
 _OF_A_FILE_OF_RUST = re.compile(r"\(os error \d+\)$")
-"""The text for a file that rocksdict writes itself, beside RocksDB."""
+"""End of the text for a file that rocksdict itself writes."""
 
 
 class RocksDBStatus(Enum):
@@ -79,7 +79,7 @@ class RocksDBFullError(RocksDBIOError, DiskFullError):
 
 
 class RocksDBDamagedError(RocksDBError, CorruptionError):
-    """RocksDB cannot open the database, or read a block of it, for its files are damaged."""
+    """RocksDB cannot open the database or read a block because its files are damaged."""
 
 
 _PRIVATE = re.compile(r"/\S*/cqstore-read-only-[^/\s]+")
@@ -96,7 +96,7 @@ REBUILD = "cqstore rebuild creates new queues from the commit log and keeps the 
 
 @contextmanager
 def table_errors(folder: Path) -> Iterator[None]:
-    """Turn what RocksDB says of a table file that is written in ``folder`` into an error of ours.
+    """Turn errors of RocksDB for a table file written in ``folder`` into errors of this project.
 
     The native engine raises an ``Error`` of its own, rocksdict a bare ``Exception``.
 
@@ -122,14 +122,14 @@ def is_rocksdicts(exc: BaseException) -> bool:
 def is_of_the_disk(text: str) -> bool:
     """Return whether a text reports a full disk, or a file that rocksdict writes itself.
 
-    That lies where the database is opened: of a read-only one among temporary files.
+    Such a file is in the opened folder; for a read-only open, among temporary files.
     """
     full = RocksDBStatus.of(text) is RocksDBStatus.NO_SPACE
     return full or _OF_A_FILE_OF_RUST.search(text) is not None
 
 
 def disk_error(sentence: str, folder: Path) -> StoreIOError:
-    """Return the error for what the disk refused to rocksdict, by its text in ``sentence``."""
+    """Return the error for a failed disk operation of rocksdict, by its text in ``sentence``."""
     kind = DiskFullError if any(full in sentence for full in _FULL) else StoreIOError
     return kind(sentence, path=folder)
 

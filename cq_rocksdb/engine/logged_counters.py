@@ -32,7 +32,7 @@ class LoggedCounters(NamedTuple):
 
 
 def logged_counters(log_folder: Path) -> LoggedCounters | None:
-    """Return the newest counters that are whole in the logs of ``log_folder``, or ``None``.
+    """Return the newest complete counters in the logs of ``log_folder``, or ``None``.
 
     Raises:
         StoreIOError: a log cannot be read.

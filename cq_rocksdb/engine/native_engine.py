@@ -301,7 +301,7 @@ class NativeEngine:
         return PackedUnits(data, _STOPS[stop], following)
 
     def _scan_long(self, prefix: bytes, queue_offset: int, count: int) -> tuple[bytes, int, int]:
-        """Scan as ``scan_units`` does, in steps that double: room is made only for what comes."""
+        """Scan like ``scan_units``, in steps that double, so that memory follows the result."""
         parts, size, at = list[bytes](), _FIRST_UNITS, queue_offset
         while True:
             size = min(size, queue_offset + count - at)
@@ -401,7 +401,7 @@ class NativeEngine:
     def _version(self) -> str:
         """Return what RocksDB wrote at the head of its own log; the C API does not report it.
 
-        Read-only it may not have written it yet: then what the library's name says.
+        A read-only open may not have written it yet: then the version in the library's name.
         """
         logs = sorted(matching(self._log_folder, "*LOG"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):

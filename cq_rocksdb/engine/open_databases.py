@@ -114,7 +114,7 @@ def _after_fork() -> None:
     """Have a child of a process that used RocksDB end without RocksDB's destructors.
 
     They run when a process exits, wait for threads that did not come along, and crash. So the last
-    thing that such a child does is ``_exit``, behind the flush of what C has buffered.
+    thing that such a child does is ``_exit``, after the flush of the buffers of C.
     """
     if not _opened_by:
         return

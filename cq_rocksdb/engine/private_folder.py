@@ -19,7 +19,7 @@ DATABASE_FILE = re.compile(
     r"CURRENT|IDENTITY|LOCK|LOG(\.old\..*)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)"
     r"|rocksdict-config\.json"
 )
-"""Names of the files that belong to a database; its folder may hold file queues beside them."""
+"""Names of the files that belong to a database; its folder may also contain file queues."""
 _NOT_LINKED = re.compile(r"LOG.*|LOCK|rocksdict-config\.json")
 
 
@@ -36,7 +36,7 @@ class PrivateFolder:
             self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
             self.release = weakref.finalize(self, _remove, self.path, os.getpid())
             self.holds_database = not is_empty and exists(folder / CURRENT)
-            """False: there is none, and one opened here is empty."""
+            """False: there is no database, and one opened here is empty."""
             if not self.holds_database:
                 return
             for file in folder.absolute().iterdir():

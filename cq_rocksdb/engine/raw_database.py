@@ -25,11 +25,11 @@ class RawDatabase:
     Opened through links in a private folder, so no byte of ``folder`` changes. Records that its
     write-ahead log alone holds are seen. While another process writes to it, the newest of its
     records may be missing. A write-ahead log that is damaged is read as far as a broker reads it,
-    and ``fault`` says that it is; one that merely ends in the middle of a record is no damage.
+    and ``fault`` says that it is; one that only ends in the middle of a record is not damaged.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open the database through links, as the class says.
+        """Open the database through links.
 
         Raises:
             CorruptionError: RocksDB cannot read it, or it is gone.
@@ -52,7 +52,7 @@ class RawDatabase:
             raise
 
     def _open(self, mode: DBRecoveryMode) -> Rdict:
-        """Open the private copy read-only; ``mode`` says what a torn log may lose."""
+        """Open the private copy read-only; ``mode`` is the WAL recovery mode."""
         options = _options()
         options.set_wal_recovery_mode(mode)
         families = {name: _options() for name in self.families}
@@ -126,7 +126,7 @@ def _options() -> Options:
 
 @contextmanager
 def _rocksdb_errors(folder: Path) -> Iterator[None]:
-    """Turn RocksDB's words into an error that names ``folder``; rocksdict raises ``Exception``."""
+    """Turn the ``Exception`` that rocksdict raises into an error that names ``folder``."""
     try:
         yield
     except Exception as exc:

@@ -1,4 +1,4 @@
-"""RocksEngine: everything that this package asks of a RocksDB.
+"""RocksEngine: the interface of this package to RocksDB.
 
 The seam between the queues and a RocksDB library: columns and buffers in, buffers out. An engine
 opens the families that its options name. It knows that a unit's key ends in eight bytes of queue
@@ -47,7 +47,7 @@ class EngineBatch:
     )
     """Shape (n, 28), C order."""
     delete_ranges: list[tuple[str, bytes, bytes]] = field(default_factory=list)
-    """Family, first key, first key behind."""
+    """Family, first key, first key after the range."""
     deletes: list[tuple[str, bytes]] = field(default_factory=list)
     puts: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Key and value, family ``puts_family``."""
@@ -106,7 +106,7 @@ class PackedUnits(NamedTuple):
     data: bytes
     stop: BlockStop
     next_offset: int
-    """With ``HOLE``: the offset of the next unit that exists; else the one behind the last unit."""
+    """With ``HOLE``: the offset of the next unit that exists; else the one after the last unit."""
 
 
 class LiveFile(NamedTuple):
@@ -160,7 +160,7 @@ class RocksEngine(Protocol):
     write_lock: CheckedLock
     """Held by a write, and by a flush of one family after the other."""
     filters_expired: ClassVar[bool]
-    """Compactions drop what lies below ``expire_below``; else expired units are deleted."""
+    """Compactions drop units below ``expire_below``; otherwise expired units are deleted."""
 
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch``, all of it or nothing; readers see it when this returns."""
@@ -192,7 +192,7 @@ class RocksEngine(Protocol):
     ) -> int | None:  # fmt: skip
         """Return what ``search_offset`` does, in one call; ``None``: this engine cannot.
 
-        A unit counts as stored at -1 if it is missing, or its record lies outside ``log``.
+        A unit counts as stored at -1 if it is missing, or its record is outside ``log``.
         """
 
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
@@ -214,7 +214,7 @@ class RocksEngine(Protocol):
         """
 
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Return offset and value of the first unit of a queue at or behind ``queue_offset``."""
+        """Return offset and value of the first unit of a queue at or after ``queue_offset``."""
 
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Return offset and value of the last unit of a queue at or before ``queue_offset``."""
@@ -235,7 +235,7 @@ class RocksEngine(Protocol):
     def cancel_compaction(self) -> bool:
         """Make a running ``compact`` return soon, its work undone at most in part.
 
-        False: this engine cannot, the compaction goes on to its end.
+        False: this engine cannot cancel; the compaction continues to its end.
         """
 
     def expire_below(self, min_phy_offset: int) -> None:

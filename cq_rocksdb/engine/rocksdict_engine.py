@@ -94,7 +94,7 @@ class RocksdictEngine:
         self.folder = folder
         self._read_only = read_only
         self._gate = CallGate(folder, _is_rocksdicts)
-        # No write comes between the flushes of two families.
+        # No write may happen between the flushes of two families.
         self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = HeldResources()
         self._families: dict[str, Rdict] = {}
@@ -440,7 +440,7 @@ def _check_readable(rest: RdictIter, key: bytes) -> None:
 
 
 def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple[int, bytes] | None:
-    """Return the unit at ``units``' position; ``step`` skips keys that are none.
+    """Return the unit at ``units``' position; ``step`` skips other keys.
 
     Raises:
         CorruptionError: its value is shorter than a unit.

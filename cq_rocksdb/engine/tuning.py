@@ -14,10 +14,10 @@ from cqstore.store.errors import StoreConfigError
 
 
 def tuned(options: DatabaseOptions, text: str | None) -> DatabaseOptions:
-    """Return ``options`` with those of ``text`` in their places.
+    """Return ``options`` with the options of ``text`` applied.
 
     Raises:
-        StoreConfigError: an option is unknown, given twice, or its value makes no sense.
+        StoreConfigError: an option is unknown, given twice, or has an invalid value.
     """
     of_units: dict[str, Any] = {}
     of_database: dict[str, Any] = {}
@@ -36,10 +36,10 @@ def tuned(options: DatabaseOptions, text: str | None) -> DatabaseOptions:
 
 
 def _option(name: str) -> tuple[str, Callable[[str], object]]:
-    """Return an option's field, and what reads its value.
+    """Return an option's field and the function that parses its value.
 
     Raises:
-        StoreConfigError: there is none of that name.
+        StoreConfigError: the option is unknown.
     """
     found = {**_OF_UNITS, **_OF_DATABASE}.get(name)
     if found is None:

@@ -28,7 +28,7 @@ def is_checked(path: Path) -> bool:
     """Return whether ``path`` is unchanged since its content was found to be right.
 
     Raises:
-        OSError: there is no such file, or it cannot be asked.
+        OSError: the file does not exist or cannot be accessed.
     """
     stamp = _stamp(path.stat())
     with suppress(OSError, StoreError):  # no note, or something else in its place

@@ -37,7 +37,7 @@ _MACHINES = {"x86_64": "64", "AMD64": "64", "i386": "32", "i586": "32", "i686": 
 
 
 class LibraryNotFoundError(UnsupportedFormatError):
-    """No RocksDB library can be used; the sentence says which were tried and what they lack."""
+    """No usable RocksDB library was found; the message lists the tried ones and their faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class NativeLibrary:
 
     path: Path
     source: str
-    """Where it comes from, for people: a file, or a jar and its member."""
+    """Description of its origin: a file, or a jar and its member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def find_library(
             installed here.
 
     Raises:
-        LibraryNotFoundError: there is none; the message says where it was looked for and why
-            what was there does not do.
+        LibraryNotFoundError: no library was found; the message lists the places and why
+            what they contain cannot be used.
         StoreIOError: what is configured cannot be read or unpacked.
     """
     if configured is not None:
@@ -108,7 +108,7 @@ def find_library(
 def installed_places(
     own: Path | None, spark_jars: Path | None, system_folders: Iterable[Path]
 ) -> Iterator[Path]:
-    """Yield what may hold a library, the best first.
+    """Yield the places that may contain a library, the best first.
 
     That is the library of ``cqstore-rocksdb``, ``own``, then pyspark's jars, then the system's.
     """
@@ -142,10 +142,10 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 def _usable(place: Path, cache: Path | None) -> NativeLibrary:
-    """Return the library that ``place`` is or holds; one in a jar is unpacked into ``cache``.
+    """Return the library at or in ``place``; a library in a jar is unpacked into ``cache``.
 
     Raises:
-        LibraryNotFoundError: there is none.
+        LibraryNotFoundError: no library was found.
     """
     if is_dir(place):
         jars = sorted(place.glob(JAR_PATTERN), key=_version)
@@ -201,7 +201,7 @@ def _make_cache(cache: Path) -> None:
     """Make the cache folder, which no other user may write to.
 
     Raises:
-        LibraryNotFoundError: others may.
+        LibraryNotFoundError: other users may write to it.
     """
     with os_errors("create the cache folder", cache):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -215,7 +215,7 @@ def _make_cache(cache: Path) -> None:
 
 
 def _cached(member: zipfile.ZipInfo, cache: Path, key: str) -> Path | None:
-    """Return the unpacked library whose content is what its name and ``member`` say.
+    """Return the unpacked library whose content matches its name and ``member``.
 
     A damaged one stays: unpacking renames the right one over it. To unlink it here could remove
     what another process has put in its place since.

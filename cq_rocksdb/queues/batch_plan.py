@@ -50,7 +50,7 @@ class _Pieces:
         self.queue_offset.append(queue_offset)
 
     def cut(self, first: int, queue_offset: int) -> None:
-        """Drop what lies at or behind ``queue_offset`` in the pieces from ``first`` on."""
+        """Drop units at or after ``queue_offset`` in the pieces from ``first`` on."""
         for piece in range(first, len(self.row)):
             kept = max(0, queue_offset - self.queue_offset[piece])
             self.count[piece] = min(self.count[piece], kept)
@@ -80,7 +80,7 @@ class _PlannedQueue:
 
 
 class BatchPlan:
-    """Plans one batch; nothing is written before the whole plan is made."""
+    """Plan of one batch; nothing is written before the plan is complete."""
 
     def __init__(
         self, runs: UnitRuns, offsets: OffsetTable, units: UnitTable, log: MinPhyOffset
@@ -103,7 +103,7 @@ class BatchPlan:
         """Return the units and entries of the batch as one write.
 
         Raises:
-            QueueGapError: a unit lies beyond the end of a queue that has live units.
+            QueueGapError: a unit is beyond the end of a queue that has live units.
         """
         order = sorted(range(len(self._runs)), key=self._prefixes.__getitem__)  # stable
         if order and not self._plan_appends(order):
@@ -175,7 +175,7 @@ class BatchPlan:
         self.write.puts = list(puts if changed is None else compress(puts, changed.tolist()))
 
     def _place(self, queue: _PlannedQueue, first: int, start: int, end: int) -> None:
-        """Plan one run: what of it is a replay, and how the rest goes on from there."""
+        """Plan one run: which part is a replay, and how the rest continues."""
         phy, offset = queue.last
         replayed = int(np.searchsorted(self._phy[start:end], phy, "right"))
         if replayed:
@@ -227,7 +227,7 @@ class BatchPlan:
         queue.renewed = True
 
     def _check_gap(self, queue: _PlannedQueue, first: int, start: int) -> None:
-        """Allow a queue to continue behind a gap only if all it had has expired."""
+        """Allow a queue to continue after a gap only if all its units have expired."""
         phy, offset = queue.last
         if offset < 0 or phy < self._min_phy_offset():
             return

@@ -20,11 +20,11 @@ from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import UnitBatch
 
 Apply = Callable[[Callable[[], object], Callable[[], object]], None]
-"""Calls the write, and behind it what brings the ends in memory up to it, as one step."""
+"""Calls the write, and then the update of the ends in memory, as one step."""
 
 
 class BatchWriter:
-    """Plans and writes the batches of one store. One thread at a time."""
+    """Writer of the batches of one store. One thread at a time."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class BatchWriter:
         The checkpoint entry never goes back (RocketMQ's does, while it replays).
 
         Raises:
-            QueueGapError: a unit lies beyond the end of a queue that has live units.
-            IllegalMessageError: no key can hold a topic.
+            QueueGapError: a unit is beyond the end of a queue that has live units.
+            IllegalMessageError: a topic cannot be part of a key.
             CorruptionError: a queue offset is impossible.
         """
         engine, offsets = self._engine, self._offsets

@@ -1,4 +1,4 @@
-"""Audit: what is wrong in a database by itself: one pass over each family, bounded memory.
+"""Audit: check of a database by itself, in one pass per family and bounded memory.
 
 Units are not compared with the log's records here; the log is asked only where it begins and ends,
 since expired units may be there or not (RocketMQ drops them when it happens to compact).
@@ -37,7 +37,7 @@ END_OF_KEYS = b"\xff" * 8
 
 
 class Audit:
-    """One check of one database, with what it has counted."""
+    """One check of one database, with its counts."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class Audit:
 
     @property
     def queues(self) -> int:
-        """Return how many ``max`` entries there were."""
+        """Return the number of ``max`` entries."""
         return self._entries.queues
 
     @property
     def units(self) -> int:
-        """Return how many units there were."""
+        """Return the number of units."""
         return self._units.units
 
     @property
     def expired_units(self) -> int:
-        """Return how many of them lie below the log's minimum: compactions will drop them."""
+        """Return the number of units below the log's min offset, which compactions will drop."""
         return self._units.expired_units
 
 
@@ -104,7 +104,7 @@ class _Entries:
         self.queues = 0
 
     def findings(self) -> Iterator[QueueFinding]:
-        """Yield what is wrong with the entries of queues' ends, in the order of their keys."""
+        """Yield the findings of the ``offset`` family, in key order."""
         min_phy_offset = self._log.min_phy_offset()
         for key, value in self._offsets.raw_entries():
             if key == CHECKPOINT_KEY:
@@ -131,7 +131,7 @@ class _Entries:
             yield from check(name.queue, entry, min_phy_offset)
 
     def _checkpoint(self, value: bytes) -> Iterator[QueueFinding]:
-        """Yield what is wrong with the checkpoint entry."""
+        """Yield the findings of the checkpoint entry."""
         if len(value) != CHECKPOINT_ENTRY.size:
             problem = f"the checkpoint entry has {len(value)} bytes instead of 8"
             yield QueueFinding(
@@ -148,7 +148,7 @@ class _Entries:
     def _max(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
     ) -> Iterator[QueueFinding]:
-        """Yield in what a ``max`` entry is not that of the queue's last unit."""
+        """Yield how a ``max`` entry differs from the queue's last unit."""
         prefix = queue_prefix(*queue)
         unit = self._units.get(prefix, entry.queue_offset)
         if unit is None:
@@ -177,7 +177,7 @@ class _Entries:
     def _min(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
     ) -> Iterator[QueueFinding]:
-        """Yield in what a ``min`` entry is not that of the first unit in the log."""
+        """Yield how a ``min`` entry differs from the first unit in the log."""
         prefix = queue_prefix(*queue)
         last = self._offsets.last_offset(prefix)
         found = self._units.first_in_log(prefix, 0, last, min_phy_offset)
@@ -219,7 +219,7 @@ class _Units:
         self.units = self.expired_units = 0
 
     def findings(self) -> Iterator[QueueFinding]:
-        """Yield what is wrong with the units, in the order of their keys."""
+        """Yield the findings of the units, in key order."""
         start = b""
         while True:
             self._progress(self.units)
@@ -231,7 +231,7 @@ class _Units:
             start = rows[-1][0] + b"\0"
 
     def _row(self, key: bytes, value: bytes) -> Iterator[QueueFinding]:
-        """Yield what is wrong with a unit's key or value, and with its place in the queue."""
+        """Yield the findings of a unit's key, value and place in the queue."""
         try:
             queue, queue_offset = parse_unit_key(key)
         except CorruptionError as exc:
@@ -266,7 +266,7 @@ class _Units:
             self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
 
     def _unit(self, queue_offset: int, unit: QueueUnit) -> Iterator[QueueFinding]:
-        """Yield what is wrong with a unit beside the one before it and the ``max`` entry."""
+        """Yield the findings of a unit compared with the previous unit and the ``max`` entry."""
         is_expired = unit.phy_offset < self._min_phy_offset
         self.units += 1
         self.expired_units += is_expired
@@ -302,5 +302,5 @@ class _Units:
 
 
 def _of_key(exc: CorruptionError, path: str, key: bytes) -> QueueFinding:
-    """Return the finding of a key that is none of its family."""
+    """Return the finding for a key that is invalid in its family."""
     return QueueFinding(exc.reason, path, key=key, expected=exc.expected, found=exc.got)

@@ -19,7 +19,7 @@ _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 class RocksDBConsumeQueue(ConsumeQueue):
     """One queue in RocksDB, by its name. Nothing of it is kept here but the prefix of its keys.
 
-    Each call asks the table for the queue's row once.
+    Each call reads the queue's row in the table once.
     """
 
     __slots__ = ("_offsets", "_prefix", "_units")
@@ -58,7 +58,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
         return min(first, high), high
 
     def _find_first(self, known: int, last: int, min_phy_offset: int, generation: int) -> int:
-        """Return the first unit in the log, the offset behind ``last`` without one; keep it.
+        """Return the first unit in the log, or the offset after ``last``; cache it.
 
         ``known``: one that was the first, negative if not looked up yet.
         """
@@ -95,11 +95,11 @@ class RocksDBConsumeQueue(ConsumeQueue):
         return self._units.block(self._prefix, queue_offset, self.max_offset(), max_count)
 
     def read_units_below(self, max_offset: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Read with one seek; the ``max`` entry is not asked again."""
+        """Read with one seek; the ``max`` entry is not read again."""
         return self._units.block(self._prefix, queue_offset, max_offset, max_count)
 
     def unit_timestamp(self, queue_offset: int) -> int:
-        """Return the timestamp of the unit itself; the log is asked only for its ends."""
+        """Return the timestamp of the unit; only the ends of the log are used."""
         if not 0 <= queue_offset < self.max_offset():
             return -1
         unit = self._units.get(self._prefix, queue_offset)

@@ -1,4 +1,4 @@
-"""Cutting queues at either end: behind the log's end after a crash, before its minimum by expiry.
+"""Truncation of queues: after the end of the log (crash) and before its min offset (expiry).
 
 Both yield writes of bounded size, each complete in itself, so that a crash between two of them
 leaves queues that are cut and queues that are not, never a broken one.
@@ -61,7 +61,7 @@ def _last_kept(units: UnitTable, prefix: bytes, last: OffsetEntry, phy_offset: i
         return OffsetEntry(NO_UNIT.phy_offset, end - 1)
     if before.queue_offset == end - 1:
         return before.entry
-    if cut is None:  # everything behind `before` is missing; what a replay finds is appended
+    if cut is None:  # everything after `before` is missing; a replay appends
         return before.entry
     return OffsetEntry(phy_offset - 1, end - 1)
 

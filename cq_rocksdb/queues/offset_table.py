@@ -1,4 +1,4 @@
-"""OffsetTable: the family ``offset``, with a bounded cache of what it says of each queue.
+"""OffsetTable: the family ``offset``, with a bounded cache of its entries.
 
 Entries are read on first use, never in bulk at open: a million idle queues cost nothing. What the
 cache says is what the database says; only the first live unit, which moves with the log, is found
@@ -66,7 +66,7 @@ class OffsetTable:
         self._checkpoint: int | None = None
 
     def close(self) -> None:
-        """Answer no reader any more."""
+        """Refuse all later reads."""
         with self.lock.entry():
             self._closed = True
 
@@ -109,7 +109,7 @@ class OffsetTable:
         return rows
 
     def knows_ends(self, job: AppendJob) -> bool:
-        """Give a job what is known of its queues; return whether any of them simply goes on.
+        """Give a job the known ends of its queues; return whether any queue simply continues.
 
         As ``rows``: what is not cached is read.
         """
@@ -145,10 +145,10 @@ class OffsetTable:
         return rows
 
     def _read_last(self, value: bytes | None) -> OffsetEntry:
-        """Return what a ``max`` entry says, ``NO_UNIT`` where there is none.
+        """Return the last unit of a ``max`` entry, or ``NO_UNIT``.
 
         Raises:
-            CorruptionError: an offset that no queue reaches: the next put could not store it.
+            CorruptionError: the offset is too large: the next put could not store it.
         """
         if value is None or len(value) != OFFSET_ENTRY.size:
             return NO_UNIT
@@ -217,7 +217,7 @@ class OffsetTable:
     def last_units(
         self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
     ) -> Iterator[tuple[QueueKey, OffsetEntry]]:
-        """Yield every queue (of ``topic``, behind ``after``) with its ``max`` entry.
+        """Yield every queue (of ``topic``, after ``after``) with its ``max`` entry.
 
         ``prefix``: of topics that begin so; at most two seeks for each length of a topic's name.
         """
@@ -243,7 +243,7 @@ class OffsetTable:
         return None if keys is None else max(int(keys) * lasts // len(rows), lasts)
 
     def last_units_of(self, queues: Iterable[QueueKey]) -> Iterator[tuple[QueueKey, OffsetEntry]]:
-        """Yield the ``max`` entries of these queues, ``NO_UNIT`` where there is none; no cache."""
+        """Yield the ``max`` entries of these queues, or ``NO_UNIT``, bypassing the cache."""
         left = iter(queues)
         while block := list(islice(left, _SCAN_ENTRIES)):
             keys = [max_key(queue_prefix(*key)) for key in block]

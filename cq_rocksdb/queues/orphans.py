@@ -1,4 +1,4 @@
-"""Orphans: rows of topics that the broker's metadata does not know, left at a deletion, say.
+"""Orphans: rows of topics missing in the broker's metadata, for example after a deletion.
 
 A broker with RocksDB queues deletes them: ten minutes after its start, then every
 ``cleanRocksDBDirtyCQIntervalMin`` minutes. Its own topics and light queues are exempt.
@@ -15,7 +15,7 @@ from cqstore.store.record.topic_names import is_exempt
 
 @dataclass(slots=True)
 class Orphan:
-    """What a topic that no metadata knows has in the database."""
+    """Queues and units of a topic that is missing in the broker's metadata."""
 
     queue_ids: set[int] = field(default_factory=set)
     units: int = 0
@@ -24,7 +24,7 @@ class Orphan:
 
 
 class Orphans:
-    """Collects rows of topics that are not among ``known``; an entry a topic of those alone."""
+    """Collector of the topics that are not in ``known``."""
 
     def __init__(self, known: Collection[str]) -> None:
         """``known``: the topics of the broker's metadata, whole."""

@@ -1,6 +1,6 @@
 """RocksDBConsumeQueueStore: all queues of a store in one RocksDB.
 
-The database lies in ``consumequeue`` (maybe beside file queues) or in ``consumequeue_rocksdb``.
+The database is in ``consumequeue`` (maybe with file queues) or ``consumequeue_rocksdb``.
 Invariant: units, the ``max`` entries that end them and the checkpoint entry are written in one
 batch and flushed units first, so that on disk no entry speaks of units that are not there, and
 everything behind the checkpoint entry is replayed from the log.
@@ -98,10 +98,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @classmethod
     def present(cls, paths: StorePaths) -> bool:
-        """Return whether a database is there.
+        """Return whether a database exists.
 
         Raises:
-            RefusedStoreError: there was one, and nothing else is in its folder.
+            RefusedStoreError: its file CURRENT is missing, and its folder has nothing else.
         """
         if database_folder(paths) is not None:
             return True
@@ -120,7 +120,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @classmethod
     def check_settings(cls, config: StoreConfig) -> None:
-        """Refuse an engine that does not work here, and options that make no sense."""
+        """Refuse an engine that is not available, and invalid options."""
         check_settings(config)
 
     @classmethod
@@ -130,14 +130,14 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
-        """Return the database's files, also a part; file queues may lie in the same folder."""
+        """Return the files of the database; file queues may be in the same folder."""
         folders = [folder for folder in database_folders(paths) if is_dir(folder)]
         entries = [path for folder in folders for path in folder.iterdir()]
         return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and is_file(path)]
 
     @classmethod
     def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
-        """Return what RocksDB counted, as its own log says."""
+        """Return the counters in RocksDB's own log."""
         return list(logged_stats(log_folder(paths)))
 
     @classmethod
@@ -155,8 +155,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Open the database; a read-only open without one has empty queues.
 
         Raises:
-            StoreLockedError: the database is open elsewhere.
-            RocksDBDamagedError: it is damaged, or lacks a file; the sentence says what mends it.
+            StoreLockedError: the database is already in use.
+            RocksDBDamagedError: it is damaged or lacks a file; the message names the repair.
             RocksDBError: it cannot be opened.
         """
         context = self.context
@@ -186,7 +186,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return self
 
     def recover(self) -> None:
-        """Nothing is to be found out: the database has recovered itself while it was opened."""
+        """Do nothing: the database recovered when it was opened."""
         self._open_engine()
 
     def dispatch_from_phy_offset(self) -> int:
@@ -376,7 +376,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Return the queue, its key prefix made once.
 
         Raises:
-            IllegalMessageError: the topic has no UTF-8 form, or the id does not fit four bytes.
+            IllegalMessageError: the topic is not valid UTF-8, or the id needs more than four bytes.
         """
         if self._closed or self._engine is None:
             self._open_engine()
@@ -388,7 +388,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return QueueType.ROCKSDB
 
     def total_size_bytes(self) -> int:
-        """Return the blocks of the database's own files; file queues beside it do not count."""
+        """Return the allocated bytes of the database's files, without file queues next to them."""
         self._open_engine()
         return database_bytes(self.folder)
 
@@ -408,7 +408,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
                 progress(count)
 
     def audit(self, orphans: Orphans | None = None, progress: Progress = noop) -> Audit:
-        """Return a check of the database, to be run; it counts, and reports units, meanwhile."""
+        """Return a check of the database, not yet run, which reports its progress in units."""
         engine = self._open_engine()
         return Audit(
             engine, self._offsets, self._units, self.context.log, self.folder, orphans, progress
@@ -445,7 +445,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         }
 
     def lacking(self) -> str:
-        """Return that expiry has no compaction filter, unless that engine is the one configured."""
+        """Return a warning if there is no compaction filter, unless rocksdict is configured."""
         configured = self.context.config.rocksdb_engine is RocksDBEngine.ROCKSDICT
         return "" if configured or self._open_engine().filters_expired else WITHOUT_FILTER
 

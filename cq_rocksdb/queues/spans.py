@@ -1,4 +1,4 @@
-"""Where many queues begin and end, and times of their units, read a block of queues at a time.
+"""Ends of many queues and store times of units, read in blocks of queues.
 
 A block takes one scan of ``max`` entries and two reads of many keys, the ``min`` entries and the
 units that most likely are the first: less than half the time of asking for each queue. Nothing
@@ -45,9 +45,9 @@ def queue_spans(
 def unit_timestamps(
     engine: RocksEngine, wanted: Iterable[tuple[QueueKey, int]], low: int, high: int
 ) -> Iterator[int]:
-    """Yield the store time of each unit, -1 where there is none or no record of it.
+    """Yield the store time of each unit, or -1 if the unit or its record is missing.
 
-    Records lie in the log from ``low`` up to, not including, ``high``.
+    The log has records from ``low`` up to, not including, ``high``.
     """
     left = iter(wanted)
     while block := list(islice(left, _BLOCK)):

@@ -35,11 +35,11 @@ class UnitTable:
 
     @property
     def folder(self) -> Path:
-        """Return where the database lies."""
+        """Return the folder of the database."""
         return self._engine.folder
 
     def get(self, prefix: bytes, queue_offset: int) -> QueueUnit | None:
-        """Return the unit at ``queue_offset``; ``None``: there is none, or not a whole one."""
+        """Return the unit at ``queue_offset``, or ``None`` if it is missing or too short."""
         value = self._engine.get(Family.DEFAULT, unit_key(prefix, queue_offset))
         if value is None or len(value) < QUEUE_UNIT.size:
             return None
@@ -78,7 +78,7 @@ class UnitTable:
         return self._engine.scan_units(prefix, start, count).data
 
     def first_in_log(self, prefix: bytes, low: int, last: int, phy_offset: int) -> FoundUnit | None:
-        """Return the first unit in [low, last] whose record lies at or behind ``phy_offset``.
+        """Return the first unit in [low, last] whose record is at or after ``phy_offset``.
 
         O(log n) seeks; holes are stepped over.
         """

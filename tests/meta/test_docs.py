@@ -1,6 +1,8 @@
 """The pages and the code say the same."""
 
-from tests.kit import command_page
+import re
+
+from tests.kit import command_page, message_page
 from tests.kit.command_tree import subcommands, verbs
 from tests.kit.format_page import LAYOUTS, PAGE, named, rendered
 
@@ -15,6 +17,22 @@ def test_the_page_of_the_command_line_is_made_from_the_commands() -> None:
     text = command_page.PAGE.read_text(encoding="utf-8")
     assert command_page.rendered(text) == text
     assert text.count("\n## cqstore ") == len(verbs())
+
+
+def test_the_page_of_error_messages_is_made_from_the_sources() -> None:
+    text = message_page.PAGE.read_text(encoding="utf-8")
+    assert message_page.rendered(text) == text
+    head = text.partition(message_page.MARK)[0]
+    assert {name for name in message_page.error_names() if f"`{name}`" not in head} == set()
+
+
+def test_the_page_of_repair_quotes_messages_that_exist() -> None:
+    page = (message_page.ROOT / "docs" / "repair.md").read_text(encoding="utf-8")
+    quotes = re.findall(r'(?:\*\*|\| |, )"([^"]+)"', " ".join(page.split()))
+    assert len(quotes) > 20
+    texts = "\n".join(text for each in message_page.messages().values() for text in each)
+    parts = [part.strip() for quote in quotes for part in quote.split("…") if part.strip()]
+    assert [part for part in parts if part not in texts] == []
 
 
 def test_help_is_plain_text_as_a_terminal_shows_it() -> None:
