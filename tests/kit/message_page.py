@@ -52,6 +52,14 @@ def messages() -> dict[str, set[str]]:
     return found
 
 
+def literals() -> Iterator[str]:
+    """Yield each string of the packages, and each constant part of a formatted one."""
+    for tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
 def _trees() -> Iterator[ast.Module]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):  # follows no link to a folder
@@ -122,9 +130,12 @@ def _sections() -> Iterator[str]:
     for kind in [*named, FINDINGS, NOTES, LOGGED]:
         if texts := sorted(found[kind], key=lambda text: text.strip("…'\" ").lower()):
             heading = f"`{kind}`" if kind in named else kind
-            yield f"\n### {heading}\n\n" + "".join(
-                f"- `{text.replace('`', chr(39))}`\n" for text in texts
-            )
+            rows = "".join(f"| `{_cell(text)}` |\n" for text in texts)
+            yield f"\n### {heading}\n\n| message |\n| --- |\n{rows}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("`", "'").replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def test_the_page_of_repair_quotes_messages_that_exist() -> None:
     page = (message_page.ROOT / "docs" / "repair.md").read_text(encoding="utf-8")
     quotes = re.findall(r'(?:\*\*|\| |, )"([^"]+)"', " ".join(page.split()))
     assert len(quotes) > 20
-    texts = "\n".join(text for each in message_page.messages().values() for text in each)
+    texts = "\n".join(message_page.literals())
     parts = [part.strip() for quote in quotes for part in quote.split("…") if part.strip()]
     assert [part for part in parts if part not in texts] == []
 

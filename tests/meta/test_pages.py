@@ -92,7 +92,8 @@ def test_commands_are_those_that_there_are(page: Path) -> None:
         if line.startswith("cqstore ") and (words := strange_words(line))
     }
     assert strange == {}
-    options = {span.split()[0].split("=")[0] for span in spans(page) if span.startswith("--")}
+    starts = {re.split(r"[=,:\s]", span)[0] for span in spans(page)}
+    options = {start for start in starts if start.startswith("--")}
     assert options - all_options() == set()
     targets = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in shown:
