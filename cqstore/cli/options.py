@@ -132,6 +132,9 @@ Topic = Annotated[str, typer.Option(metavar="T", help="Topic name.")]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Apply the changes. Without --yes they are only listed.")
 ]
+NOT_APPLIED = "nothing was changed (use --yes to apply)"
+"""Note of a command that lists what ``--yes`` would change."""
+WOULD_BE_DELETED = "would be deleted (use --yes to delete them)"
 Format = Annotated[OutputFormat, typer.Option("--output", help="Output format.")]
 Rows = Annotated[RowFormat, typer.Option("--output", help="Output format.")]
 """Of a verb whose rows all have the same columns."""
@@ -158,7 +161,7 @@ def read_config(
     conf = BrokerConf.read(path)
     notes = list(conf.notes(root, is_new=is_new))
     if puts and (wrong := [each.sentence for each in notes if each.keeps_out_puts]):
-        raise StoreConfigError(f"{'; '.join(wrong)}; nothing was put", path=path)
+        raise StoreConfigError(f"{'; '.join(wrong)}; no message was appended", path=path)
     config = conf.settings(None if is_new else root)
     _report_notes(conf, notes)
     return config if puts else config.without_replicas()
@@ -187,7 +190,7 @@ def _report_notes(conf: BrokerConf, notes: Iterable[ConfNote]) -> None:
     for each in notes:
         note(f"{conf.path}: {each.sentence}")
     if VERBOSE.get() and (unknown := conf.unknown()):
-        note(f"{conf.path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
+        note(f"{conf.path}: keys that cqstore ignores: {', '.join(sorted(unknown))}")
 
 
 def open_store(
@@ -219,7 +222,7 @@ def pointing_to_check(root: Path) -> Iterator[None]:
     try:
         yield
     except CorruptionError:
-        note(f"{root} is damaged: cqstore check lists all of it, and --repair mends a copy")
+        note(f"{root} is damaged: cqstore check lists all damage, --repair repairs a copy")
         raise
 
 
@@ -243,7 +246,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
     elif store.report.damage is not None:
         note(f"{root}: the log is damaged: {store.report.damage} (cqstore check)")
     elif read_only and store.report.needed:
-        note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
+        note(f"{root}: the store needs recovery and is shown unrecovered (cqstore recover)")
     if not read_only:
         for lacking in filter(
             None, (each.lacking() for each in components_of(store).queues.backends())
@@ -264,7 +267,7 @@ def opened_note(store: MessageStore, opener: int) -> str:
     """Return what a reader of a store that process ``opener`` has open does not see."""
     in_memory = ""
     if any(each.name != "file" for each in components_of(store).queues.backends()):
-        in_memory = "; what its RocksDB has in memory alone is not seen"
+        in_memory = "; data that its RocksDB has only in memory is not shown"
     return f"{store.root}: process {opener} has the store open and may be writing{in_memory}"
 
 
@@ -291,7 +294,7 @@ def refuse_beside(option: str, **others: object) -> None:
     """
     given = ["--" + name.replace("_", "-") for name, value in others.items() if value is not None]
     if given:
-        raise typer.BadParameter(f"{', '.join(given)} says nothing beside {option}")
+        raise typer.BadParameter(f"{', '.join(given)} cannot be combined with {option}")
 
 
 def to_state(sentence: str) -> Any:

@@ -76,7 +76,7 @@ def usage(
         cqstore usage DIR --unused --form json
     """
     if (unused and by is not UsageBy.TOPIC) or (form is not None and not unused):
-        raise StoreConfigError("--unused goes with --by topic, and --form with --unused")
+        raise StoreConfigError("--unused requires --by topic, and --form requires --unused")
     with open_store(root, config, backend, commit_log) as store:
         known = _known_topics(store, form, config) if unused else None
         metadata = _metadata(store, by)
@@ -114,7 +114,7 @@ def _totals(store: MessageStore, owners: Owners) -> str:
     units = sum(each.total.units for each in owners.values())
     light = sum(each.light.units for each in owners.values())
     return (
-        f"{total_bytes(owners)} bytes in {units} units, and {light} units of light queues; "
+        f"{total_bytes(owners)} bytes in {units} units, plus {light} units in light queues; "
         f"the log has {log.max_phy_offset() - log.min_phy_offset()} bytes"
     )
 
@@ -127,9 +127,13 @@ def _known_topics(store: MessageStore, form: Form | None, config: Path | None) -
     """
     metadata = read_one_form(components_of(store).paths, form, config)
     if metadata.faults:
-        raise RefusedStoreError(f"topics are unused only by whole metadata: {metadata.faults[0]}")
+        raise RefusedStoreError(
+            f"cannot find unused topics: the broker metadata is damaged: {metadata.faults[0]}"
+        )
     if not metadata.topics:
-        raise RefusedStoreError("the metadata has no topics at all", path=metadata.path)
+        raise RefusedStoreError(
+            "cannot find unused topics: the broker metadata has no topics", path=metadata.path
+        )
     return metadata.topics
 
 

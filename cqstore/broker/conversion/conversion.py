@@ -19,7 +19,7 @@ from pathlib import Path
 from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.prepare import PutAway, prepare_tables, reads_databases
 from cqstore.broker.metadata.convert import Droppable, convert, dropped, fitted
-from cqstore.broker.metadata.json_form import unknown_fields
+from cqstore.broker.metadata.json_form import UNKNOWN_FIELDS_FOUND, unknown_fields
 from cqstore.broker.metadata.locations import FILES_OF_TABLE, V1_FOLDERS
 from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, DataVersion, Form, Table
 from cqstore.broker.metadata.placing import finish_placing
@@ -127,8 +127,8 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
     if unknown := _unknown_fields(paths, sources, form):
         if AcceptedLoss.UNKNOWN_FIELDS not in broker.without:
             raise RefusedStoreError(
-                f"these files hold fields that no other form is known to hold: {', '.join(unknown)}"
-                f". To go on without them: --without {AcceptedLoss.UNKNOWN_FIELDS}",
+                f"{UNKNOWN_FIELDS_FOUND}: {', '.join(unknown)}. To leave them out, use"
+                f" --without {AcceptedLoss.UNKNOWN_FIELDS}",
                 path=paths.config,
             )
         out += unknown
@@ -185,9 +185,9 @@ def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata,
             if isinstance(fault, StoreIOError):
                 raise fault
             raise RefusedStoreError(
-                f"the broker's {V1_FOLDERS[table]} cannot be converted: {fault}. cqstore meta"
-                " repair mends JSON files; --accept-older-tables goes on with the JSON files as"
-                " they are", path=source.path,
+                f"cannot convert the broker's {V1_FOLDERS[table]}: {fault}. Repair JSON files with"
+                " cqstore meta repair, or use --accept-older-tables to keep the JSON files"
+                " unchanged", path=source.path,
             )  # fmt: skip
         for name in FIELDS_OF_TABLE[table]:
             setattr(found, name, getattr(source, name))
@@ -220,4 +220,4 @@ def _count_changes(made: BrokerMetadata) -> None:
 
 def _way_on(found: BrokerMetadata, form: Form) -> str:
     names = [each.value for each in dropped(found, form, list(Droppable))]
-    return f". To go on without them: --without {' --without '.join(names)}" if names else ""
+    return f". To leave them out, use --without {' --without '.join(names)}" if names else ""

@@ -55,5 +55,5 @@ def newest_table(paths: StorePaths) -> float | None:
     Raises:
         StoreIOError: it cannot be looked at.
     """
-    with os_errors("look at the broker's tables", paths.config):
+    with os_errors("read the broker's tables", paths.config):
         return max((written / 1e9 for _, written in stamps(paths).values()), default=None)

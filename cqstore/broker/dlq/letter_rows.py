@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cqstore.broker.dlq.dead_letters import GroupLetters, LetterSums, dlq_topic, origin_topic
 from cqstore.broker.groups.group_lag import GroupLags
+from cqstore.broker.metadata.forms import NO_METADATA
 from cqstore.broker.metadata.model import Form, Offsets
 from cqstore.broker.one_form import find_one_form
 from cqstore.broker.topic_kind import group_of
@@ -87,7 +88,7 @@ class RetryLags:
         self._store = store
         metadata = find_one_form(components_of(store).paths, form, config)
         if metadata is None:
-            note("no metadata is there: retryLag is not known")
+            note(f"{NO_METADATA}: retryLag is unknown")
         self._offsets: Offsets | None = None if metadata is None else metadata.offsets
         self.faults = [] if metadata is None else metadata.faults
         """What of the metadata could not be read."""

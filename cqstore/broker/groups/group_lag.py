@@ -231,4 +231,4 @@ def _lag(group: str, kind: TopicKind, span: QueueSpan, offset: int | None) -> Qu
 def near_groups(group: str, groups: Collection[str]) -> str:
     """Return names of groups that are near to one that is not there, as the end of a sentence."""
     found = " or ".join(map(repr, get_close_matches(group, groups)))
-    return f"; is {found} meant?" if found else ""
+    return f"; did you mean {found}?" if found else ""

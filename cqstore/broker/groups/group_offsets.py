@@ -42,7 +42,8 @@ def reset(
     row = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
     spans = [span for span in store.queue_spans(topic) if queue_id in {None, span.queue.queue_id}]
     if not spans:
-        raise NoSuchQueueError(f"no queue {queue_id if queue_id is not None else ''} of {topic!r}")
+        which = "queues" if queue_id is None else f"queue {queue_id}"
+        raise NoSuchQueueError(f"topic {topic!r} has no {which}")
     for queue, low, high in spans:
         yield OffsetChange(topic, queue.queue_id, row.get(queue.queue_id), target(queue, low, high))
 
@@ -81,7 +82,7 @@ def rows_of(found: BrokerMetadata, group: str) -> dict[str, dict[int, int]]:
         known = [way for way in ways if way[0] in found.topics and way[1] in found.groups]
         if len(ways) > 1 and [(mine[0], group)] != known:
             raise RefusedStoreError(
-                f"the offsets of {key!r} can be of several topics and groups: {ways}",
+                f"the offsets of {key!r} are ambiguous: several topics and groups match: {ways}",
                 path=found.path,
             )
         rows[mine[0]] = row
@@ -129,8 +130,8 @@ def exactly(offset: int) -> Target:
     def target(queue: QueueKey, low: int, high: int) -> int:
         if not low <= offset <= high:
             raise RefusedStoreError(
-                f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r}, which"
-                f" has {low} to {high}"
+                f"offset {offset} is out of range for queue {queue.queue_id} of topic"
+                f" {queue.topic!r}: min offset {low}, max offset {high}"
             )
         return offset
 

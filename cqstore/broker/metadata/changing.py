@@ -82,8 +82,8 @@ def exchange(one: Path, other: Path) -> None:
         code = ctypes.get_errno()
     if code in _NO_EXCHANGE:
         raise RefusedStoreError(
-            "this file system cannot exchange two names: convert to json, change, convert back"
-            " (cqstore meta convert)",
+            "cannot change the metadata: the file system does not support the exchange of two"
+            " names. Convert to json, make the change, and convert back (cqstore meta convert)",
             path=other,
         )
     raise OSError(code, os.strerror(code), str(other))

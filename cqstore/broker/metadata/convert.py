@@ -7,8 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from cqstore.broker.metadata.form_limits import lone_pull_offsets, refuse_unfit
-from cqstore.broker.metadata.forms import read_forms
-from cqstore.broker.metadata.json_form import offsets_disagree, unknown_fields
+from cqstore.broker.metadata.forms import NO_METADATA, read_forms
+from cqstore.broker.metadata.json_form import (
+    UNKNOWN_FIELDS_FOUND,
+    offsets_disagree,
+    unknown_fields,
+)
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Remark, Table
 from cqstore.broker.metadata.placing import clear_new, place
 from cqstore.broker.metadata.writing import differences, write_form
@@ -47,11 +51,11 @@ def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path
         return forms[0]
     if not forms:
         missing = "" if wanted is None else f" in the form {wanted}"
-        raise RefusedStoreError(f"no metadata of a broker is in config/{missing}", path=root)
+        raise RefusedStoreError(f"{NO_METADATA} in config/{missing}", path=root)
     there = ", ".join(each.form for each in forms)
     raise RefusedStoreError(
-        f"several forms are here ({there}): name the one that counts with --from. The others are"
-        " moved away (cqstore meta DIR --check compares them)",
+        f"found metadata in several forms ({there}): select the current one with --from; the"
+        " others are moved away. To compare them, use cqstore meta DIR --check",
         path=root,
     )
 
@@ -129,7 +133,8 @@ def build_beside(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) 
     wrong = list(_wrong_with_new(paths, made))
     if wrong:
         raise CorruptionError(
-            f"what was written is not what was read: {'; '.join(wrong)}", path=paths.new_metadata
+            f"verification of the converted metadata failed: {'; '.join(wrong)}",
+            path=paths.new_metadata,
         )
 
 
@@ -137,7 +142,7 @@ def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
     """Yield in what the new form, read back, is not what was to be written."""
     new = read_forms(StorePaths(paths.new_metadata))
     if [each.form for each in new] != [made.form]:
-        yield "not one form is there"
+        yield f"expected the form {made.form} alone"
     for each in new:
         for fault in each.faults:
             if isinstance(fault, StoreIOError):
@@ -154,19 +159,17 @@ def refuse_unless_whole(found: BrokerMetadata) -> None:
     """
     if found.faults:
         raise RefusedStoreError(
-            f"this form is damaged ({len(found.faults)}, first: {found.faults[0]}): cqstore meta"
-            " repair mends it first", path=found.path,
+            f"the form {found.form} is damaged ({len(found.faults)} faults, first:"
+            f" {found.faults[0]}). Repair it first (cqstore meta repair)", path=found.path,
         )  # fmt: skip
     if found.form is not Form.JSON:
         return
     if unknown := unknown_fields(found.path):
-        raise RefusedStoreError(
-            f"these hold something that no other form is known to hold: {', '.join(unknown)}",
-            path=found.path,
-        )
+        raise RefusedStoreError(f"{UNKNOWN_FIELDS_FOUND}: {', '.join(unknown)}", path=found.path)
     if keys := offsets_disagree(found.path):
         raise RefusedStoreError(
             f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ in {len(keys)} keys, first {keys[0]!r}:"
-            " move away the one that no broker writes any more (the latter is that of enableLmq)",
+            f" move away the file that the broker no longer writes ({LMQ_OFFSETS_FILE} belongs to"
+            " enableLmq)",
             path=found.path,
         )

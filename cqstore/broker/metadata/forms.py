@@ -14,6 +14,9 @@ _READERS: tuple[Callable[[Path], BrokerMetadata | None], ...] = (
 )  # fmt: skip
 
 
+NO_METADATA = "no broker metadata found"
+
+
 def read_forms(paths: StorePaths) -> list[BrokerMetadata]:
     """Return what each form that is there holds; reads alone, and takes no lock.
 

@@ -70,6 +70,10 @@ def read_json_file(config: Path, name: str) -> BrokerMetadata:
     return found
 
 
+UNKNOWN_FIELDS_FOUND = "the files have fields that no other form is known to support"
+"""Why files cannot be converted, see ``unknown_fields``."""
+
+
 def unknown_fields(config: Path) -> list[str]:
     """Return ``FILE: FIELD`` for what the files hold beside the fields that are read here.
 
@@ -181,13 +185,13 @@ def _content(path: Path, name: str) -> Json:
         RefusedStoreError: it is not known what a broker makes of it.
         StoreIOError: the system does not give it.
     """
-    with os_errors("read a file of the broker's", path):
+    with os_errors("read the broker's metadata file", path):
         try:
             data = read_file(path, MAX_TABLE_BYTES)
         except FileNotFoundError as exc:
-            raise CorruptionError("this file of the broker's is missing", path=path) from exc
+            raise CorruptionError("the broker's metadata file is missing", path=path) from exc
     if not data:
-        raise CorruptionError("this file of the broker's is empty", path=path)
+        raise CorruptionError("the broker's metadata file is empty", path=path)
     return object_in(path, data, FILE_KINDS[name])
 
 

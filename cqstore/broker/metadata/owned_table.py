@@ -75,7 +75,7 @@ class OwnedTable:
         for name in self._names:
             data = encoded(self._others[name] | content_of(name, made))
             path = self._config / name
-            with os_errors("write a file of the broker's", path):
+            with os_errors("write the broker's metadata file", path):
                 make_folder(self._config)
                 replace_both(path, data)
         self._last = version
@@ -94,8 +94,8 @@ def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
         return BrokerMetadata(Form.JSON, config)
     if source.form is Form.V2:
         raise RefusedStoreError(
-            f"the broker's {table} are kept in the form v2, which is not written here: convert them"
-            " first (cqstore meta convert)", path=source.path,
+            f"cannot write the broker's {table}: the form v2 is not supported. Convert them first"
+            " (cqstore meta convert)", path=source.path,
         )  # fmt: skip
     for fault in faults_of(table, source, config):
         if isinstance(fault, StoreIOError):

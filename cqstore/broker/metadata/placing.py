@@ -41,11 +41,11 @@ def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
     """
     away = new_kept_folder(paths)
     moves = _moves(paths, form, away, keep)
-    with os_errors("place a form of metadata", away):
+    with os_errors("replace the metadata", away):
         make_folder(away)
         if away.stat().st_dev != paths.config.stat().st_dev:
             raise RefusedStoreError(
-                f"{paths.own} is on another file system: nothing can be renamed into this folder",
+                f"cannot replace the metadata: {paths.own} is on another file system",
                 path=paths.config,
             )
     entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
@@ -68,7 +68,7 @@ def finish_placing(paths: StorePaths) -> str | None:
         CorruptionError: the journal is damaged, or a file that it names is gone.
         StoreIOError: a name cannot be changed.
     """
-    damaged = "the journal of metadata that is being put in place is damaged"
+    damaged = "the journal of an interrupted metadata conversion is damaged"
     entry = read_note(paths.placing_metadata, _is_entry, damaged)
     if entry is None:
         return None
@@ -76,23 +76,23 @@ def finish_placing(paths: StorePaths) -> str | None:
     _carry_out(paths, {"moves": []} if is_void else entry)
     if is_void:
         return (
-            "an earlier call was interrupted, and a broker or a follower has run since: what it has"
-            f" not done is dropped. What it moved away is below {paths.replaced}"
+            "an earlier conversion was interrupted, and a broker or a follower has run since: the"
+            f" rest of that conversion is dropped. Files that it moved are in {paths.replaced}"
         )
-    return "what an earlier call had begun is finished"
+    return "an earlier conversion, which was interrupted, is finished"
 
 
 def _carry_out(paths: StorePaths, entry: Entry) -> None:
     for old, new in entry["moves"]:
         _move(paths.root / old, paths.root / new)
-    with os_errors("end the placing of metadata", paths.placing_metadata):
+    with os_errors("finish the replacement of the metadata", paths.placing_metadata):
         clear_new(paths)
         remove_file(paths.placing_metadata)
 
 
 def _is_older(paths: StorePaths, entry: Entry) -> bool:
     """Return whether something that is to move was written after the journal."""
-    with os_errors("look for changes of metadata", paths.placing_metadata):
+    with os_errors("check the metadata for changes", paths.placing_metadata):
         noted = paths.placing_metadata.stat().st_mtime_ns
         moving = [paths.root / old for old, _ in entry["moves"]]
         there = [path for path in moving if exists(path)]
@@ -102,7 +102,7 @@ def _is_older(paths: StorePaths, entry: Entry) -> bool:
 
 def clear_new(paths: StorePaths) -> None:
     """Remove what an earlier call has built and not placed."""
-    with os_errors("remove an unfinished form of metadata", paths.new_metadata):
+    with os_errors("remove unfinished metadata", paths.new_metadata):
         if exists(paths.new_metadata):
             shutil.rmtree(paths.new_metadata)
             sync_folder(paths.own)
@@ -132,9 +132,10 @@ def _move(old: Path, new: Path) -> None:
         return
     if not exists(old):
         raise CorruptionError(
-            f"metadata that was to be renamed is gone; it was to become {new}", path=old
-        )
-    with os_errors("rename a part of the metadata", old):
+            f"cannot finish the replacement of the metadata: the file to rename to {new} no longer"
+            " exists", path=old,
+        )  # fmt: skip
+    with os_errors("rename the metadata file", old):
         old.rename(new)
         sync_folder(new.parent)
         sync_folder(old.parent)

@@ -91,7 +91,7 @@ def _take(
     try:
         take(into, key.decode(), value)
     except ValueError as exc:
-        into.faults.append(CorruptionError(f"the row of {key!r}: {exc}", path=folder))
+        into.faults.append(CorruptionError(f"invalid row {key!r}: {exc}", path=folder))
 
 
 def _topic(into: BrokerMetadata, name: str, value: bytes) -> None:
@@ -110,7 +110,7 @@ def _forbidden(into: BrokerMetadata, group: str, value: bytes) -> None:
 def _offset(into: BrokerMetadata, key: str, value: bytes) -> None:
     row: Any = broker_row(value, OFFSET_ROW).get("offsetTable")
     if row is None:
-        raise ValueError("it has no offsetTable")
+        raise ValueError("offsetTable is missing")
     into.offsets[key] = row
 
 

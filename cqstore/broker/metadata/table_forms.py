@@ -77,7 +77,7 @@ def table_forms(paths: StorePaths) -> list[TableForms]:
         StoreIOError: a folder cannot be read.
     """
     folder = paths.config
-    with os_errors("look at the broker's tables", folder):
+    with os_errors("read the broker's tables", folder):
         return [_forms(folder, table) for table in Table]
 
 
