@@ -41,7 +41,8 @@ def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
         yield from _log_rows(path)
         return
     raise UnsupportedFormatError(
-        "no file of a store: neither checkpoint, nor named by an offset or a time", path=path
+        "not a file of a store: expected checkpoint, or a name that is an offset or a time",
+        path=path,
     )
 
 

@@ -143,7 +143,7 @@ class VerbGroup(PlainHelp, TyperGroup):
         """
         if args and args[0] and args[0] not in self.commands and exists(Path(args[0])):
             verbs = ", ".join(self.commands)
-            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} comes before it")
+            raise StoreConfigError(f"{args[0]} is not a command: put one of {verbs} before it")
         return super().parse_args(ctx, args)
 
 
@@ -169,7 +169,8 @@ class RootGroup(PlainHelp, TyperGroup):
         first = next((word for word in args if not word.startswith("-")), "")
         if first and first not in self.commands and exists(Path(first)):
             raise StoreConfigError(
-                f"{first} is no verb; is cqstore info {first} meant? (cqstore --help lists all)"
+                f"{first} is not a command; did you mean cqstore info {first}? (cqstore --help"
+                " lists all commands)"
             )
         return super().parse_args(ctx, args)
 

@@ -59,4 +59,4 @@ def _remove(root: Path, made: list[Path]) -> None:
     for folder in made:
         with suppress(OSError):  # something else has come into it
             folder.rmdir()
-    note(f"{root}: no message was stored, so the new store is removed again")
+    note(f"{root}: no message was stored, so the new store was removed")

@@ -92,7 +92,7 @@ class Selection:
             body = None if grep is None else re.compile(grep.encode("utf-8", "surrogateescape"))
         except re.error as exc:
             raise typer.BadParameter(
-                f"{grep!r} is no regular expression: {exc}", param_hint="--grep"
+                f"invalid regular expression {grep!r}: {exc}", param_hint="--grep"
             ) from exc
         wanted = TagFilter(tags) if tags else None
         return cls(time_span(begin, end), queue_id, wanted, key, body)
@@ -175,7 +175,7 @@ class SelectedReads:
             if each.queue_offset >= given.get(each.queue_id, 0):
                 yield from self.opened(topic, each)
         for fault in follower.passed_over():
-            self._count(f"a record of the log is passed over: {fault}")
+            self._count(f"a record of the log is skipped: {fault}")
 
     def opened(self, topic: str, found: TopicMessage) -> Iterator[ReadMessage]:
         """Yield the messages of a record that are asked for."""
@@ -192,7 +192,7 @@ class SelectedReads:
     def _say(self, topic: str, damage: TopicDamage) -> None:
         first, last = damage.queue_offset, damage.queue_offset + damage.units - 1
         units = f"unit {first} is" if first == last else f"units {first} to {last} are"
-        self._count(f"{topic}, queue {damage.queue_id}: {units} passed over: {damage.reason}")
+        self._count(f"{topic}, queue {damage.queue_id}: {units} skipped: {damage.reason}")
 
     def _count(self, sentence: str) -> None:
         self.damaged += 1

@@ -55,8 +55,8 @@ class _RawOutput(io.FileIO):
             OutputError: the system refused the bytes.
         """
         if exc.errno == errno.EPIPE:
-            raise ReaderGoneError("the reader of standard output has gone") from exc
-        reason = f"cannot write standard output: {exc.strerror or exc}; it is cut short"
+            raise ReaderGoneError("standard output was closed by its reader") from exc
+        reason = f"cannot write to standard output: {exc.strerror or exc}; the output is truncated"
         raise OutputError(reason) from exc
 
 
@@ -143,8 +143,8 @@ class _TextOutput(io.TextIOWrapper):
         except UnicodeEncodeError as exc:
             lacking = text[exc.start].encode("unicode_escape").decode()
             raise OutputError(
-                f"the encoding of standard output, {self.encoding}, has no {lacking}; the output is"
-                " cut short (set PYTHONIOENCODING=utf-8)"
+                f"cannot write {lacking} to standard output: its encoding is {self.encoding}; the"
+                " output is truncated (set PYTHONIOENCODING=utf-8)"
             ) from exc
 
 

@@ -31,7 +31,7 @@ def topic_rows(look: WatchSample, before: WatchSample | None, limit: int) -> Ite
 def topic_notes(look: WatchSample, before: WatchSample | None) -> Sequence[str]:
     """Return why there is no row: nothing came since the look before."""
     seconds = _seconds(look, before)
-    return [f"no message came in {seconds:.1f} s"] if seconds > 0 and not look.topics else ()
+    return [f"no messages arrived in {seconds:.1f} s"] if seconds > 0 and not look.topics else ()
 
 
 def _seconds(look: WatchSample, before: WatchSample | None) -> float:

@@ -175,24 +175,24 @@ def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
         IllegalMessageError: it is no id.
     """
     host, phy_offset = decode_message_id(message_id)
-    whose = f"message id {message_id} is of {host_text(host)} at phy offset {phy_offset}"
+    whose = f"message ID {message_id} refers to {host_text(host)}, phy offset {phy_offset}"
     low, high = store.min_phy_offset(), store.max_phy_offset()
     if not low <= phy_offset < high:
         raise NoSuchMessageError(
-            f"{whose}, and this log goes from {low} to {high} (a"
-            " client's id is a key: --topic T --key ID)"
+            f"{whose}, but this log ranges from {low} to {high} (for an ID that a client set, use"
+            " --topic T --key ID)"
         )
     try:
         message = store.message_by_offset(phy_offset)
     except CorruptionError as exc:
         raise NoSuchMessageError(
-            f"{whose}, where no message of this log starts: the id is of another broker, or the"
-            f" record is damaged, which cqstore check finds ({exc})"
+            f"{whose}, where no message of this log starts: the ID belongs to another broker, or"
+            f" the record is damaged (see cqstore check): {exc}"
         ) from exc
     if message.message_id != message_id.upper():
         raise NoSuchMessageError(
-            f"{whose}, where the message {message.message_id} of {host_text(message.store_host)}"
-            " lies: the id is of another broker"
+            f"{whose}, where this log has message {message.message_id} of"
+            f" {host_text(message.store_host)}: the ID belongs to another broker"
         )
     return message
 
@@ -225,7 +225,7 @@ def _pull(
         yield from zip(result.queue_offsets, messages, strict=True)
         damaged += result.damaged
         for record in result.damaged:
-            note(f"unit {record.queue_offset} is passed over: {record.reason}")
+            note(f"unit {record.queue_offset} is skipped: {record.reason}")
         left -= len(messages)
         if (
             result.status not in _GOING_ON and not result.damaged
@@ -240,8 +240,8 @@ def _pull(
         at = result.next_begin_offset
         if left <= 0:
             bounded.note(
-                f"only the first {count} messages are shown: the queue goes on to"
-                f" {result.max_offset} (--count; go on with --offset {at})"
+                f"only the first {count} messages are shown: the max offset is"
+                f" {result.max_offset} (--count; continue with --offset {at})"
             )
             return
 

@@ -78,8 +78,8 @@ def _left_damaged(store: MessageStore, tick: Tick) -> Iterator[str]:
     for each in store.report.queues_damaged:
         key = each.queue
         yield (
-            f"queue {key.queue_id} of {key.topic!r} stays damaged: {each.problem} ({each.path});"
-            " cqstore check lists all of it"
+            f"queue {key.queue_id} of {key.topic!r} is still damaged: {each.problem} ({each.path});"
+            " cqstore check lists all damage"
         )
     for name, exc in store.detached_backends().items():
         yield f"the {name} queues are detached: {exc}"

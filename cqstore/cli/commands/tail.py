@@ -154,5 +154,5 @@ def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
     with suppress(OSError, ValueError):  # no file: of a caller in this process
         waiting.register(sys.stdout.fileno(), 0)
     if any(events & select.POLLERR for _, events in waiting.poll(_POLL_MS)):
-        raise ReaderGoneError("the reader of standard output has gone")
+        raise ReaderGoneError("standard output was closed by its reader")
     return not is_interrupted()

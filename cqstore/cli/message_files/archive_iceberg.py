@@ -53,7 +53,7 @@ def table_batches(folder: Path) -> Iterator[tuple[Path, list[ArchivedFile]]]:
         match = _BATCH.fullmatch(path)
         if match is None or task.delete_files:
             raise RefusedStoreError(
-                f"the table was rewritten by others, the order of its rows is lost: {path}",
+                f"the table was rewritten by another program, its row order is lost: {path}",
                 path=folder,
             )
         found.setdefault(int(match[1]), []).append(

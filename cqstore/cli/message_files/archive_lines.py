@@ -96,7 +96,7 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
         CorruptionError: it is not as the manifest or ``cqstore archive`` has it.
     """
     arrow, count = require_arrow(), 0
-    with os_errors("read a file of an archive", path):
+    with os_errors("read the archive file", path):
         check_regular(path)
         _check(path, file.size, path.stat().st_size, "bytes")
         try:
@@ -108,8 +108,8 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
             if isinstance(exc, OSError) and exc.errno is not None:
                 raise
             raise CorruptionError(
-                f"no whole file of an archive behind row {count}", path=path,
-                expected="Parquet as cqstore archive writes it", got=str(exc),
+                f"cannot read the archive file after row {count}", path=path,
+                expected="Parquet written by cqstore archive", got=str(exc),
             ) from exc  # fmt: skip
     _check(path, file.messages, count, "rows")
 
@@ -117,7 +117,7 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
 def _check(path: Path, expected: int, got: int, what: str) -> None:
     if expected != got:
         raise CorruptionError(
-            "a file of the archive is not the one that was written", path=path,
+            "the archive file has changed since it was written", path=path,
             expected=f"{expected} {what}", got=f"{got} {what}",
         )  # fmt: skip
 

@@ -60,7 +60,7 @@ class ArchivedFile(_Element):
     def _is_below(cls, path: str) -> str:
         parts = PurePosixPath(path).parts
         if not parts or path.startswith("/") or ".." in parts:
-            raise ValueError("leads out of the batch")
+            raise ValueError("path is outside the batch")
         return path
 
 
@@ -87,7 +87,7 @@ def batch_numbers(folder: Path) -> list[int]:
     Raises:
         StoreIOError: the folder cannot be read.
     """
-    with os_errors("list an archive", folder):
+    with os_errors("list the archive", folder):
         names = [entry.name for entry in folder.iterdir()] if is_dir(folder) else []
     return sorted(int(match[1]) for name in names if (match := _BATCH.fullmatch(name)))
 
@@ -107,12 +107,12 @@ def read_manifest(batch: Path) -> Manifest:
         StoreIOError: it cannot be read.
     """
     path = batch / MANIFEST
-    with os_errors("read the manifest of a batch", path):
+    with os_errors("read the batch manifest", path):
         data = read_file(path, _MAX_BYTES)
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as exc:
         raise CorruptionError(
-            "this is no manifest of a batch", path=path,
-            expected="JSON as cqstore archive writes it", got=first_fault(exc),
+            "invalid batch manifest", path=path,
+            expected="JSON written by cqstore archive", got=first_fault(exc),
         ) from exc  # fmt: skip

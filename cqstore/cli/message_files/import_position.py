@@ -42,7 +42,7 @@ class ImportPosition:
             StoreIOError: it cannot be written.
         """
         fields = {name: getattr(self, name) for name in self.__slots__}
-        with os_errors("write the position of an import", path):
+        with os_errors("write the import position", path):
             replace_file(path, json.dumps(fields).encode() + b"\n")
 
     @classmethod
@@ -54,7 +54,7 @@ class ImportPosition:
             RefusedStoreError: it is that of another file.
             StoreIOError: it cannot be read.
         """
-        with os_errors("read the position of an import", path):
+        with os_errors("read the import position", path):
             data = read_file(path, _MAX_BYTES)
         try:
             found = cls(**json.loads(data))
@@ -64,12 +64,12 @@ class ImportPosition:
                 raise TypeError  # noqa: TRY301 - as of what is not there
         except (ValueError, TypeError) as exc:
             raise CorruptionError(
-                "this is no position of an import", path=path,
-                expected="JSON as an import writes it", got=f"{data[:60]!r}",
+                "invalid import position", path=path,
+                expected="JSON written by cqstore import", got=f"{data[:60]!r}",
             ) from exc  # fmt: skip
         if found.source != str(source.absolute()):
             raise RefusedStoreError(
-                f"this is the position of another file: {found.source}", path=path
+                f"the position belongs to another file: {found.source}", path=path
             )
         return found
 
@@ -111,8 +111,8 @@ def rows_behind(
         digest.add(row)
     if digest.hexdigest() != begun.rows_digest:
         raise RefusedStoreError(
-            f"the rows before {begun.next_row}, which were put, are others now: the file was"
-            " edited since; import without --position, or with --continue-from N",
+            f"cannot continue the import: the rows before row {begun.next_row} have changed since"
+            " they were imported. Import without --position, or with --continue-from N",
             path=source,
         )
     return chain(following, rows)
@@ -135,18 +135,18 @@ def pass_rows_put(
     log = components_of(store).log
     if not log.min_phy_offset() <= begun.phy_offset <= log.max_phy_offset():
         raise RefusedStoreError(
-            f"the import had come to phy offset {begun.phy_offset}, and the log goes from"
-            f" {log.min_phy_offset()} to {log.max_phy_offset()}: give --continue-from",
+            f"cannot continue the import: it ended at phy offset {begun.phy_offset}, but the log"
+            f" ranges from {log.min_phy_offset()} to {log.max_phy_offset()}. Give --continue-from",
             path=store.root, phy_offset=begun.phy_offset,
         )  # fmt: skip
     next_row = begun.next_row
     for record in log.scan(begun.phy_offset):
         row = next(rows, None)
         if row is None or not _is_of(log.message(record.phy_offset), row.message):
-            which = "there is no such row" if row is None else f"row {row.number} is another one"
+            which = "the input has no such row" if row is None else f"row {row.number} differs"
             raise RefusedStoreError(
-                f"the import had come to row {begun.next_row}; the log has a message behind it that"
-                f" another writer put ({which}): give --continue-from",
+                f"cannot continue the import at row {begun.next_row}: another writer has appended"
+                f" a message since ({which}). Give --continue-from",
                 path=store.root, phy_offset=record.phy_offset,
             )  # fmt: skip
         if digest is not None:

@@ -133,7 +133,7 @@ def to_put(message: Message) -> Message:
             kind = CompressionType(number)
         except ValueError as exc:
             raise IllegalMessageError(
-                f"sysFlag is {message.sys_flag}, and no compression has type {number}"
+                f"invalid sysFlag {message.sys_flag}: unknown compression type {number}"
             ) from exc
         message.body, _ = compress(bytes(message.body), kind)
     return message
@@ -154,5 +154,5 @@ def host_of(field: str, text: str) -> Host:
         return Host(packed + int(port).to_bytes(_PORT_BYTES, "big", signed=True))
     except (ValueError, OverflowError) as exc:
         raise IllegalMessageError(
-            f"{field} is {text!r:.60}, not an address, a space and a port"
+            f"invalid {field} {text!r:.60}: expected an address, a space and a port"
         ) from exc

@@ -26,10 +26,10 @@ class MessageOutput:
         self._kind, self._pattern = kind, None
         if pattern is not None:
             if kind is not RowFormat.JSONL:
-                raise typer.BadParameter(f"--output {kind.value} says nothing beside --format")
+                raise typer.BadParameter(f"--output {kind.value} cannot be combined with --format")
             self._kind, self._pattern = _form_of(pattern)
         if endless and self._kind not in ENDLESS:
-            raise typer.BadParameter(f"{self._kind.value} has an end, and --follow has none")
+            raise typer.BadParameter(f"format {self._kind.value} is not supported with --follow")
 
     def messages(self, reads: Iterable[ReadMessage], has_more: HasMore | None = None) -> int:
         """Print ``reads`` as they come; return how many there were.
@@ -58,6 +58,6 @@ def _form_of(text: str) -> tuple[RowFormat, MessageFormat | None]:
     except ValueError as exc:
         known = ", ".join(each.value for each in RowFormat)
         raise typer.BadParameter(
-            f"{text!r} is no format: there are {known}, and lines with %t, %b ...",
+            f"invalid format {text!r}: expected {known}, or a line pattern with %t, %b ...",
             param_hint="--format",
         ) from exc
