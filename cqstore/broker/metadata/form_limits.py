@@ -92,8 +92,11 @@ def _unfit_numbers(found: BrokerMetadata) -> Iterator[str]:
 def _unfit_offsets(what: str, offsets: Offsets) -> Iterator[str]:
     for key, row in offsets.items():
         for queue_id, offset in row.items():
-            if not _fits(queue_id, _INT_BITS) or not _fits(offset, _LONG_BITS):
-                yield f"the {what} of {key!r}, queue {queue_id}: {offset} is out of range"
+            where = f"the {what} of {key!r}, queue {queue_id}"
+            if not _fits(queue_id, _INT_BITS):
+                yield f"{where}: the queue ID does not fit in 32 bits"
+            elif not _fits(offset, _LONG_BITS):
+                yield f"{where}: {offset} does not fit in 64 bits"
 
 
 def _unfit_for_v2(found: BrokerMetadata) -> Iterator[str]:
