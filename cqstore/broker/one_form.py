@@ -38,7 +38,7 @@ def form_by_config(config: Path | None) -> Form | None:
 def read_one_form(
     paths: StorePaths, form: Form | None = None, config: Path | None = None
 ) -> BrokerMetadata:
-    """Return the metadata in ``form``; without it that of the only form that is there.
+    """Return the metadata in ``form``, or in the only existing form.
 
     Of several forms it is the one that the broker with ``config``, its configuration, reads.
 
@@ -83,7 +83,7 @@ def note_remarks(found: Iterable[BrokerMetadata]) -> None:
 
 
 def end_with_faults(faults: Sequence[StoreError]) -> None:
-    """Say what of the metadata could not be read, behind a report that does without it.
+    """Report metadata that could not be read, after a report that omits it.
 
     Raises:
         typer.Exit: there is such a thing; the exit code is 1.

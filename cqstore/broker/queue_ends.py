@@ -37,7 +37,7 @@ class FollowedEnds:
         self._log: _UndispatchedLog | None = None
 
     def refresh(self, topics: Collection[str]) -> None:
-        """Read on; ``topics`` are those whose ends are asked for next.
+        """Continue reading; ``topics`` are the topics whose ends are requested next.
 
         Raises:
             StoreError: the store cannot be opened to read, or its log not be read.
@@ -60,7 +60,7 @@ class FollowedEnds:
         return [QueueSpan(QueueKey(topic, queue_id), *each) for queue_id, each in ends]
 
     def _begin(self, topics: Collection[str]) -> None:
-        """Take what the queues show, and where the log goes on behind that."""
+        """Read the ends of the queues, and where the undispatched part of the log starts."""
         with self._open_store() as store:
             wanted = {*topics, *store.topics(RETRY_PREFIX), *store.topics(DLQ_PREFIX)}
             self._ends = {
@@ -71,7 +71,7 @@ class FollowedEnds:
             self._log = _UndispatchedLog(store)
 
     def _read_on(self) -> None:
-        """Take in the records that came."""
+        """Process the new records."""
         log = self._log
         if log is None:
             return
@@ -92,7 +92,7 @@ class FollowedEnds:
         queue_id: int,
         offset: int,
     ) -> None:
-        """Take in a record of a queue: it ends behind it."""
+        """Process a record of a queue: the queue ends after it."""
         ends = self._ends.get(topic)
         if ends is None:
             if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):

@@ -120,7 +120,7 @@ def _add_commands_of_upper_layers() -> None:
 
 
 def _only_command(upper: typer.Typer) -> CommandInfo | None:
-    """Return the command of an application that has one and nothing else: that is no group."""
+    """Return the command of an application with a single command, which is not a group."""
     if upper.registered_callback or upper.registered_groups or len(upper.registered_commands) != 1:
         return None
     return upper.registered_commands[0]

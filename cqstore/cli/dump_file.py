@@ -17,7 +17,7 @@ from cqstore.store.settings.config import StoreConfig
 
 
 def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
-    """Yield the content of ``path``; its name and folders say what it is.
+    """Yield the content of ``path``; its kind is detected by its name and folders.
 
     Raises:
         UnsupportedFormatError: it is no file of a store.
@@ -62,7 +62,7 @@ def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
 
 
 def _log_rows(path: Path) -> Iterator[Row]:
-    """Yield the records of a commit log file up to zeros, a blank record as a row that says so.
+    """Yield the records of a commit log file up to zeros; a blank record is a row, too.
 
     Raises:
         CorruptionError: it is damaged.

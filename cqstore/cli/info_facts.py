@@ -23,7 +23,7 @@ _PERCENT = 100
 
 
 class Fact(NamedTuple):
-    """One fact: its type in JSON, what it is, and its label in a table where the name is none."""
+    """One fact: JSON type, description, and label in a table if it differs from the name."""
 
     kind: str
     what: str
@@ -135,7 +135,7 @@ def snake(label: str) -> str:
 
 
 def utc(seconds: float) -> str | None:
-    """Return a time as ISO 8601 in UTC; ``None`` for 0, which is none."""
+    """Return a time as ISO 8601 in UTC; ``None`` for 0, which means no time."""
     if seconds <= 0:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
@@ -182,7 +182,7 @@ def _oldest_time(files: Sequence[MappedFile]) -> str | None:
 
 
 def _warnings(store: MessageStore) -> Iterator[str]:
-    """Yield what an operator should know of the store, a sentence each."""
+    """Yield the warnings about the store, one sentence each."""
     layout = components_of(store).layout
     yield from (f"can be opened only read-only: {reason}" for reason in layout.refusals)
     yield from map(str, store.report.notes)

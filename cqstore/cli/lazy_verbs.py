@@ -29,7 +29,7 @@ class WholeVerb(PlainHelp, TyperCommand):
 
 
 class Verb(TyperCommand):
-    """A verb that is listed: it has a name and a sentence, and knows where the whole one is."""
+    """Placeholder of a command in a list: name, summary, and where to import the command from."""
 
     place = ""
     """Of its function, ``module:function``."""
@@ -155,7 +155,7 @@ class RootGroup(PlainHelp, TyperGroup):
         return in_order(super().list_commands(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a verb with its heading, ``None`` if there is no such verb."""
+        """Return a command with its heading, or ``None`` if it does not exist."""
         if command := cast("Any", super().get_command(ctx, cmd_name)):
             command.rich_help_panel = heading_of(cmd_name)
         return command
@@ -175,7 +175,7 @@ class RootGroup(PlainHelp, TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the verb; a value that does not fit its option is said as one of a file is.
+        """Call the command; report an invalid option value like an invalid value of a file.
 
         Raises:
             typer.BadParameter: there is such a value.

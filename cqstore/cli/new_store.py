@@ -1,4 +1,4 @@
-"""A store that a verb makes with ``--new``: what is left of it where nothing came into it."""
+"""Stores created with ``--new``: remove them again if no message was stored."""
 
 import os
 import shutil

@@ -78,7 +78,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 def java_int(value: int | None) -> int | None:
-    """Return the value of an option if Java's ``int`` holds it; else a refusal that says so.
+    """Return the value of an option, or refuse it if it does not fit into Java's ``int``.
 
     With ``max`` each help would show the number, and little else.
     """
@@ -86,7 +86,7 @@ def java_int(value: int | None) -> int | None:
 
 
 def java_long(value: int | None) -> int | None:
-    """Return the value of an option if Java's ``long`` holds it; else a refusal that says so."""
+    """Return the value of an option, or refuse it if it does not fit into Java's ``long``."""
     return _at_most(LONG_MAX, value)
 
 
@@ -143,7 +143,7 @@ Rows = Annotated[RowFormat, typer.Option("--output", help="Output format.")]
 def read_config(
     path: Path | None, root: Path | None = None, *, puts: bool = False, is_new: bool = False
 ) -> StoreConfig:
-    """Return the settings that the broker has by ``path``; what is not as it looks is reported.
+    """Return the broker's settings from ``path``; report keys with an unexpected effect.
 
     With ``--verbose`` keys that are not ours are named too. Of a store in ``root`` it is said that
     the settings are of another one, and a log below that one's folder is looked for in ``root``.
@@ -235,7 +235,7 @@ def about_end(root: Path, settings: StoreConfig) -> int | None:
 
 
 def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> None:
-    """Say on stderr what a reader of the store in ``root`` has to know, see ``open_store``."""
+    """Report the state of the store in ``root`` on stderr, see ``open_store``."""
     notes = store.report.notes
     for each in notes[:_MAX_NOTES]:
         note(str(each))
@@ -255,7 +255,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
 
 
 def opened_by(root: Path) -> int:
-    """Return the process that has the store open, 0 where there is none or it is unknown."""
+    """Return the ID of the process that has the store open; 0 if there is none or it is unknown."""
     try:
         holder = locked_by(StorePaths(root))
     except StoreError:
@@ -287,7 +287,7 @@ def open_to_delete(
 
 
 def refuse_beside(option: str, **others: object) -> None:
-    """Refuse options that say nothing beside ``option``, which was given.
+    """Refuse options that cannot be combined with ``option``, which was given.
 
     Raises:
         typer.BadParameter: one of ``others`` is not ``None``.

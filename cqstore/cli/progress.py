@@ -52,7 +52,7 @@ class Tick:
         self._passes = 0
 
     def __call__(self, at: int) -> None:
-        """Take the phy offset or the count that the work has come to.
+        """Set the phy offset or the count that the work has reached.
 
         A lower one than before begins another pass over the same.
         """
@@ -71,7 +71,7 @@ class Tick:
         self.label = label
 
     def sentence(self) -> str:
-        """Return label, percent, amounts, rate and time left, as far as they are known."""
+        """Return label, percent, amounts, rate and time left, if they are known."""
         at, end = self._at, self._end
         if at is None:
             return f"{self.label}: {span_of_time(self._clock() - self._made)}"

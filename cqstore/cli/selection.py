@@ -99,7 +99,7 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
-        """Return whether every message of a topic is asked for."""
+        """Return whether every message of a topic is selected."""
         return self == Selection()
 
     @property
@@ -108,7 +108,7 @@ class Selection:
         return None if self.queue_id is None else {self.queue_id}
 
     def takes(self, found: TopicMessage) -> bool:
-        """Return whether a record is of the queue and time, and has tags and key, asked for."""
+        """Return whether a record matches the selected queue, time, tags and key."""
         message = found.message
         if self.queue_id is not None and found.queue_id != self.queue_id:
             return False
@@ -124,7 +124,7 @@ class Selection:
 
 
 class SelectedReads:
-    """Reads messages of an open store; what is damaged is said on stderr and counted."""
+    """Reader of messages of an open store; damage is reported on stderr and counted."""
 
     def __init__(self, store: MessageStore, selection: Selection) -> None:
         self._store, self.selection = store, selection
@@ -142,7 +142,7 @@ class SelectedReads:
         *,
         with_undispatched: bool = True,
     ) -> Iterator[ReadMessage]:
-        """Yield the messages of ``topic``, those that its queues do not show yet last.
+        """Yield the messages of ``topic``, undispatched ones last.
 
         ``from_offsets``: where to begin in a queue at the earliest. ``with_undispatched``: whether
         there may be any that the queues do not show; the log is read for them.
@@ -178,7 +178,7 @@ class SelectedReads:
             self._count(f"a record of the log is skipped: {fault}")
 
     def opened(self, topic: str, found: TopicMessage) -> Iterator[ReadMessage]:
-        """Yield the messages of a record that are asked for."""
+        """Yield the selected messages of a record."""
         if not self.selection.takes(found):
             return
         grep = self.selection.grep

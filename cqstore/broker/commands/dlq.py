@@ -123,7 +123,7 @@ def _refuse_together(
     group: str | None, by: LettersBy | None, again: Again | None, sort: str | None,
     pattern: str | None, form: Form | None,
 ) -> None:  # fmt: skip
-    """Refuse options that say nothing beside GROUP, or without it.
+    """Refuse options that cannot be used with GROUP, or without it.
 
     Raises:
         typer.BadParameter: one is given.

@@ -180,7 +180,7 @@ def _some(
 
 
 def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target]:
-    """Return what finds, in an open store, the offset that ``--to`` or ``--time`` asks for.
+    """Return the function that finds the offset of ``--to`` or ``--time`` in an open store.
 
     Raises:
         typer.BadParameter: neither or both are given, or it is none.

@@ -108,7 +108,7 @@ class _Plan(NamedTuple):
 def _plan(
     paths: StorePaths, source: Form | None, to: Form, drop: Collection[Droppable]
 ) -> _Plan | None:
-    """Return what is to be written; ``None`` if ``to`` is there already and nothing else is."""
+    """Return what to write; ``None`` if ``to`` is the only existing form."""
     there = read_forms(paths)
     if [each.form for each in there] == [to]:
         return None

@@ -133,7 +133,7 @@ def _units(
 def _positions(
     store: MessageStore, form: Form | None, of: PendingSource | None, conf: Path | None
 ) -> BrokerMetadata:
-    """Return the broker's positions in the queues that are there; say what is not known.
+    """Return the broker's positions in the existing queues; report those that are unknown.
 
     Raises:
         RefusedStoreError: half messages are there, and metadata in several forms.

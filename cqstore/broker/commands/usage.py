@@ -93,7 +93,7 @@ def _count(
     store: MessageStore, by: UsageBy, prefix: str, known: Container[str] | None,
     metadata: list[BrokerMetadata],
 ) -> Owners:  # fmt: skip
-    """Return owner → what its queues come to; show how far that is.
+    """Return owner → total of its queues; show the progress.
 
     Of the whole log that is measured in bytes, of a part of its topics in queues.
     """
@@ -109,7 +109,7 @@ def _count(
 
 
 def _totals(store: MessageStore, owners: Owners) -> str:
-    """Return in a sentence what all owners come to, beside the log."""
+    """Return the totals of all owners and the size of the log as a sentence."""
     log = components_of(store).log
     units = sum(each.total.units for each in owners.values())
     light = sum(each.light.units for each in owners.values())
@@ -138,5 +138,5 @@ def _known_topics(store: MessageStore, form: Form | None, config: Path | None) -
 
 
 def _metadata(store: MessageStore, by: UsageBy) -> list[BrokerMetadata]:
-    """Return the metadata, in whatever forms, where it says which groups there are."""
+    """Return the metadata in all its forms if rows are per group."""
     return read_forms(components_of(store).paths) if by is UsageBy.GROUP else []

@@ -25,7 +25,7 @@ _START_TIME = 19
 
 
 class BrokerProcess:
-    """The process that has the store open, or had it, as far as this machine knows. One thread."""
+    """The process on this machine that has, or had, the store open. One thread."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class BrokerProcess:
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process was started, empty if there is none (any more) on this machine.
+    """Return when a process was started; empty if it does not exist on this machine.
 
     A process that has ended and whose parent has not asked for it yet writes nothing more.
     """

@@ -110,7 +110,7 @@ class TablesDone:
 
 
 def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion | None:
-    """Return what is to be converted; ``None``: the tables lie in the right form. Reads alone.
+    """Return what to convert; ``None`` if the tables already have the right form. Read-only.
 
     Raises:
         RefusedStoreError: a form is damaged, or the next one does not hold something of it.

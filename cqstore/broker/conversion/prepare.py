@@ -125,7 +125,7 @@ class _Content:
 
     @classmethod
     def of_offsets(cls, files: ConfigFiles) -> "_Content | None":
-        """Return what ``consumerOffset.json`` is to hold, from the file that was written last."""
+        """Return the new ``consumerOffset.json``, from the file that was written last."""
         if not _is_lmq_newer(files):
             return cls.of(files, OFFSETS_FILE)
         found = cls.of(files, LMQ_OFFSETS_FILE)

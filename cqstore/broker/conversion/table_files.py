@@ -1,4 +1,4 @@
-"""What a broker keeps beside log and queues and comes along, and when it was written.
+"""Files of a broker that are moved with its log and queues, and when they were written.
 
 Tables, the timer's wheel and log, and two databases: ``rocksdbstore`` (timer messages, half
 messages and an index, by phy offsets of the log and offsets of queues) and ``kvStore`` (POP). A

@@ -39,7 +39,7 @@ COLUMNS = {
 
 
 class StoreLetters:
-    """Reads and sums the dead letters of a store that were asked for."""
+    """Reader that sums the selected dead letters of a store."""
 
     def __init__(self, store: MessageStore, reads: SelectedReads, origin: str | None) -> None:
         self.store, self._reads, self._origin = store, reads, origin
@@ -95,7 +95,7 @@ class RetryLags:
         self._groups = set() if metadata is None else GroupLags(store, metadata).groups
 
     def lag(self, group: str) -> int | None:
-        """Return what ``cqstore groups`` calls the lag of retries; ``None``: there is no metadata.
+        """Return the retry lag as in ``cqstore groups``; ``None`` without metadata.
 
         A queue without an offset counts from 0.
         """

@@ -105,17 +105,17 @@ def changed(offsets: Offsets, group: str, changes: Collection[OffsetChange]) -> 
 
 
 def begin_of_queue(_queue: QueueKey, low: int, _high: int) -> int:
-    """Have a group go on at the first message that is there; a ``Target``."""
+    """Return the min offset of a queue; a ``Target``."""
     return low
 
 
 def end_of_queue(_queue: QueueKey, _low: int, high: int) -> int:
-    """Have a group go on behind what there is; a ``Target``."""
+    """Return the max offset of a queue; a ``Target``."""
     return high
 
 
 def at_time(store: MessageStore, time: Time) -> Target:
-    """Have a group go on at the first message that was stored at a time or after it.
+    """Return a target: the first message stored at or after a time.
 
     Raises:
         RefusedStoreError: the time is probably not in ms.
@@ -125,7 +125,7 @@ def at_time(store: MessageStore, time: Time) -> Target:
 
 
 def exactly(offset: int) -> Target:
-    """Have a group go on at an offset, which the queue must have."""
+    """Return a target: a fixed offset, which must be in range for the queue."""
 
     def target(queue: QueueKey, low: int, high: int) -> int:
         if not low <= offset <= high:

@@ -49,11 +49,11 @@ class ConfigFiles:
         self._folder = paths.config
 
     def path(self, name: str) -> Path:
-        """Return where a file lies."""
+        """Return the path of a file."""
         return self._folder / name
 
     def read(self, name: str) -> Json | None:
-        """Return the object in a file; ``None``: there is no file.
+        """Return the object in a file; ``None`` if the file does not exist.
 
         Raises:
             CorruptionError: it is none that a broker would read.
@@ -84,7 +84,7 @@ class ConfigFiles:
         return self._replace(name, json.dumps(content).encode(), backup=backup)
 
     def merge_timer_check(self, answer: bytes) -> bool:
-        """Take of a master's check point what a slave takes; the rest is about its own timer log.
+        """Merge the fields of a master's timer checkpoint that a slave takes over.
 
         Raises:
             CorruptionError, StoreIOError: as ``read`` and ``write``.

@@ -1,4 +1,4 @@
-"""Converts a broker's metadata from one form into another, proved before it is put in place."""
+"""Conversion of a broker's metadata to another form, verified before it replaces the old form."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -32,7 +32,7 @@ class Droppable(StrEnum):
 
 
 def dropped(found: BrokerMetadata, to: Form, drop: Collection[Droppable]) -> list[Droppable]:
-    """Return what of ``drop`` is there and has no place in the form ``to``; other tables stay."""
+    """Return the existing tables of ``drop`` that the form ``to`` cannot store; others are kept."""
     homeless = {
         Droppable.FORBIDDEN: to is Form.V2 and any(found.forbidden.values()),
         Droppable.PULL_OFFSETS: to is not Form.V2 and any(found.pull_offsets.values()),
@@ -41,7 +41,7 @@ def dropped(found: BrokerMetadata, to: Form, drop: Collection[Droppable]) -> lis
 
 
 def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path) -> BrokerMetadata:
-    """Return the form to convert from: ``wanted``, or the only one that is there.
+    """Return the form to convert from: ``wanted``, or the only existing one.
 
     Raises:
         RefusedStoreError: there is none, or several and none is ``wanted``.
@@ -61,7 +61,7 @@ def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path
 
 
 def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
-    """Return what ``found`` is to be in the form ``to``.
+    """Return ``found`` converted to the form ``to``.
 
     All of it, but for what is to be dropped and has no place there. A file of JSON that counts no
     change gets counter 1: a broker that later keeps its metadata in RocksDB would pass over it.
@@ -74,7 +74,7 @@ def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ())
 
 
 def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
-    """Return what ``found``, which has no fault, is to be in the form ``to``; see ``converted``.
+    """Return ``found``, which has no faults, converted to the form ``to``; see ``converted``.
 
     Raises:
         RefusedStoreError: ``to`` does not hold something of it.
@@ -103,7 +103,7 @@ def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) ->
 def convert(
     paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False, keep: Collection[Form] = ()
 ) -> Path:
-    """Write ``made`` beside the store, compare every field, put it in place of the other forms.
+    """Write ``made`` to a temporary folder, compare every field, and replace the other forms.
 
     The caller has the store's lock, and has finished what an earlier call left. Forms to ``keep``
     stay where they are.
@@ -139,7 +139,7 @@ def build_beside(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) 
 
 
 def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
-    """Yield in what the new form, read back, is not what was to be written."""
+    """Yield the differences between the new form, read back, and ``made``."""
     new = read_forms(StorePaths(paths.new_metadata))
     if [each.form for each in new] != [made.form]:
         yield f"expected the form {made.form} alone"

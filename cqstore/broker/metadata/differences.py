@@ -53,7 +53,7 @@ class BrokerTables:
     """A sentence for each file that a broker reads from its ``.bak``."""
 
     def form_of(self, name: str) -> Form | None:
-        """Return which form the table ``name`` was read from; ``None``: it lies nowhere."""
+        """Return the form that the table ``name`` was read from; ``None`` if it does not exist."""
         return self.forms.get(_TABLES[name])
 
     def sentences(self) -> list[str]:

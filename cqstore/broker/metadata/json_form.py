@@ -1,4 +1,4 @@
-"""The form of JSON files: read as a broker reads them, each with its ``.bak`` behind it.
+"""The form of JSON files, read as a broker reads them: each file, or else its ``.bak``.
 
 Source: RocketMQ ``ConfigManager.load``, ``TopicConfigManager.decode``,
 ``SubscriptionGroupManager.decode``, ``ConsumerOffsetManager.decode``,
@@ -40,7 +40,7 @@ Decoder = Callable[[Json, BrokerMetadata], None]
 
 
 def read_json(config: Path) -> BrokerMetadata | None:
-    """Return what the files below ``config`` hold; ``None`` if none of them is there.
+    """Return the content of the files below ``config``; ``None`` if none of them exists.
 
     A file that is empty or torn is read from its ``.bak``, as a broker does it. That it was, and
     what neither holds, is among ``faults``. A backup whose file is missing is among ``remarks``:
@@ -75,7 +75,7 @@ UNKNOWN_FIELDS_FOUND = "the files have fields that no other form is known to sup
 
 
 def unknown_fields(config: Path) -> list[str]:
-    """Return ``FILE: FIELD`` for what the files hold beside the fields that are read here.
+    """Return ``FILE: FIELD`` for the fields of the files that are not read here.
 
     Empty ones do not count, nor files that cannot be read, nor the pull offsets of RocketMQ 5.5.0:
     no release goes on with them.
@@ -135,7 +135,7 @@ def fault_of(name: str, path: Path) -> StoreError | None:
 
 
 def offsets_disagree(config: Path) -> list[str]:
-    """Return the keys whose offsets differ between the two files of offsets, if both are there.
+    """Return the keys whose offsets differ between the two files of offsets, if both exist.
 
     A broker with ``enableLmq`` writes one of them, any other broker the other: one is out of date.
     """
@@ -240,7 +240,7 @@ def _decode_delays(content: Json, into: BrokerMetadata) -> None:
 
 
 def _table(content: Json, name: str, *, takes_null: bool = False) -> Any:
-    """Return a table, empty where there is none.
+    """Return a table; empty if it is missing.
 
     Raises:
         ValueError: it is null, and a broker ends its start on that.

@@ -117,7 +117,7 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
 
 
 def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadata | None:
-    """Return the form whose topics count for a new ``topics.json``; ``None``: there is none.
+    """Return the form whose topics a new ``topics.json`` is based on; ``None`` without a form.
 
     Raises:
         RefusedStoreError: a broker would not read the file, or the form is damaged.

@@ -1,4 +1,4 @@
-"""Consumer offsets: the master's and those that are here, merged so that none goes back unseen."""
+"""Consumer offsets: merge the master's with the local ones; no offset decreases unnoticed."""
 
 from collections.abc import Callable
 from pathlib import Path

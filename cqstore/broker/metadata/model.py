@@ -92,7 +92,7 @@ class DataVersion(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerMetadata:
-    """One form of a broker's metadata, as far as it can be read."""
+    """The readable content of one form of a broker's metadata."""
 
     form: Form
     path: Path

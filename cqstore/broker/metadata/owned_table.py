@@ -1,4 +1,4 @@
-"""OwnedTable: a table of a broker's metadata that the program with the store's lock goes on with.
+"""OwnedTable: a table of a broker's metadata, continued by the program with the store's lock.
 
 It is written as files of JSON, which every broker but one with ``configManagerVersion=v2`` reads.
 One that keeps its tables in databases takes a file in whose counter is the higher one.
@@ -32,7 +32,7 @@ from cqstore.store.paths import StorePaths
 
 
 class OwnedTable:
-    """One table; reads what was written last, in whichever form, and keeps what it does not know.
+    """One table; reads the form that was written last, and keeps unknown fields.
 
     The caller has the store's lock. One thread writes.
     """

@@ -60,7 +60,7 @@ def is_placing(paths: StorePaths) -> bool:
 
 
 def finish_placing(paths: StorePaths) -> str | None:
-    """Carry out what the journal asks for, or drop it if it is void; return a sentence about it.
+    """Carry out the journal, or drop it if it is void; return a sentence that reports which.
 
     ``None``: there is none. The caller has the store's lock.
 
@@ -101,7 +101,7 @@ def _is_older(paths: StorePaths, entry: Entry) -> bool:
 
 
 def clear_new(paths: StorePaths) -> None:
-    """Remove what an earlier call has built and not placed."""
+    """Remove metadata that an earlier call has written but not put in place."""
     with os_errors("remove unfinished metadata", paths.new_metadata):
         if exists(paths.new_metadata):
             shutil.rmtree(paths.new_metadata)
@@ -109,7 +109,7 @@ def clear_new(paths: StorePaths) -> None:
 
 
 def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) -> list[Move]:
-    """Return the moves that put a form in its place, and others away, in order."""
+    """Return the renames that put a form in place and move the others away, in order."""
     config, new = paths.config, paths.new_metadata / CONFIG_FOLDER
     others = [name for other in Form if other not in {form, *keep} for name in names_of(other)]
     built = [name for name in names_of(form) if exists(new / name)]
@@ -127,7 +127,7 @@ def _there(config: Path, names: Iterable[str]) -> list[str]:
 
 
 def _move(old: Path, new: Path) -> None:
-    """Rename once: where ``new`` is there it was done, for nothing was there before."""
+    """Rename once: if ``new`` exists, the rename was already done."""
     if exists(new):
         return
     if not exists(old):

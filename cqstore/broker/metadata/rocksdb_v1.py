@@ -34,7 +34,7 @@ class _Rows(NamedTuple):
 
 
 def read_v1(config: Path) -> BrokerMetadata | None:
-    """Return what the three databases hold; ``None`` if none of them is there."""
+    """Return the content of the three databases; ``None`` if none of them exists."""
     folders = {rows.folder for rows in _ROWS}
     present = {name for name in folders if is_database(config / name)}
     if not present:
@@ -87,7 +87,7 @@ def _take(
     key: bytes,
     value: bytes,
 ) -> None:
-    """Take a row into the metadata; one that is none becomes a fault."""
+    """Add a row to the metadata; an invalid row becomes a fault."""
     try:
         take(into, key.decode(), value)
     except ValueError as exc:

@@ -1,4 +1,4 @@
-"""Version 2 of metadata in RocksDB: one database whose keys say what a row is.
+"""Version 2 of metadata in RocksDB: one database whose keys contain the kind of the row.
 
 Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
 ``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
@@ -29,7 +29,7 @@ VERSION_NAME = b"data_version"
 
 
 class RowKind(IntEnum):
-    """What a row of version 2 holds, as its key says."""
+    """Kind of a row of version 2, from its key."""
 
     DATA_VERSION = 1
     DATA = 2

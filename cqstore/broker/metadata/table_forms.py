@@ -1,4 +1,4 @@
-"""Which form of a broker's tables counts: the one that was written last.
+"""Current form of a broker's tables: the one that was written last.
 
 A broker with ``storeType=defaultRocksDB`` takes the JSON files in once and from then on keeps
 topics, groups and consumer offsets in databases; the files stay as they were. A broker with queues
@@ -63,7 +63,7 @@ class TableForms:
 
     @property
     def is_in_databases(self) -> bool:
-        """Return whether what counts is read by a broker with ``storeType=defaultRocksDB`` alone.
+        """Return whether only a broker with ``storeType=defaultRocksDB`` reads the current form.
 
         Version 2 is read by one with ``configManagerVersion=v2``, whatever its ``storeType``.
         """
@@ -87,7 +87,7 @@ def forms_there(config: Path) -> list[Form]:
 
 
 def read_newest(config: Path, tables: Sequence[TableForms]) -> dict[Table, BrokerMetadata]:
-    """Return for each table that lies somewhere what the form holds that was written last.
+    """Return, for each existing table, the content of the form that was written last.
 
     Of what is returned the table alone counts; what cannot be read of the form is in its faults. A
     JSON file that is torn is read from its ``.bak``, and that is no fault.
@@ -135,7 +135,7 @@ def newer_in_database(paths: StorePaths) -> list[TableForms]:
 
 
 def _forms(folder: Path, table: Table) -> TableForms:
-    """Return where a table lies in each form, and which was written last."""
+    """Return the locations of a table in each form, and which form was written last."""
     files = tuple(folder / each for each in FILES_OF_TABLE[table])
     databases = [folder / each for each in (V1_FOLDERS[table], SINGLE_FOLDER)]
     written = {path: _written_to(path) for path in (*databases, folder / V2_FOLDER)}

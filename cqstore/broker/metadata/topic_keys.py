@@ -40,7 +40,7 @@ class TopicKeys:
         return found == {True}
 
     def _names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and groups that some form knows."""
+        """Return the topics and groups of all forms."""
         if self._known is None:
             forms = read_forms(self._paths)
             topics = {name for each in forms for name in each.topics}

@@ -41,7 +41,7 @@ TIMER_SLOT = Layout(TimerSlot)
 
 
 def timer_parts(store: MessageStore, taken: int, precision: int, now: int) -> list[PendingPart]:
-    """Return what waits in the wheel, and what is still in the queue; empty without a timer.
+    """Return the pending messages of the wheel and of the queue; empty without a timer.
 
     ``taken``: what of the queue is in another place, up to this queue offset; ``precision`` is
     ``timerPrecisionMs``; ``now`` in ms.

@@ -229,7 +229,7 @@ def _of_obstacle(obstacle: Obstacle) -> CheckFinding:
 
 
 def _row(finding: CheckFinding, past: OpenedPast, *, is_open: bool) -> Row:
-    """Return a finding as a row; of an open store a missing unit may be one that comes yet."""
+    """Return a finding as a row; in an open store, a missing unit may still be written."""
     queue = finding.queue
     return {
         "severity": ("open" if is_open else "damage") if finding.damage else "note",

@@ -58,7 +58,7 @@ def clean(
 
 
 def _rows(files: Iterable[FileOutlook]) -> Iterator[Row]:
-    """Yield a row for each log file: whether it goes, and why."""
+    """Yield a row for each log file: whether it is deleted, and why."""
     for file in files:
         yield {
             "phyOffset": file.file_from_offset,

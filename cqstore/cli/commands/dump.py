@@ -1,4 +1,4 @@
-"""``cqstore dump``: records, units and files as they lie on disk."""
+"""``cqstore dump``: records, units and files as stored on disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,7 +147,7 @@ def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
 
 
 def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | None = None) -> None:
-    """Refuse a phy offset at which no record begins, and say what lies there.
+    """Refuse a phy offset at which no record starts; the error describes what is there.
 
     ``problem``: what is known to be wrong there.
 
@@ -183,7 +183,7 @@ def _whole(message: StoredMessage) -> Row:
 def _units(
     store: MessageStore, key: QueueKey, offset: int | None, count: int, bounded: BoundedAnswer
 ) -> Iterator[Row]:
-    """Yield ``count`` units of a queue from ``offset`` on, a hole as a row that says so."""
+    """Yield ``count`` units of a queue from ``offset`` on; a missing unit is a row of its own."""
     first = store.min_offset(*key) if offset is None else offset
     low, high = store.min_offset(*key), store.max_offset(*key)
     last = min(first + count, high)

@@ -146,7 +146,7 @@ def _write(
     store: MessageStore, reads: SelectedReads, topics: list[str] | None, form: _Kind,
     target: Path | None, position: ExportPosition, *, resume: bool,
 ) -> int:  # fmt: skip
-    """Write what is asked for; return how many messages the file has now."""
+    """Write the selected messages; return how many messages the file has now."""
     unseen = reads.unseen_topics()
     names = _topics(store, topics, reads.selection.queue_id, unseen)
     with ExitStack() as stack:
@@ -191,7 +191,7 @@ def _open_writer(
     stack: ExitStack, store: MessageStore, form: _Kind, target: Path | None,
     position: ExportPosition, *, resume: bool,
 ) -> tuple[MessageWriter, tuple[ExportPosition, Callable[[], object]] | None]:  # fmt: skip
-    """Return the writer; for a file of lines also where it goes on, and what notes that."""
+    """Return the writer; for a text file also the position to continue from and its recorder."""
     if target is None:
         sys.stdout.flush()
         return _text(form, cast("BinaryIO", sys.stdout.buffer), is_new=True), None

@@ -122,7 +122,7 @@ def _refuse_together(
     queue_id: int | None, offset: int | None, count: int | None, tags: str | None,
     key: str | None, message_id: str | None, *, timed: bool,
 ) -> None:  # fmt: skip
-    """Refuse options of another way to choose messages than the one that was given.
+    """Refuse options that select messages in different ways.
 
     Raises:
         typer.BadParameter: by id, by key, between two times and by offset do not mix.
@@ -168,7 +168,7 @@ def _print_between(
 
 
 def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
-    """Return the message that has an id; another one may lie where the id points.
+    """Return the message with an ID; the log may have another message at the ID's phy offset.
 
     Raises:
         NoSuchMessageError: the id is no message's of this store.
@@ -216,7 +216,7 @@ def _pull(
     store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
     tags: TagFilter, damaged: list[DamagedRecord], bounded: BoundedAnswer,
 ) -> Iterator[tuple[int, StoredMessage]]:  # fmt: skip
-    """Pull until ``count`` messages have come or the queue ends; what is passed over is noted."""
+    """Pull until there are ``count`` messages or the queue ends; report skipped units."""
     at = store.min_offset(topic, queue_id) if offset is None else offset
     left = count
     while True:

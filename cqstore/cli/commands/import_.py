@@ -1,4 +1,4 @@
-"""``cqstore import``: messages of a file, or of another store, put into a store."""
+"""``cqstore import``: append the messages of a file or of another store to a store."""
 
 import time
 from collections.abc import Iterator
@@ -135,7 +135,7 @@ def import_(
 
 
 def _begun(position: Path, source: Path) -> ImportPosition | None:
-    """Return how far an import is by its position file; ``None``: there is none yet.
+    """Return the progress of an import from its position file; ``None`` if the file does not exist.
 
     Raises:
         RefusedStoreError: the file is a folder, or of another import; or ``source`` is a pipe,
@@ -165,7 +165,7 @@ def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
 
 
 def _form(source: Path, kind: FileFormat | None) -> FileFormat:
-    """Return the format that was given, else that which the name of ``source`` says.
+    """Return the given format, or else detect it by the name of ``source``.
 
     Raises:
         RefusedStoreError: it is not there, or a pipe, which this format cannot be read from.
@@ -239,7 +239,7 @@ def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[Me
 
 
 class _Import:
-    """One import; what was put is said in every error that ends it."""
+    """One import; every error that ends it reports how many messages were appended."""
 
     def __init__(
         self, store: MessageStore, source: Path, position: Path | None, first: int,
@@ -283,7 +283,7 @@ class _Import:
             self._digest.add(row)
 
     def note(self) -> None:
-        """Make what was put durable, and note that."""
+        """Flush the appended messages, and record the position."""
         self._store.flush()
         if self._position is not None:
             end = self._store.max_phy_offset()
@@ -292,11 +292,11 @@ class _Import:
             ImportPosition(source, self.next_row, end, rows).write(self._position)
 
     def sentence(self, following: int) -> str:
-        """Return what was put before row ``following``, and how to go on."""
+        """Return how many messages were appended before row ``following``, and how to continue."""
         return done_before(self.count, following)
 
     def _end(self, exc: StoreError) -> None:
-        """Add to an error what was put, and how to go on, unless nothing could be read."""
+        """Add the number of appended messages and how to continue, unless nothing could be read."""
         exc.path = exc.path or self._source
         if not isinstance(exc, UnsupportedFormatError | BeyondEndError):
             number = exc.number if isinstance(exc, IllegalLineError) else self.next_row

@@ -138,7 +138,7 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
 
 
 def _lagging(lagging: Mapping[str, int], kind: OutputFormat) -> object:
-    """Return which backends are no longer kept and lack the log from where on."""
+    """Return the backends that lag, and the phy offset from which they lack the log."""
     if kind is not OutputFormat.TABLE or not lagging:
         return dict(lagging)
     return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in lagging.items())

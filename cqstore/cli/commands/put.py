@@ -143,13 +143,13 @@ def _put_and_print(
 
 @dataclass(slots=True)
 class PutLines:
-    """How many messages were put, and the line behind the last one."""
+    """Number of appended messages, and the line after the last one."""
 
     count: int = 0
     next_line: int = 1
 
     def sentence(self) -> str:
-        """Return what was put and how to go on, for an error that ends a put of several."""
+        """Return how many messages were appended, and how to continue after an error."""
         return (
             f"{self.count} messages were appended; continue with --continue-from {self.next_line}"
         )
@@ -181,7 +181,7 @@ class _LinesTaken:
 
 @contextmanager
 def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
-    """Show how many messages were put, and how much of a file was read for them.
+    """Show how many messages were appended, and how much of the input file was read.
 
     Nothing is shown of lines typed at a terminal.
     """
@@ -209,7 +209,7 @@ def put_all(
     done: PutLines | None = None,
     progress: Progress = noop,
 ) -> Iterator[PutMessageResult]:
-    """Put the messages, a list at once; at a line that is none those before it first.
+    """Append the messages in batches; before an invalid line raises, append those before it.
 
     ``done`` is brought up to date with each list, before its results are yielded; ``progress`` is
     told how many were put.
@@ -293,7 +293,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _row(result: PutMessageResult) -> Row:
-    """Return a result of a put as a row."""
+    """Return the result of a put as a row."""
     return {
         "status": result.status.name,
         "phy": result.phy_offset,

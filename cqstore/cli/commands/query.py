@@ -85,13 +85,13 @@ def query(
 
 
 def _why_none(store: MessageStore) -> str:
-    """Return why nothing can be found by key in the index files, and what mends that."""
+    """Return why the index files cannot be searched, and how to repair them."""
     fault = store.report.index_left_out
     return "cannot search by key" if fault is None else f"{fault}; {REBUILD_INDEX}"
 
 
 def _report_index_files(store: MessageStore) -> bool:
-    """Say which index files cannot be read; return whether there are any."""
+    """Report the index files that cannot be read; return whether there are any."""
     if (fault := store.report.index_left_out) is not None:
         note(f"the file index cannot be read: {fault}; {REBUILD_INDEX}")
     index = components_of(store).index
@@ -102,7 +102,7 @@ def _report_index_files(store: MessageStore) -> bool:
 
 
 def _others(root: Path) -> tuple[list[KeyIndex], bool]:
-    """Return the indexes beside that in files, and whether one cannot be read, which is said."""
+    """Return the indexes other than the file index, and whether one cannot be read (reported)."""
     try:
         return open_indexes(index_openers(root)), False
     except StoreError as exc:
@@ -111,7 +111,7 @@ def _others(root: Path) -> tuple[list[KeyIndex], bool]:
 
 
 def _report_end(asked: AskedIndex, store: MessageStore) -> bool:
-    """Say how far an index goes; return whether that cannot be read."""
+    """Report how far an index is built; return whether that cannot be read."""
     try:
         built_to = asked.index.built_to
     except CorruptionError as exc:
@@ -125,7 +125,7 @@ def _report_end(asked: AskedIndex, store: MessageStore) -> bool:
 
 
 def _report_index(asked: AskedIndex) -> bool:
-    """Say what an index was like; return whether something of it could not be read."""
+    """Report problems of an index; return whether a part could not be read."""
     if asked.fault is not None:
         note(f"the index in {asked.index.folder} can be read only in part: {asked.fault}")
     if asked.index.fault is not None:

@@ -1,4 +1,4 @@
-"""``cqstore rebuild``: queues and index anew from the commit log."""
+"""``cqstore rebuild``: rebuild queues and index from the commit log."""
 
 from contextlib import suppress
 from pathlib import Path

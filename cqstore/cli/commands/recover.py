@@ -74,7 +74,7 @@ def recover(
 
 
 def _left_damaged(store: MessageStore, tick: Tick) -> Iterator[str]:
-    """Yield what of an open store its opening has not mended."""
+    """Yield the damage of an open store that opening did not repair."""
     for each in store.report.queues_damaged:
         key = each.queue
         yield (

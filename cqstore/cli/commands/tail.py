@@ -1,4 +1,4 @@
-"""``cqstore tail``: the newest messages of a topic over its queues, and those that come."""
+"""``cqstore tail``: the newest messages of a topic over its queues, and new ones."""
 
 import select
 import sys
@@ -101,7 +101,7 @@ def messages_of_tail(
     wait: Callable[[], bool] | None = None,
     bounded: BoundedAnswer | None = None,
 ) -> Iterator[ReadMessage]:
-    """Yield the last ``count`` messages; with ``wait`` those that come too, until it says False.
+    """Yield the last ``count`` messages, then new ones until ``wait`` returns False.
 
     Without ``wait``, ``bounded`` reports if there are older ones.
 
@@ -144,7 +144,7 @@ def _begin_later(
 
 
 def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
-    """Write out what was printed and wait a moment; return whether to go on.
+    """Flush standard output and wait a moment; return whether to continue.
 
     Raises:
         ReaderGoneError: nothing reads standard output any more.

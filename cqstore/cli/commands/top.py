@@ -49,7 +49,7 @@ class Watch(Protocol[Look_co]):
     """Looks at one store again and again."""
 
     def sample(self) -> Look_co:
-        """Return what there is now."""
+        """Return a sample of the current state."""
 
 
 def _nothing(_look: Any, _before: Any) -> Sequence[str]:
@@ -58,7 +58,7 @@ def _nothing(_look: Any, _before: Any) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class TopView(Generic[Look]):
-    """What is looked at, the rows of a look, and what is said beside them.
+    """What to sample, the rows of a sample, and the notes printed with them.
 
     The functions take a look, and the one before it.
     """
@@ -74,7 +74,7 @@ class TopView(Generic[Look]):
 
 
 class UpperView(Protocol):
-    """Makes a view of what an upper layer knows; an entry of ``cqstore.top``, by its name."""
+    """Factory of a view of an upper layer; an entry point of the group ``cqstore.top``."""
 
     def __call__(
         self,
@@ -330,7 +330,7 @@ def _delay_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]
 
 
 def _follower_state(of: Following) -> str:
-    """Return in words what a follower is at."""
+    """Return the state of a follower in words."""
     if not exists(Path(f"/proc/{of.pid}")):
         return f"not running, or on another machine: process {of.pid} does not exist here"
     if not of.connected:

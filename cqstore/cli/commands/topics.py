@@ -260,7 +260,7 @@ def _names_in(path: Path) -> list[str]:
 
 
 def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
-    """Return what each of ``names`` has, without those that have no queue.
+    """Return queues and messages of each topic of ``names`` that has queues.
 
     Raises:
         IllegalMessageError: one is none of a topic, or one of the broker's own.

@@ -15,7 +15,7 @@ _BATCH = re.compile(r"batch=(\d+)/(.+)")
 
 
 def open_catalog(folder: Path) -> Any:
-    """Return the catalog in ``folder``; what it writes is on disk before it is referred to.
+    """Return the catalog in ``folder``; its files are synced before it references them.
 
     Raises:
         StoreConfigError: pyiceberg is not installed.

@@ -1,4 +1,4 @@
-"""The messages of an archive, in the order in which ``cqstore import`` puts them.
+"""The messages of an archive, in the order in which ``cqstore import`` appends them.
 
 Batch by batch, in each topic by topic, and of a topic by source and phy offset: the order that each
 queue had in its log. A batch that comes later comes behind all others, so the number of a row stays
@@ -130,7 +130,7 @@ def _batches(path: Path) -> Iterator[Any]:
 
 
 def _line(number: int, row: Row) -> MessageLine:
-    """Return a row of an archive as a message to be put.
+    """Return a row of an archive as a message to append.
 
     Raises:
         IllegalLineError: it is none.

@@ -1,4 +1,4 @@
-"""What lies in an archive: ``cqstore archive`` writes it, ``cqstore import`` reads it.
+"""Contents of an archive: ``cqstore archive`` writes it, ``cqstore import`` reads it.
 
     FOLDER/batch=00000001/_manifest.json
     FOLDER/batch=00000001/topic=orders/day=2026-11-26/part-00000.parquet
@@ -82,7 +82,7 @@ def batch_folder(folder: Path, number: int) -> Path:
 
 
 def batch_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the batches that are there, in order.
+    """Return the numbers of the existing batches, in order.
 
     Raises:
         StoreIOError: the folder cannot be read.

@@ -100,7 +100,7 @@ class PartFile:
 def part_file(
     target: Path, position: ExportPosition | None, *, resume: bool
 ) -> Iterator[tuple[PartFile, ExportPosition | None]]:
-    """Give the file to be written, and the position it goes on from; rename it when all is well.
+    """Yield the file to write and the position to continue from; rename the file on success.
 
     With a ``position`` what was written stays beside ``target`` when the block ends otherwise, and
     ``resume`` goes on with it. Else it is removed.
@@ -166,7 +166,7 @@ def _to_resume(part: Path, asked: ExportPosition | None) -> ExportPosition:
 
 
 def _cut(part: Path, file: BinaryIO, size: int) -> None:
-    """Cut an unfinished export to ``size`` bytes, to go on from there.
+    """Truncate an unfinished export to ``size`` bytes, to continue from there.
 
     Raises:
         CorruptionError: it has fewer.

@@ -1,4 +1,4 @@
-"""The store that an export makes: a folder of its own, with the messages that were asked for."""
+"""The store that an export creates: a new folder with the selected messages."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ class StoreWriter(MessageWriter):
         self._places = list[str]()
 
     def write(self, read: ReadMessage) -> None:
-        """Keep a message until there are ``_LIST`` of them, which are then put at once.
+        """Collect a message; every ``_LIST`` messages are appended at once.
 
         Raises:
             IllegalMessageError: it, or one before it, cannot be put; the sentence says which.
@@ -46,7 +46,7 @@ class StoreWriter(MessageWriter):
             self.finish()
 
     def finish(self) -> None:
-        """Put what waits; it is durable once the store is closed.
+        """Append the collected messages; they are durable once the store is closed.
 
         Raises:
             IllegalMessageError: the new store does not take a message.

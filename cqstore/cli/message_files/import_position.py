@@ -1,4 +1,4 @@
-"""How far an import is, so that one that was cut short, by a crash too, puts no message twice.
+"""Position of an import: after an interruption or crash, no message is appended twice.
 
 The file says how many rows were put and where the log ended then; both are on disk when it is
 written. What was put behind that place is read from the log itself, and compared with the rows.
@@ -75,7 +75,7 @@ class ImportPosition:
 
 
 class RowsDigest:
-    """Digest of all rows that were put, in order: shows whether a file was edited since."""
+    """Digest of all imported rows, in order: detects that the file was edited since."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
@@ -124,7 +124,7 @@ def pass_rows_put(
     rows: Iterator[MessageLine],
     digest: RowsDigest | None,
 ) -> int:
-    """Take those of ``rows``, which begin where ``begun`` says, that the log has; return the next.
+    """Skip the rows after ``begun`` that the log already has; return the number of the next row.
 
     ``store`` is open to write, so no other process puts. ``digest`` takes the rows too.
 
@@ -156,7 +156,7 @@ def pass_rows_put(
 
 
 def _is_of(stored: StoredMessage, put: Message) -> bool:
-    """Return whether a record is that of a message as the import put it."""
+    """Return whether a record stores this message as the import appended it."""
     return (
         stored.topic == put.topic
         and stored.queue_id == put.queue_id

@@ -1,4 +1,4 @@
-"""Messages as lines of JSON: what ``cqstore put`` reads from standard input, and ``import``.
+"""Messages as lines of JSON: the input of ``cqstore put`` and ``cqstore import``.
 
 A value of another type than its field's is refused, never turned into text: what was meant can
 only be guessed. Every refusal names line and field.
@@ -36,7 +36,7 @@ class MessageLine:
 
 
 class IllegalLineError(IllegalMessageError):
-    """Line ``number`` is no message."""
+    """Line ``number`` is not a valid message."""
 
     number = 0
 
@@ -165,7 +165,7 @@ def _object(line: bytes) -> dict[str, object]:
 
 
 def json_fault(exc: ValueError | RecursionError) -> str:
-    """Return why a line is no JSON; its number, which the caller names, is not that of Python."""
+    """Return why a line is not JSON, without Python's line number: the caller adds the real one."""
     if isinstance(exc, json.JSONDecodeError):
         return f"{exc.msg} (character {exc.pos + 1})"
     return str(exc).partition(";")[0]  # behind it Python names a function of its own

@@ -64,7 +64,7 @@ class MessageWriter(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is still in memory; nothing comes behind it."""
+        """Write the messages that are still in memory; nothing may be written after that."""
 
 
 class TextWriter(MessageWriter):
@@ -112,7 +112,7 @@ class CsvWriter(TextWriter):
 
 
 class PatternWriter(TextWriter):
-    """Writes each message as the line that ``--format`` says."""
+    """Writer of each message as a line by the pattern of ``--format``."""
 
     def __init__(self, file: BinaryIO, pattern: MessageFormat) -> None:
         """Write a line of ``pattern``, as ``--format`` has it, for each message."""
@@ -120,7 +120,7 @@ class PatternWriter(TextWriter):
         self._pattern = pattern
 
     def line(self, read: ReadMessage) -> str:
-        """Return the message as the pattern says."""
+        """Return the message formatted by the pattern."""
         return self._pattern.line(read)
 
 
@@ -192,7 +192,7 @@ def _check_names(names: list[str]) -> None:
 
 
 def _fields(names: list[str], row: list[str]) -> dict[str, object]:
-    """Return the fields of a row; of body and bodyBase64 the one that is not empty."""
+    """Return the fields of a row, with either body or bodyBase64, whichever is not empty."""
     if len(row) != len(names):
         raise IllegalMessageError(f"{len(row)} values, but the header has {len(names)} columns")
     fields: dict[str, object] = {}

@@ -42,7 +42,7 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def text_input(path: Path) -> Iterator[BinaryIO]:
-    """Open text in UTF-8, of which any line is read as soon as it is there.
+    """Open UTF-8 text; each line can be read as soon as it arrives.
 
     Raises:
         RefusedStoreError: there is no such file, or it is a folder.
@@ -86,7 +86,7 @@ def plain_text(file: BinaryIO, path: Path) -> BinaryIO:
 
 
 class _Pieces(io.RawIOBase):
-    """Bytes that a function returns, at most so many as it is asked for; none at the end."""
+    """Stream over the bytes that a function returns; empty bytes mean the end."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read, self._rest = read, b""
@@ -107,7 +107,7 @@ def _buffered(read: Callable[[int], bytes]) -> BinaryIO:
 
 
 def _joined(head: bytes, file: BinaryIO) -> BinaryIO:
-    """Return a reader of ``head`` and what ``file`` has behind it."""
+    """Return a reader of ``head`` followed by the rest of ``file``."""
     rest = [head] if head else []
     read = cast("io.BufferedReader", file).read1
     return _buffered(lambda size: rest.pop() if rest else read(size))
