@@ -33,8 +33,8 @@ class Verb(TyperCommand):
 
     place = ""
     """Of its function, ``module:function``."""
-    told = True
-    """Whether its progress is shown; not of one that waits for input or for others."""
+    shows_progress = True
+    """False for a command that waits for input or for other processes."""
 
     def load(self) -> Any:
         """Import the function; return its command, with options and arguments."""
@@ -42,9 +42,9 @@ class Verb(TyperCommand):
         with ended_by_interrupt():
             function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
-        telling = _telling(function, (self.name or "") if self.told else "")
+        wrapped = _with_progress(function, (self.name or "") if self.shows_progress else "")
         text = function.__doc__ or ""
-        alone.command(self.name, cls=WholeVerb, help=paragraphs(text), epilog=epilog(text))(telling)
+        alone.command(self.name, cls=WholeVerb, help=paragraphs(text), epilog=epilog(text))(wrapped)
         made = typer.main.get_command(alone)
         for parameter in made.params:
             _refuse_empty_path(parameter)
@@ -82,17 +82,17 @@ def _refuse_empty_path(parameter: Any) -> None:
     parameter.process_value = process_value
 
 
-def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
-    """Return a verb's function that takes ``--quiet`` too and shows that it is at work.
+def _with_progress(function: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """Return a command's function that also takes ``--quiet`` and shows its progress.
 
-    What it writes is guarded meanwhile, see ``OutputPath``.
+    Its output paths are guarded while it runs, see ``OutputPath``.
     """
     from cqstore.cli.path_marks import guarded, path_marks  # noqa: PLC0415 - a list needs none
 
     marks = path_marks(function)
 
     @wraps(function)
-    def telling(*args: Any, quiet: bool = False, **options: Any) -> Any:
+    def wrapped(*args: Any, quiet: bool = False, **options: Any) -> Any:
         before = QUIET.set(quiet or QUIET.get())
         try:
             with guarded(marks, options), progress(label) if label else nullcontext():
@@ -100,14 +100,14 @@ def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
         finally:
             QUIET.reset(before)
 
-    signature, made = inspect.signature(function), cast("Any", telling)
+    signature, made = inspect.signature(function), cast("Any", wrapped)
     quiet = inspect.Parameter(
         "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet
     )
     made.__signature__ = signature.replace(parameters=[*signature.parameters.values(), quiet])
     made.__annotations__ = {**function.__annotations__, "quiet": Quiet}
     del made.__wrapped__
-    return telling
+    return wrapped
 
 
 class DefaultGroup(PlainHelp, TyperGroup):
@@ -198,12 +198,12 @@ def add_verb(
     """Add the verb whose function is at ``where``, ``module:function``.
 
     ``sentence`` is the first paragraph of the function's docstring, which a list of verbs shows.
-    ``progress_told``: see ``Verb.told``.
+    ``progress_told``: see ``Verb.shows_progress``.
     """
 
     class Here(Verb):
         place = where
-        told = progress_told
+        shows_progress = progress_told
 
     app.command(name, cls=Here, help=sentence)(_not_here)
 

@@ -161,7 +161,7 @@ class SelectedReads:
         found = read_topic(
             self._store, topic, *wanted.times, queue_ids=wanted.queue_ids,
             tags=wanted.tags, from_offsets=from_offsets,
-            on_damage=lambda each: self._say(topic, each),
+            on_damage=lambda each: self._report(topic, each),
         )  # fmt: skip
         for each in found:
             yield from self.opened(topic, each)
@@ -187,9 +187,9 @@ class SelectedReads:
                 if grep is None or grep.search(read.message.body):
                     yield read
         except CorruptionError as exc:
-            self._say(topic, TopicDamage(found.queue_id, found.queue_offset, 1, str(exc)))
+            self._report(topic, TopicDamage(found.queue_id, found.queue_offset, 1, str(exc)))
 
-    def _say(self, topic: str, damage: TopicDamage) -> None:
+    def _report(self, topic: str, damage: TopicDamage) -> None:
         first, last = damage.queue_offset, damage.queue_offset + damage.units - 1
         units = f"unit {first} is" if first == last else f"units {first} to {last} are"
         self._count(f"{topic}, queue {damage.queue_id}: {units} skipped: {damage.reason}")

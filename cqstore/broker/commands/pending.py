@@ -106,7 +106,7 @@ def pending(
             parts += _timer_parts(store, of, precision, now)
             found = ranked(map(_part_row, parts), sort, PART_COLUMNS, limit, bounded)
             output(kind).rows(found, bounded.has_more)
-            _say_totals(parts)
+            _note_totals(parts)
     note_remarks([broker])
     end_with_faults([*broker.faults, *half.faults])
 
@@ -195,7 +195,7 @@ def _messages(
         yield from half.messages()
 
 
-def _say_totals(parts: Iterable[PendingPart]) -> None:
+def _note_totals(parts: Iterable[PendingPart]) -> None:
     """Print in a sentence how many messages wait, of all sources."""
     sums = {source: [0, 0] for source in PendingSource}
     for part in parts:
