@@ -25,8 +25,8 @@ Ends = dict[int, tuple[int, int]]
 class FollowedEnds:
     """The ends of the queues of some topics, and of all retry and dead-letter topics. One thread.
 
-    The store is opened anew where a topic is asked for that was not, where log files have expired
-    (queues begin later then), and where the log was cut. In memory are the ends of those queues.
+    The store is reopened if a new topic is requested, if log files have expired (then min offsets
+    have increased), and if the log was truncated. Only the ends of these queues are in memory.
     """
 
     def __init__(self, open_store: Callable[[], MessageStore]) -> None:

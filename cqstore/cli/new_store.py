@@ -17,11 +17,11 @@ from cqstore.store.settings.config import StoreConfig
 
 @contextmanager
 def nothing_half_made(root: Path, settings: StoreConfig, *, new: bool) -> Iterator[None]:
-    """Remove what the block has made of a ``new`` store in ``root`` if it ends without a message.
+    """Remove the ``new`` store that the block created in ``root`` if no message was stored.
 
-    That is: while the log has no file, however the block ends: by an error, such as a full disk,
-    or because there was nothing to put. What was there before stays: a store, or a folder with
-    anything in it, is not touched.
+    That is the case while the log has no file, whether the block ends with an error, such as a full
+    disk, or had no message to append. An existing store, or a folder that is not empty, is not
+    touched.
     """
     made = _missing(root) if new else []
     was_empty = new and is_dir(root) and not any(root.iterdir())

@@ -202,10 +202,10 @@ def open_store(
     read_only: bool = True,
     **settings: object,
 ) -> MessageStore:
-    """Open the store as the options and ``settings`` say.
+    """Open the store with the options and ``settings``.
 
-    What a reader has to know is said on stderr: that another process has the store open, that the
-    log is damaged, that the store needs recovery.
+    Notes on stderr report that another process has the store open, that the log is damaged, or
+    that the store needs recovery.
     """
     given = config if isinstance(config, StoreConfig) else read_config(config, root)
     with pointing_to_check(root):

@@ -1,7 +1,7 @@
-"""Progress of a verb on standard error: how far, how fast, and how long it will take still.
+"""Progress of a command on standard error: amount done, rate, and time left.
 
 On a terminal it is one line, rewritten in place; elsewhere a line every ten seconds. With
-``--quiet`` there is none. What takes no second shows nothing.
+``--quiet``, and for short work, nothing is shown.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Converts a broker's tables into the form that the broker of the other backend reads.
+"""Conversion of a broker's tables to the form that a broker with the other backend reads.
 
 Each table is taken from the form that was written last. The converter of ``metadata`` writes the
-new form beside the store, compares every field, and puts it in place with a journal of its own.
+new form to a temporary folder, compares every field, and puts it in place with its own journal.
 
 JSON files stay where they are when the next broker reads databases, as RocketMQ leaves them: they
 count no more changes than the databases, so no broker takes them in, and a broker that is started
@@ -145,8 +145,8 @@ def bring_tables(
 ) -> TablesDone:
     """Put the tables into the form that ``broker`` reads; a second call does nothing more.
 
-    The caller has the store's lock. Killed at any step, the former form or the new one is whole,
-    and the next call goes on.
+    The caller has the store's lock. If the process is killed at any step, either the old or the new
+    form is complete, and the next call continues.
 
     Args:
         paths: of the store; no broker runs on it.

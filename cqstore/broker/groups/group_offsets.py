@@ -1,4 +1,4 @@
-"""New offsets of a consumer group: set back or forward, taken from another group, forgotten.
+"""New offsets of a consumer group: reset, copied from another group, or removed.
 
 Source: RocketMQ ``AdminBrokerProcessor.resetOffset``, ``cloneGroupOffset``,
 ``ConsumerOffsetManager.cloneOffset``, ``removeOffset``.
@@ -17,17 +17,18 @@ from cqstore.store.service.reading.store_times import Time, time_ms
 
 
 class OffsetChange(NamedTuple):
-    """One queue whose offset a group is to have, or to lose."""
+    """Change of a group's offset in one queue."""
 
     topic: str
     queue_id: int
     before: int | None
-    """``None``: it has committed none."""
+    """``None``: the group has no committed offset."""
     after: int | None
+    """``None``: the offset is removed."""
 
 
 Target = Callable[[QueueKey, int, int], int]
-"""Queue, its minimum and maximum → the offset that a group is to have."""
+"""Queue, its min offset and its max offset → the new offset of the group."""
 
 
 def reset(

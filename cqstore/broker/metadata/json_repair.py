@@ -94,10 +94,10 @@ def with_made_topics(
 
 
 def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
-    """Keep each file as it is, then replace it, durably; return where they are kept.
+    """Keep a copy of each file, then replace it durably; return the folder of the copies.
 
-    The caller has the store's lock. Killed between two files, those that are left are repaired by
-    the next call; each is what it was or what it is to be.
+    The caller has the store's lock. If the process is killed between two files, each file has its
+    old or its new content, and the next call repairs the rest.
 
     Raises:
         StoreIOError: a file cannot be written.

@@ -1,12 +1,12 @@
-"""Puts a new form of metadata in place of the others: a journal of renames, each done once.
+"""Replacement of the current forms of metadata by a new one: a journal of renames, each done once.
 
-First what is left of the new form from before moves away, then the new one comes in, and only then
-the others move away. So at every instant one form lies whole in ``config``; where the process is
-killed, the next call carries out what the journal still asks for. Nothing is removed.
+First, remains of the same form are moved away, then the new form is moved in, and only then the
+other forms are moved away. So ``config`` has a complete form at every instant. If the process is
+killed, the next call carries out the rest of the journal. Nothing is removed.
 
 The journal is tied to the file ``lock``, which RocketMQ writes at each start: a broker that has run
-since may have changed the form that was to move away, and then the journal is void. So it is where
-something below the names that are to move is younger than the journal, as what a follower writes.
+since may have changed the form to move away, so the journal is void. It is also void if a file to
+move is newer than the journal, for example because a follower wrote it.
 """
 
 import shutil
@@ -30,14 +30,14 @@ Move = tuple[str, str]
 
 
 def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
-    """Put ``form`` in place and all others away but those to ``keep``; return where they are then.
+    """Put ``form`` in place and move all others except ``keep`` away; return their new folder.
 
-    What lies in ``new_metadata`` takes the place of that form; where nothing lies there the form
-    stays as it is. The caller has the store's lock.
+    The content of ``new_metadata`` replaces that form; if it is empty, the form is unchanged. The
+    caller has the store's lock.
 
     Raises:
         RefusedStoreError: ``config`` is on another file system than ``cqstore``.
-        StoreIOError: a name cannot be changed; the next ``finish_placing`` goes on.
+        StoreIOError: a rename failed; the next ``finish_placing`` continues.
     """
     away = new_kept_folder(paths)
     moves = _moves(paths, form, away, keep)
@@ -62,11 +62,11 @@ def is_placing(paths: StorePaths) -> bool:
 def finish_placing(paths: StorePaths) -> str | None:
     """Carry out the journal, or drop it if it is void; return a sentence that reports which.
 
-    ``None``: there is none. The caller has the store's lock.
+    ``None``: there is no journal. The caller has the store's lock.
 
     Raises:
-        CorruptionError: the journal is damaged, or a file that it names is gone.
-        StoreIOError: a name cannot be changed.
+        CorruptionError: the journal is damaged, or a file of the journal no longer exists.
+        StoreIOError: a rename failed.
     """
     damaged = "the journal of an interrupted metadata conversion is damaged"
     entry = read_note(paths.placing_metadata, _is_entry, damaged)

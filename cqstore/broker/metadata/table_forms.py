@@ -1,9 +1,9 @@
 """Current form of a broker's tables: the one that was written last.
 
 A broker with ``storeType=defaultRocksDB`` takes the JSON files in once and from then on keeps
-topics, groups and consumer offsets in databases; the files stay as they were. A broker with queues
-in files reads and writes the files alone. Which of both is the newer one is told by when the files
-were written: a broker writes either form every few seconds, and when it stops.
+topics, groups and consumer offsets in databases; the files do not change. A broker with queues in
+files reads and writes only the files. The modification times show which form is newer: a broker
+writes its form every few seconds, and when it stops.
 
 Source: RocketMQ ``BrokerController``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``,
 ``ConfigStorage``.
@@ -89,8 +89,8 @@ def forms_there(config: Path) -> list[Form]:
 def read_newest(config: Path, tables: Sequence[TableForms]) -> dict[Table, BrokerMetadata]:
     """Return, for each existing table, the content of the form that was written last.
 
-    Of what is returned the table alone counts; what cannot be read of the form is in its faults. A
-    JSON file that is torn is read from its ``.bak``, and that is no fault.
+    Only that table of the returned metadata is valid; unreadable parts of the form are in its
+    faults. A torn JSON file is read from its ``.bak``, which is not a fault.
     """
     found: dict[Table, BrokerMetadata] = {}
     databases: dict[Form, BrokerMetadata] = {}

@@ -211,11 +211,11 @@ def put_all(
 ) -> Iterator[PutMessageResult]:
     """Append the messages in batches; before an invalid line raises, append those before it.
 
-    ``done`` is brought up to date with each list, before its results are yielded; ``progress`` is
-    told how many were put.
+    ``done`` is updated after each batch, before its results are yielded; ``progress`` is called
+    with the number of appended messages.
 
     Raises:
-        IllegalMessageError: a line is no message; the sentence says what was put and how to go on.
+        IllegalMessageError: a line is not a valid message; the error reports how to continue.
     """
     done, fault = done or PutLines(), None
     while fault is None:

@@ -1,8 +1,7 @@
 """The messages of an archive, in the order in which ``cqstore import`` appends them.
 
-Batch by batch, in each topic by topic, and of a topic by source and phy offset: the order that each
-queue had in its log. A batch that comes later comes behind all others, so the number of a row stays
-what it was. Needs pyarrow.
+Ordered by batch, topic, source and phy offset: each queue keeps the order of its log. A new batch
+is read after all others, so the number of a row does not change. Needs pyarrow.
 """
 
 import heapq
@@ -51,7 +50,7 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
     Raises:
         StoreConfigError: pyarrow is not installed.
         CorruptionError: a file or a manifest is missing or damaged; rows before it were yielded.
-        IllegalLineError: a row is no message; likewise.
+        IllegalLineError: a row is not a valid message; rows before it were yielded.
         BeyondEndError: the rows end before ``first``.
         StoreIOError: something cannot be read.
     """

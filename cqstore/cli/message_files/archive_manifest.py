@@ -3,9 +3,9 @@
     FOLDER/batch=00000001/_manifest.json
     FOLDER/batch=00000001/topic=orders/day=2026-11-26/part-00000.parquet
 
-A batch is what one run has added. Its folder comes by one rename, so a reader sees all of it or
-nothing; its number is the next behind the highest, so of two runs that end at once one is told.
-Names that begin with ``_`` are passed over by Spark and Arrow.
+A batch is the output of one run. Its folder appears by one rename, so a reader sees all of it or
+nothing. Its number is the next after the highest, so if two runs end at once, one reports it.
+Spark and Arrow skip names that begin with ``_``.
 """
 
 import re

@@ -102,13 +102,13 @@ def part_file(
 ) -> Iterator[tuple[PartFile, ExportPosition | None]]:
     """Yield the file to write and the position to continue from; rename the file on success.
 
-    With a ``position`` what was written stays beside ``target`` when the block ends otherwise, and
-    ``resume`` goes on with it. Else it is removed.
+    On failure, an export with a ``position`` keeps its unfinished file next to ``target``, and
+    ``resume`` continues it. Without a position the file is removed.
 
     Raises:
-        RefusedStoreError: ``target`` is there, or an unfinished one; or there is none to go on
-            with, or one of another export.
-        CorruptionError: the unfinished one is shorter than its position says.
+        RefusedStoreError: ``target`` or an unfinished file exists, or the unfinished file to resume
+            belongs to another export.
+        CorruptionError: the unfinished file is shorter than its position.
         StoreIOError: something cannot be written.
     """
     refuse_existing(target)

@@ -1,7 +1,7 @@
 """Position of an import: after an interruption or crash, no message is appended twice.
 
-The file says how many rows were put and where the log ended then; both are on disk when it is
-written. What was put behind that place is read from the log itself, and compared with the rows.
+The file records how many rows were appended and where the log ended then; both are on disk when it
+is written. Messages appended after that offset are read from the log and compared with the rows.
 """
 
 import hashlib
@@ -50,8 +50,8 @@ class ImportPosition:
         """Return what ``path`` holds of an import of ``source``.
 
         Raises:
-            CorruptionError: it is no position.
-            RefusedStoreError: it is that of another file.
+            CorruptionError: the file is not an import position.
+            RefusedStoreError: the position belongs to another file.
             StoreIOError: it cannot be read.
         """
         with os_errors("read the import position", path):
@@ -126,11 +126,11 @@ def pass_rows_put(
 ) -> int:
     """Skip the rows after ``begun`` that the log already has; return the number of the next row.
 
-    ``store`` is open to write, so no other process puts. ``digest`` takes the rows too.
+    ``store`` is open read-write, so no other process appends. The rows are added to ``digest``.
 
     Raises:
-        RefusedStoreError: the log ends before the position, or has gone on with messages that are
-            not the next rows: another writer has put them.
+        RefusedStoreError: the log ends before the position, or continues with other messages than
+            the next rows: another writer has appended them.
     """
     log = components_of(store).log
     if not log.min_phy_offset() <= begun.phy_offset <= log.max_phy_offset():
