@@ -217,7 +217,7 @@ def test_expired_files_are_told_and_stay_until_yes(root: Path) -> None:
     assert "72 hours" in reasons[0]
     assert "within" in reasons[2]
     assert f"2 of 5 log files, {2 * FILE} bytes, would be deleted" in shown.stderr
-    assert "used disk space: " in shown.stderr
+    assert "(commit log), " in shown.stderr.partition("used disk space: ")[2]
     assert "goes" in run("clean", root).stdout.splitlines()[0]
     assert len(json.loads(run("clean", root, "--output", "json").stdout)) == 5
     assert tree_digest(root) == before

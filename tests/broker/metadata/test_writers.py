@@ -220,7 +220,12 @@ REFUSED = [
     (Form.V2, one(offsets={"nothing": {0: 1}}), "'nothing'"),
     (Form.V2, one(topics=topic("x" * 32768)), "32768 bytes"),
     (Form.V2, one(topics={"orders": {"topicName": "other"}}), "'other'"),
-    (Form.JSON, one(offsets={"a@b": {1 << 31: 1}}), str(1 << 31)),
+    (
+        Form.JSON,
+        one(offsets={"a@b": {1 << 31: 1}}),
+        f"queue {1 << 31}: the queue ID does not fit in 32 bits",
+    ),
+    (Form.JSON, one(offsets={"a@b": {0: 1 << 63}}), f"queue 0: {1 << 63} does not fit in 64 bits"),
     (Form.V1, one(forbidden={"g": {"t": 1 << 31}}), "32 bits"),
     (Form.V1, one(topics={"\ud800": {}}), r"the name '\ud800' is not valid UTF-8"),
     (Form.JSON, one(groups={"": {}}), "empty"),

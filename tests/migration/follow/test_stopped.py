@@ -80,7 +80,7 @@ def test_tables_are_taken_when_the_process_has_ended(tmp_path: Path) -> None:
         move = moving(master, own).start()
         move.wait_for("opening the follower")
         broker.do("release")
-        move.wait_for("waiting for process")
+        move.wait_for("to exit: it may still write its tables")
         assert not (own / "config").exists()
         broker.do(DELAYS)
         assert move.end().stopped
