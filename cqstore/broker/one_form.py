@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.forms import NO_METADATA, read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.cli.options import note
 from cqstore.store.errors import RefusedStoreError, StoreError
@@ -38,7 +38,7 @@ def form_by_config(config: Path | None) -> Form | None:
 def read_one_form(
     paths: StorePaths, form: Form | None = None, config: Path | None = None
 ) -> BrokerMetadata:
-    """Return the metadata in ``form``; without it that of the only form that is there.
+    """Return the metadata in ``form``, or in the only existing form.
 
     Of several forms it is the one that the broker with ``config``, its configuration, reads.
 
@@ -47,7 +47,7 @@ def read_one_form(
     """
     found = find_one_form(paths, form, config)
     if found is None:
-        raise RefusedStoreError("no metadata of a broker is there", path=paths.config)
+        raise RefusedStoreError(NO_METADATA, path=paths.config)
     return found
 
 
@@ -62,14 +62,14 @@ def find_one_form(
     found = read_forms(paths)
     wanted = [each for each in found if form is None or each.form is form]
     if found and not wanted:
-        raise RefusedStoreError(f"no metadata in the form {form} is there", path=paths.config)
+        raise RefusedStoreError(f"{NO_METADATA} in the form {form}", path=paths.config)
     if len(wanted) > 1 and (by_config := form_by_config(config)) is not None:
         wanted = [each for each in wanted if each.form is by_config] or wanted
     if len(wanted) > 1:
         names = ", ".join(each.form.value for each in wanted)
         raise RefusedStoreError(
-            f"metadata is there in several forms ({names}): say with --form or"
-            " --config which the broker reads",
+            f"found metadata in several forms ({names}): select the one that the broker reads"
+            " with --form or --config",
             path=paths.config,
         )
     return wanted[0] if wanted else None
@@ -83,7 +83,7 @@ def note_remarks(found: Iterable[BrokerMetadata]) -> None:
 
 
 def end_with_faults(faults: Sequence[StoreError]) -> None:
-    """Say what of the metadata could not be read, behind a report that does without it.
+    """Report metadata that could not be read, after a report that omits it.
 
     Raises:
         typer.Exit: there is such a thing; the exit code is 1.

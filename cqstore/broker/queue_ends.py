@@ -25,8 +25,8 @@ Ends = dict[int, tuple[int, int]]
 class FollowedEnds:
     """The ends of the queues of some topics, and of all retry and dead-letter topics. One thread.
 
-    The store is opened anew where a topic is asked for that was not, where log files have expired
-    (queues begin later then), and where the log was cut. In memory are the ends of those queues.
+    The store is reopened if a new topic is requested, if log files have expired (then min offsets
+    have increased), and if the log was truncated. Only the ends of these queues are in memory.
     """
 
     def __init__(self, open_store: Callable[[], MessageStore]) -> None:
@@ -37,7 +37,7 @@ class FollowedEnds:
         self._log: _UndispatchedLog | None = None
 
     def refresh(self, topics: Collection[str]) -> None:
-        """Read on; ``topics`` are those whose ends are asked for next.
+        """Continue reading; ``topics`` are the topics whose ends are requested next.
 
         Raises:
             StoreError: the store cannot be opened to read, or its log not be read.
@@ -60,7 +60,7 @@ class FollowedEnds:
         return [QueueSpan(QueueKey(topic, queue_id), *each) for queue_id, each in ends]
 
     def _begin(self, topics: Collection[str]) -> None:
-        """Take what the queues show, and where the log goes on behind that."""
+        """Read the ends of the queues, and where the undispatched part of the log starts."""
         with self._open_store() as store:
             wanted = {*topics, *store.topics(RETRY_PREFIX), *store.topics(DLQ_PREFIX)}
             self._ends = {
@@ -71,7 +71,7 @@ class FollowedEnds:
             self._log = _UndispatchedLog(store)
 
     def _read_on(self) -> None:
-        """Take in the records that came."""
+        """Process the new records."""
         log = self._log
         if log is None:
             return
@@ -92,7 +92,7 @@ class FollowedEnds:
         queue_id: int,
         offset: int,
     ) -> None:
-        """Take in a record of a queue: it ends behind it."""
+        """Process a record of a queue: the queue ends after it."""
         ends = self._ends.get(topic)
         if ends is None:
             if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):

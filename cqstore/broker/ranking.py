@@ -31,7 +31,9 @@ def ranked(
     """
     if column not in columns:
         known = ", ".join(columns)
-        raise typer.BadParameter(f"no column {column!r}: {known}", param_hint="--sort")
+        raise typer.BadParameter(
+            f"unknown column {column!r}: expected {known}", param_hint="--sort"
+        )
     names = columns[:_NAMES]
 
     def rank(row: Row) -> tuple[Any, ...]:

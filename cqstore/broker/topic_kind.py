@@ -1,4 +1,4 @@
-"""TopicKind: what a topic's name says of it, and which group or topic owns it.
+"""TopicKind: the kind of a topic by its name, and which group or topic owns it.
 
 Source: RocketMQ ``KeyBuilder``, ``MixAll``, ``LiteUtil``, ``TopicValidator``.
 """

@@ -120,7 +120,7 @@ def _add_commands_of_upper_layers() -> None:
 
 
 def _only_command(upper: typer.Typer) -> CommandInfo | None:
-    """Return the command of an application that has one and nothing else: that is no group."""
+    """Return the command of an application with a single command, which is not a group."""
     if upper.registered_callback or upper.registered_groups or len(upper.registered_commands) != 1:
         return None
     return upper.registered_commands[0]
@@ -166,8 +166,8 @@ def _run() -> None:
         if _SURROGATES not in str(exc):
             raise
         reason = (
-            "a path or a name is not UTF-8, and this command has to write it down: rename it, or"
-            " give a symbolic link with another name"
+            "a path or a name is not UTF-8, and this command has to store it: rename it, or use a"
+            " symbolic link with a UTF-8 name"
         )
         _stop(StoreConfigError(reason), EXIT_REFUSED)
     except OSError as exc:  # of a look at a path, where nothing nearer says what for
@@ -175,7 +175,7 @@ def _run() -> None:
             _stop_without_folder()
             raise
         place = Path(os.fsdecode(exc.filename))
-        _stop(StoreIOError(f"cannot look at this: {exc.strerror}", path=place), EXIT_REFUSED)
+        _stop(StoreIOError(f"cannot access the path: {exc.strerror}", path=place), EXIT_REFUSED)
 
 
 def _stop_without_folder() -> None:
@@ -183,7 +183,7 @@ def _stop_without_folder() -> None:
     try:
         os.getcwd()  # noqa: PTH109 - what a path would ask
     except FileNotFoundError:
-        _stop(StoreIOError("the current folder is not there any more"), EXIT_REFUSED)
+        _stop(StoreIOError("the current folder no longer exists"), EXIT_REFUSED)
 
 
 def _stop(exc: StoreError, code: int) -> None:

@@ -17,7 +17,7 @@ from cqstore.store.settings.config import StoreConfig
 
 
 def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
-    """Yield the content of ``path``; its name and folders say what it is.
+    """Yield the content of ``path``; its kind is detected by its name and folders.
 
     Raises:
         UnsupportedFormatError: it is no file of a store.
@@ -41,7 +41,8 @@ def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
         yield from _log_rows(path)
         return
     raise UnsupportedFormatError(
-        "no file of a store: neither checkpoint, nor named by an offset or a time", path=path
+        "not a file of a store: expected checkpoint, or a name that is an offset or a time",
+        path=path,
     )
 
 
@@ -61,7 +62,7 @@ def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
 
 
 def _log_rows(path: Path) -> Iterator[Row]:
-    """Yield the records of a commit log file up to zeros, a blank record as a row that says so.
+    """Yield the records of a commit log file up to zeros; a blank record is a row, too.
 
     Raises:
         CorruptionError: it is damaged.

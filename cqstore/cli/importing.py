@@ -1,4 +1,4 @@
-"""Ctrl-C while Python imports: nothing was begun, so the process ends as any other program does."""
+"""Ctrl-C while Python imports modules: no work has started, so the process ends at once."""
 
 import signal
 import threading
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def ended_by_interrupt() -> Iterator[None]:
-    """Have SIGINT end the process at once while the block imports modules.
+    """Make SIGINT end the process at once while the block imports modules.
 
-    An exception would come out of the middle of an import, as a traceback that says nothing, and
-    leave modules half made. A handler of the caller's own, and other threads, are left alone.
+    An exception in the middle of an import would print a useless traceback and leave modules half
+    imported. A handler that the caller installed, and other threads, are not affected.
     """
     is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not is_pythons or threading.current_thread() is not threading.main_thread():

@@ -23,7 +23,7 @@ _PERCENT = 100
 
 
 class Fact(NamedTuple):
-    """One fact: its type in JSON, what it is, and its label in a table where the name is none."""
+    """One fact: JSON type, description, and label in a table if it differs from the name."""
 
     kind: str
     what: str
@@ -32,25 +32,29 @@ class Fact(NamedTuple):
 
 _TIMES = {"physic_msg": "the log is", "logics_msg": "file queues are", "index_msg": "the index is"}
 FACTS: dict[str, Fact] = {
-    "root": Fact("string", "Folder of the store, storePathRootDir."),
-    "backends": Fact("array", "Backends whose queues lie here.", "queues in"),
-    "state": Fact("string|null", "As cqstore mode set it; null: it never did."),
-    "kept_backends": Fact("array", "Backends that are kept.", "kept, the one read first"),
-    "last_exit": Fact("string", "clean, not clean (it needs recovery), or open."),
-    "opened_by": Fact("integer|null", "The process that has the store open."),
-    "commit_log_files": Fact("integer", "Files of the commit log."),
-    "commit_log_file_bytes": Fact("integer", "Size of one of them.", "commit log file size"),
-    "min_phy_offset": Fact("integer", "Where the log begins; -1 without files."),
-    "max_phy_offset": Fact("integer", "Where the log ends."),
-    "topics": Fact("integer", "Topics that have queues."),
-    "queues": Fact("integer", "Queues."),
-    "counted_all": Fact("boolean", f"False: there are more than the {COUNTED_QUEUES:,} counted."),
-    "queues_disk_bytes": Fact("integer", "Allocated for the queues.", "queues on disk"),
-    "queue_facts": Fact("object", "What the backends report of themselves."),
-    "index_files": Fact("integer|null", "Files of the index by keys; null: none, or index_fault."),
-    "index_fault": Fact("string|null", "Why the index cannot be read; null: it can, or is none."),
+    "root": Fact("string", "Root folder of the store (storePathRootDir)."),
+    "backends": Fact("array", "Backends that have queues in the store.", "queues in"),
+    "state": Fact("string|null", "State set by cqstore mode; null if never set."),
+    "kept_backends": Fact(
+        "array", "Backends that the store writes to; reads use the first.", "kept (first is read)"
+    ),
+    "last_exit": Fact("string", "clean, not clean (recovery is needed), or open."),
+    "opened_by": Fact("integer|null", "Process ID of the program that has the store open."),
+    "commit_log_files": Fact("integer", "Number of commit log files."),
+    "commit_log_file_bytes": Fact("integer", "Size of a commit log file.", "commit log file size"),
+    "min_phy_offset": Fact("integer", "Phy offset where the log starts; -1 without files."),
+    "max_phy_offset": Fact("integer", "Phy offset where the log ends."),
+    "topics": Fact("integer", "Number of topics that have queues."),
+    "queues": Fact("integer", "Number of queues."),
+    "counted_all": Fact("boolean", f"False if there are more than {COUNTED_QUEUES:,} queues."),
+    "queues_disk_bytes": Fact("integer", "Disk space of the queues.", "queues on disk"),
+    "queue_facts": Fact("object", "Facts that the backends report."),
+    "index_files": Fact("integer|null", "Number of index files; null: no index, or index_fault."),
+    "index_fault": Fact(
+        "string|null", "Why the index cannot be read; null if it can or is absent."
+    ),
     **{
-        f"checkpoint_{name}": Fact("integer", f"Of the checkpoint: {name}, as RocketMQ names it.")
+        f"checkpoint_{name}": Fact("integer", f"Checkpoint field {name} (RocketMQ's name).")
         for name in CheckpointFields._fields
     },
     **{
@@ -59,15 +63,19 @@ FACTS: dict[str, Fact] = {
         )
         for name, what in _TIMES.items()
     },
-    "file_reserved_hours": Fact("integer", "fileReservedTime: log files go when so old."),
-    "delete_when": Fact("string", "deleteWhen: at these hours of the day."),
-    "oldest_file_time": Fact(
-        "string|null", "When the oldest log file was written last, ISO 8601 in UTC."
+    "file_reserved_hours": Fact(
+        "integer", "fileReservedTime: age at which log files expire, hours."
     ),
-    "commit_log_disk_used_percent": Fact("number", "Of the commit log's file system."),
-    "queues_disk_used_percent": Fact("number", "Of the queues' file system."),
-    "disk_max_used_percent": Fact("integer", "diskMaxUsedSpaceRatio: beyond it old files go."),
-    "warnings": Fact("array", "What should not be so, a sentence each."),
+    "delete_when": Fact(
+        "string", "deleteWhen: hours of the day at which expired files are deleted."
+    ),
+    "oldest_file_time": Fact("string|null", "Last write to the oldest log file, ISO 8601 in UTC."),
+    "commit_log_disk_used_percent": Fact("number", "Used space of the commit log's file system."),
+    "queues_disk_used_percent": Fact("number", "Used space of the queues' file system."),
+    "disk_max_used_percent": Fact(
+        "integer", "diskMaxUsedSpaceRatio: above it, expired files are deleted at any hour."
+    ),
+    "warnings": Fact("array", "Problems of the store, one sentence each."),
 }
 _JSON_TYPES = {"array": {"type": "array", "items": {"type": "string"}}}
 
@@ -127,7 +135,7 @@ def snake(label: str) -> str:
 
 
 def utc(seconds: float) -> str | None:
-    """Return a time as ISO 8601 in UTC; ``None`` for 0, which is none."""
+    """Return a time as ISO 8601 in UTC; ``None`` for 0, which means no time."""
     if seconds <= 0:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
@@ -174,17 +182,17 @@ def _oldest_time(files: Sequence[MappedFile]) -> str | None:
 
 
 def _warnings(store: MessageStore) -> Iterator[str]:
-    """Yield what an operator should know of the store, a sentence each."""
+    """Yield the warnings about the store, one sentence each."""
     layout = components_of(store).layout
-    yield from (f"read-only here: {reason}" for reason in layout.refusals)
+    yield from (f"can be opened only read-only: {reason}" for reason in layout.refusals)
     yield from map(str, store.report.notes)
     kept = [backend.name for backend in components_of(store).queues.backends()]
     if layout.is_combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
-        yield f"two backends hold queues ({both})"
+        yield f"two backends have queues ({both})"
     for name, at in layout.backend_state.lagging.items():
         how = "lag" if name in kept else "are left behind"
-        yield f"the {name} queues {how}, whole up to phy offset {at}"
+        yield f"the {name} queues {how}: complete up to phy offset {at}"
         if name in store.report.written_since:
             yield sentence(name, at, store.report.written_since[name], kept[0])
     for name, exc in store.detached_backends().items():
@@ -196,7 +204,7 @@ def _warnings(store: MessageStore) -> Iterator[str]:
         yield f"{len(store.report.queues_damaged)} queues are damaged: cqstore check lists them"
     yield from _of_index(store)
     if store.report.dropped_bytes:
-        yield f"{store.report.dropped_bytes} bytes lie behind the end of the log"
+        yield f"found {store.report.dropped_bytes} bytes after the end of the log"
     if store.report.first_bad is not None:
         yield str(store.report.first_bad)
 
@@ -207,6 +215,6 @@ def _of_index(store: MessageStore) -> Iterator[str]:
     index = components_of(store).index
     unread = [*index.faults.unread] if index is not None else []
     for lost in unread[:_MAX_DAMAGED]:
-        yield f"not all of the index can be read: {lost.problem} ({lost.path})"
+        yield f"the index can be read only in part: {lost.problem} ({lost.path})"
     if len(unread) > _MAX_DAMAGED:
         yield f"{len(unread)} parts of the index cannot be read: cqstore check lists them"

@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps of a verb that says, or has to know, how far it has come."""
+"""Ctrl-C handling between two steps of a command that reports its progress."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ INTERRUPTED = 128 + 2
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield a check whether Ctrl-C came, which raises only the second time.
+    """Yield a check whether Ctrl-C was pressed; only the second Ctrl-C raises.
 
     An exception in the middle of a write would leave lines in a buffer that were written already,
     and one in the middle of a put a message that was not counted.

@@ -38,10 +38,10 @@ def require_queue(store: MessageStore, topic: str, queue_id: int) -> None:
 
 
 def near(store: MessageStore, topic: str) -> str:
-    """Return names of topics that are near to one that is not there, as the end of a sentence."""
+    """Return topics with similar names as the end of an error message."""
     names = list(islice(store.topics(), _COMPARED))
     found = get_close_matches(topic, names, n=3)
-    return f"; is {' or '.join(map(repr, found))} meant?" if found else ""
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def _listed(ids: list[int]) -> Iterator[str]:

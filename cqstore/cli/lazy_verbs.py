@@ -29,12 +29,12 @@ class WholeVerb(PlainHelp, TyperCommand):
 
 
 class Verb(TyperCommand):
-    """A verb that is listed: it has a name and a sentence, and knows where the whole one is."""
+    """Placeholder of a command in a list: name, summary, and where to import the command from."""
 
     place = ""
     """Of its function, ``module:function``."""
-    told = True
-    """Whether its progress is shown; not of one that waits for input or for others."""
+    shows_progress = True
+    """False for a command that waits for input or for other processes."""
 
     def load(self) -> Any:
         """Import the function; return its command, with options and arguments."""
@@ -42,9 +42,9 @@ class Verb(TyperCommand):
         with ended_by_interrupt():
             function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
-        telling = _telling(function, (self.name or "") if self.told else "")
+        wrapped = _with_progress(function, (self.name or "") if self.shows_progress else "")
         text = function.__doc__ or ""
-        alone.command(self.name, cls=WholeVerb, help=paragraphs(text), epilog=epilog(text))(telling)
+        alone.command(self.name, cls=WholeVerb, help=paragraphs(text), epilog=epilog(text))(wrapped)
         made = typer.main.get_command(alone)
         for parameter in made.params:
             _refuse_empty_path(parameter)
@@ -82,17 +82,17 @@ def _refuse_empty_path(parameter: Any) -> None:
     parameter.process_value = process_value
 
 
-def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
-    """Return a verb's function that takes ``--quiet`` too and shows that it is at work.
+def _with_progress(function: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """Return a command's function that also takes ``--quiet`` and shows its progress.
 
-    What it writes is guarded meanwhile, see ``OutputPath``.
+    Its output paths are guarded while it runs, see ``OutputPath``.
     """
     from cqstore.cli.path_marks import guarded, path_marks  # noqa: PLC0415 - a list needs none
 
     marks = path_marks(function)
 
     @wraps(function)
-    def telling(*args: Any, quiet: bool = False, **options: Any) -> Any:
+    def wrapped(*args: Any, quiet: bool = False, **options: Any) -> Any:
         before = QUIET.set(quiet or QUIET.get())
         try:
             with guarded(marks, options), progress(label) if label else nullcontext():
@@ -100,14 +100,14 @@ def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
         finally:
             QUIET.reset(before)
 
-    signature, made = inspect.signature(function), cast("Any", telling)
+    signature, made = inspect.signature(function), cast("Any", wrapped)
     quiet = inspect.Parameter(
         "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet
     )
     made.__signature__ = signature.replace(parameters=[*signature.parameters.values(), quiet])
     made.__annotations__ = {**function.__annotations__, "quiet": Quiet}
     del made.__wrapped__
-    return telling
+    return wrapped
 
 
 class DefaultGroup(PlainHelp, TyperGroup):
@@ -143,7 +143,7 @@ class VerbGroup(PlainHelp, TyperGroup):
         """
         if args and args[0] and args[0] not in self.commands and exists(Path(args[0])):
             verbs = ", ".join(self.commands)
-            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} comes before it")
+            raise StoreConfigError(f"{args[0]} is not a command: put one of {verbs} before it")
         return super().parse_args(ctx, args)
 
 
@@ -155,7 +155,7 @@ class RootGroup(PlainHelp, TyperGroup):
         return in_order(super().list_commands(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a verb with its heading, ``None`` if there is no such verb."""
+        """Return a command with its heading, or ``None`` if it does not exist."""
         if command := cast("Any", super().get_command(ctx, cmd_name)):
             command.rich_help_panel = heading_of(cmd_name)
         return command
@@ -169,12 +169,13 @@ class RootGroup(PlainHelp, TyperGroup):
         first = next((word for word in args if not word.startswith("-")), "")
         if first and first not in self.commands and exists(Path(first)):
             raise StoreConfigError(
-                f"{first} is no verb; is cqstore info {first} meant? (cqstore --help lists all)"
+                f"{first} is not a command; did you mean cqstore info {first}? (cqstore --help"
+                " lists all commands)"
             )
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the verb; a value that does not fit its option is said as one of a file is.
+        """Call the command; report an invalid option value like an invalid value of a file.
 
         Raises:
             typer.BadParameter: there is such a value.
@@ -197,12 +198,12 @@ def add_verb(
     """Add the verb whose function is at ``where``, ``module:function``.
 
     ``sentence`` is the first paragraph of the function's docstring, which a list of verbs shows.
-    ``progress_told``: see ``Verb.told``.
+    ``progress_told``: see ``Verb.shows_progress``.
     """
 
     class Here(Verb):
         place = where
-        told = progress_told
+        shows_progress = progress_told
 
     app.command(name, cls=Here, help=sentence)(_not_here)
 

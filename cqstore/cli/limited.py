@@ -1,4 +1,4 @@
-"""Answers with a limit: what is left out is reported, and how to get it."""
+"""Limited answers: report what is left out and how to get it."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -18,7 +18,7 @@ class BoundedAnswer:
         self._has_more = False
 
     def has_more(self) -> bool:
-        """Return whether rows were left out, as far as the answer has been read."""
+        """Return whether rows were left out of the part of the answer read so far."""
         return self._has_more
 
     def limited(self, rows: Iterable[T], limit: int | None, what: str, option: str) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""A store that a verb makes with ``--new``: what is left of it where nothing came into it."""
+"""Stores created with ``--new``: remove them again if no message was stored."""
 
 import os
 import shutil
@@ -17,11 +17,11 @@ from cqstore.store.settings.config import StoreConfig
 
 @contextmanager
 def nothing_half_made(root: Path, settings: StoreConfig, *, new: bool) -> Iterator[None]:
-    """Remove what the block has made of a ``new`` store in ``root`` if it ends without a message.
+    """Remove the ``new`` store that the block created in ``root`` if no message was stored.
 
-    That is: while the log has no file, however the block ends: by an error, such as a full disk,
-    or because there was nothing to put. What was there before stays: a store, or a folder with
-    anything in it, is not touched.
+    That is the case while the log has no file, whether the block ends with an error, such as a full
+    disk, or had no message to append. An existing store, or a folder that is not empty, is not
+    touched.
     """
     made = _missing(root) if new else []
     was_empty = new and is_dir(root) and not any(root.iterdir())
@@ -59,4 +59,4 @@ def _remove(root: Path, made: list[Path]) -> None:
     for folder in made:
         with suppress(OSError):  # something else has come into it
             folder.rmdir()
-    note(f"{root}: no message was stored, so the new store is removed again")
+    note(f"{root}: no message was stored, so the new store was removed")

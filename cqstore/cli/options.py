@@ -78,7 +78,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 def java_int(value: int | None) -> int | None:
-    """Return the value of an option if Java's ``int`` holds it; else a refusal that says so.
+    """Return the value of an option, or refuse it if it does not fit into Java's ``int``.
 
     With ``max`` each help would show the number, and little else.
     """
@@ -86,7 +86,7 @@ def java_int(value: int | None) -> int | None:
 
 
 def java_long(value: int | None) -> int | None:
-    """Return the value of an option if Java's ``long`` holds it; else a refusal that says so."""
+    """Return the value of an option, or refuse it if it does not fit into Java's ``long``."""
     return _at_most(LONG_MAX, value)
 
 
@@ -132,6 +132,9 @@ Topic = Annotated[str, typer.Option(metavar="T", help="Topic name.")]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Apply the changes. Without --yes they are only listed.")
 ]
+NOT_APPLIED = "nothing was changed (use --yes to apply)"
+"""Note of a command that lists what ``--yes`` would change."""
+WOULD_BE_DELETED = "would be deleted (use --yes to delete them)"
 Format = Annotated[OutputFormat, typer.Option("--output", help="Output format.")]
 Rows = Annotated[RowFormat, typer.Option("--output", help="Output format.")]
 """Of a verb whose rows all have the same columns."""
@@ -140,7 +143,7 @@ Rows = Annotated[RowFormat, typer.Option("--output", help="Output format.")]
 def read_config(
     path: Path | None, root: Path | None = None, *, puts: bool = False, is_new: bool = False
 ) -> StoreConfig:
-    """Return the settings that the broker has by ``path``; what is not as it looks is reported.
+    """Return the broker's settings from ``path``; report keys with an unexpected effect.
 
     With ``--verbose`` keys that are not ours are named too. Of a store in ``root`` it is said that
     the settings are of another one, and a log below that one's folder is looked for in ``root``.
@@ -158,7 +161,7 @@ def read_config(
     conf = BrokerConf.read(path)
     notes = list(conf.notes(root, is_new=is_new))
     if puts and (wrong := [each.sentence for each in notes if each.keeps_out_puts]):
-        raise StoreConfigError(f"{'; '.join(wrong)}; nothing was put", path=path)
+        raise StoreConfigError(f"{'; '.join(wrong)}; no message was appended", path=path)
     config = conf.settings(None if is_new else root)
     _report_notes(conf, notes)
     return config if puts else config.without_replicas()
@@ -187,7 +190,7 @@ def _report_notes(conf: BrokerConf, notes: Iterable[ConfNote]) -> None:
     for each in notes:
         note(f"{conf.path}: {each.sentence}")
     if VERBOSE.get() and (unknown := conf.unknown()):
-        note(f"{conf.path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
+        note(f"{conf.path}: keys that cqstore ignores: {', '.join(sorted(unknown))}")
 
 
 def open_store(
@@ -199,10 +202,10 @@ def open_store(
     read_only: bool = True,
     **settings: object,
 ) -> MessageStore:
-    """Open the store as the options and ``settings`` say.
+    """Open the store with the options and ``settings``.
 
-    What a reader has to know is said on stderr: that another process has the store open, that the
-    log is damaged, that the store needs recovery.
+    Notes on stderr report that another process has the store open, that the log is damaged, or
+    that the store needs recovery.
     """
     given = config if isinstance(config, StoreConfig) else read_config(config, root)
     with pointing_to_check(root):
@@ -219,7 +222,7 @@ def pointing_to_check(root: Path) -> Iterator[None]:
     try:
         yield
     except CorruptionError:
-        note(f"{root} is damaged: cqstore check lists all of it, and --repair mends a copy")
+        note(f"{root} is damaged: cqstore check lists all damage, --repair repairs a copy")
         raise
 
 
@@ -232,7 +235,7 @@ def about_end(root: Path, settings: StoreConfig) -> int | None:
 
 
 def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> None:
-    """Say on stderr what a reader of the store in ``root`` has to know, see ``open_store``."""
+    """Report the state of the store in ``root`` on stderr, see ``open_store``."""
     notes = store.report.notes
     for each in notes[:_MAX_NOTES]:
         note(str(each))
@@ -243,7 +246,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
     elif store.report.damage is not None:
         note(f"{root}: the log is damaged: {store.report.damage} (cqstore check)")
     elif read_only and store.report.needed:
-        note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
+        note(f"{root}: the store needs recovery and is shown unrecovered (cqstore recover)")
     if not read_only:
         for lacking in filter(
             None, (each.lacking() for each in components_of(store).queues.backends())
@@ -252,7 +255,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
 
 
 def opened_by(root: Path) -> int:
-    """Return the process that has the store open, 0 where there is none or it is unknown."""
+    """Return the ID of the process that has the store open; 0 if there is none or it is unknown."""
     try:
         holder = locked_by(StorePaths(root))
     except StoreError:
@@ -264,7 +267,7 @@ def opened_note(store: MessageStore, opener: int) -> str:
     """Return what a reader of a store that process ``opener`` has open does not see."""
     in_memory = ""
     if any(each.name != "file" for each in components_of(store).queues.backends()):
-        in_memory = "; what its RocksDB has in memory alone is not seen"
+        in_memory = "; data that its RocksDB has only in memory is not shown"
     return f"{store.root}: process {opener} has the store open and may be writing{in_memory}"
 
 
@@ -284,14 +287,14 @@ def open_to_delete(
 
 
 def refuse_beside(option: str, **others: object) -> None:
-    """Refuse options that say nothing beside ``option``, which was given.
+    """Refuse options that cannot be combined with ``option``, which was given.
 
     Raises:
         typer.BadParameter: one of ``others`` is not ``None``.
     """
     given = ["--" + name.replace("_", "-") for name, value in others.items() if value is not None]
     if given:
-        raise typer.BadParameter(f"{', '.join(given)} says nothing beside {option}")
+        raise typer.BadParameter(f"{', '.join(given)} cannot be combined with {option}")
 
 
 def to_state(sentence: str) -> Any:

@@ -43,7 +43,7 @@ class Output(ABC):
     """Prints rows on standard output."""
 
     def rows(self, rows: Iterable[Row], has_more: HasMore | None = None) -> int:
-        """Print ``rows`` as they come; return how many there were.
+        """Print ``rows`` as they arrive; return how many there were.
 
         ``has_more`` is asked after the last row whether a limit left rows out. In JSON the last row
         has then the field ``HAS_MORE``, and each row is printed when the next one is there.
@@ -105,7 +105,7 @@ class JsonOutput(_JsonRowsOutput):
 
 
 class TableOutput(Output):
-    """A table for people; a long one comes in pieces, so that it need not wait for its end."""
+    """Table for people; a long table is printed in pieces while it is read."""
 
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415
@@ -151,7 +151,7 @@ class TableOutput(Output):
 
 
 class CsvOutput(Output):
-    """Comma-separated values with a head line; what is no text or number as JSON."""
+    """Comma-separated values with a header line; values other than text and numbers are JSON."""
 
     def _rows(self, rows: Iterable[Row]) -> int:
         """Print a line a row, headed by the keys of the first."""

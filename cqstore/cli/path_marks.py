@@ -93,6 +93,6 @@ def _refuse_device(path: Path) -> None:
         RefusedStoreError: it is a pipe or a device.
         StoreIOError: it cannot be looked at.
     """
-    with os_errors("look at the path", path):
+    with os_errors("access the path", path):
         if exists(path) and not is_file(path) and not is_dir(path):
-            raise RefusedStoreError("this is a pipe or a device, not a file", path=path)
+            raise RefusedStoreError("the path is a pipe or a device, not a file", path=path)

@@ -1,7 +1,7 @@
-"""Progress of a verb on standard error: how far, how fast, and how long it will take still.
+"""Progress of a command on standard error: amount done, rate, and time left.
 
 On a terminal it is one line, rewritten in place; elsewhere a line every ten seconds. With
-``--quiet`` there is none. What takes no second shows nothing.
+``--quiet``, and for short work, nothing is shown.
 """
 
 import os
@@ -52,7 +52,7 @@ class Tick:
         self._passes = 0
 
     def __call__(self, at: int) -> None:
-        """Take the phy offset or the count that the work has come to.
+        """Set the phy offset or the count that the work has reached.
 
         A lower one than before begins another pass over the same.
         """
@@ -71,7 +71,7 @@ class Tick:
         self.label = label
 
     def sentence(self) -> str:
-        """Return label, percent, amounts, rate and time left, as far as they are known."""
+        """Return label, percent, amounts, rate and time left, if they are known."""
         at, end = self._at, self._end
         if at is None:
             return f"{self.label}: {span_of_time(self._clock() - self._made)}"
@@ -117,29 +117,29 @@ def span_of_time(seconds: float) -> str:
     return f"{minutes // _MINUTE:,} h {minutes % _MINUTE} min"
 
 
-_told: list[Tick] = []
-"""What this process is at, the innermost last; the thread that shows it looks at that alone."""
+_active: list[Tick] = []
+"""Running progress blocks of this process, the innermost last; only that one is shown."""
 
 
 @contextmanager
 def progress(label: str, end: int | None = None, unit: str = PHY_OFFSETS) -> Iterator[Tick]:
-    """Show on stderr how far the block is, as it reports to what is yielded.
+    """Show on stderr the progress that the block reports to the yielded ``Tick``.
 
-    In another such block it takes that one's place until it ends.
+    Inside another such block it is shown instead of the outer one until it ends.
     """
     tick = Tick(label, end, unit)
     if QUIET.get() or sys.stderr is None:  # it is closed
         yield tick
         return
-    _told.append(tick)
+    _active.append(tick)
     try:
-        if len(_told) > 1:
+        if len(_active) > 1:
             yield tick
             return
         with _shown():
             yield tick
     finally:
-        _told.remove(tick)
+        _active.remove(tick)
 
 
 def counted(
@@ -162,7 +162,7 @@ def _shown() -> Iterator[None]:
     def show() -> None:
         seconds = SHOWN_AFTER if live else LINE_AFTER
         while not ended.wait(seconds):
-            text = _told[-1].sentence()
+            text = _active[-1].sentence()
             if live:
                 STATUS.show(stream, text[: shutil.get_terminal_size().columns - 1])
             else:

@@ -92,14 +92,14 @@ class Selection:
             body = None if grep is None else re.compile(grep.encode("utf-8", "surrogateescape"))
         except re.error as exc:
             raise typer.BadParameter(
-                f"{grep!r} is no regular expression: {exc}", param_hint="--grep"
+                f"invalid regular expression {grep!r}: {exc}", param_hint="--grep"
             ) from exc
         wanted = TagFilter(tags) if tags else None
         return cls(time_span(begin, end), queue_id, wanted, key, body)
 
     @property
     def is_all(self) -> bool:
-        """Return whether every message of a topic is asked for."""
+        """Return whether every message of a topic is selected."""
         return self == Selection()
 
     @property
@@ -108,7 +108,7 @@ class Selection:
         return None if self.queue_id is None else {self.queue_id}
 
     def takes(self, found: TopicMessage) -> bool:
-        """Return whether a record is of the queue and time, and has tags and key, asked for."""
+        """Return whether a record matches the selected queue, time, tags and key."""
         message = found.message
         if self.queue_id is not None and found.queue_id != self.queue_id:
             return False
@@ -124,7 +124,7 @@ class Selection:
 
 
 class SelectedReads:
-    """Reads messages of an open store; what is damaged is said on stderr and counted."""
+    """Reader of messages of an open store; damage is reported on stderr and counted."""
 
     def __init__(self, store: MessageStore, selection: Selection) -> None:
         self._store, self.selection = store, selection
@@ -142,7 +142,7 @@ class SelectedReads:
         *,
         with_undispatched: bool = True,
     ) -> Iterator[ReadMessage]:
-        """Yield the messages of ``topic``, those that its queues do not show yet last.
+        """Yield the messages of ``topic``, undispatched ones last.
 
         ``from_offsets``: where to begin in a queue at the earliest. ``with_undispatched``: whether
         there may be any that the queues do not show; the log is read for them.
@@ -161,7 +161,7 @@ class SelectedReads:
         found = read_topic(
             self._store, topic, *wanted.times, queue_ids=wanted.queue_ids,
             tags=wanted.tags, from_offsets=from_offsets,
-            on_damage=lambda each: self._say(topic, each),
+            on_damage=lambda each: self._report(topic, each),
         )  # fmt: skip
         for each in found:
             yield from self.opened(topic, each)
@@ -175,10 +175,10 @@ class SelectedReads:
             if each.queue_offset >= given.get(each.queue_id, 0):
                 yield from self.opened(topic, each)
         for fault in follower.passed_over():
-            self._count(f"a record of the log is passed over: {fault}")
+            self._count(f"a record of the log is skipped: {fault}")
 
     def opened(self, topic: str, found: TopicMessage) -> Iterator[ReadMessage]:
-        """Yield the messages of a record that are asked for."""
+        """Yield the selected messages of a record."""
         if not self.selection.takes(found):
             return
         grep = self.selection.grep
@@ -187,12 +187,12 @@ class SelectedReads:
                 if grep is None or grep.search(read.message.body):
                     yield read
         except CorruptionError as exc:
-            self._say(topic, TopicDamage(found.queue_id, found.queue_offset, 1, str(exc)))
+            self._report(topic, TopicDamage(found.queue_id, found.queue_offset, 1, str(exc)))
 
-    def _say(self, topic: str, damage: TopicDamage) -> None:
+    def _report(self, topic: str, damage: TopicDamage) -> None:
         first, last = damage.queue_offset, damage.queue_offset + damage.units - 1
         units = f"unit {first} is" if first == last else f"units {first} to {last} are"
-        self._count(f"{topic}, queue {damage.queue_id}: {units} passed over: {damage.reason}")
+        self._count(f"{topic}, queue {damage.queue_id}: {units} skipped: {damage.reason}")
 
     def _count(self, sentence: str) -> None:
         self.damaged += 1

@@ -1,4 +1,4 @@
-"""Standard streams of a command: what cannot be written is one error, in any nested call."""
+"""Standard streams of a command: a failed write is one error, in any nested call."""
 
 import errno
 import io
@@ -12,7 +12,7 @@ from cqstore.store.errors import StoreConfigError, StoreError
 
 
 class OutputError(StoreError):
-    """Standard output cannot be written: what was printed is not complete.
+    """Standard output cannot be written: the output is incomplete.
 
     No ``OSError``: a handler of file errors around a print would take it for one of the store.
     """
@@ -21,7 +21,7 @@ class OutputError(StoreError):
 
 
 class ReaderGoneError(OutputError):
-    """The reader of standard output has gone, as ``head`` does: no fault, and nothing is said."""
+    """Standard output was closed by its reader, such as ``head``: not reported as an error."""
 
     exit_code = 128 + 13
     """As of a shell for a process that SIGPIPE ended."""
@@ -55,13 +55,13 @@ class _RawOutput(io.FileIO):
             OutputError: the system refused the bytes.
         """
         if exc.errno == errno.EPIPE:
-            raise ReaderGoneError("the reader of standard output has gone") from exc
-        reason = f"cannot write standard output: {exc.strerror or exc}; it is cut short"
+            raise ReaderGoneError("standard output was closed by its reader") from exc
+        reason = f"cannot write to standard output: {exc.strerror or exc}; the output is truncated"
         raise OutputError(reason) from exc
 
 
 class _RawNotes(_RawOutput):
-    """Standard error: what it does not take is lost, for there is no place to say so."""
+    """Standard error: a failed write is dropped, because it cannot be reported anywhere."""
 
     def on_error(self, exc: OSError, size: int) -> int:
         """Drop what cannot be written; it counts as written."""
@@ -143,13 +143,13 @@ class _TextOutput(io.TextIOWrapper):
         except UnicodeEncodeError as exc:
             lacking = text[exc.start].encode("unicode_escape").decode()
             raise OutputError(
-                f"the encoding of standard output, {self.encoding}, has no {lacking}; the output is"
-                " cut short (set PYTHONIOENCODING=utf-8)"
+                f"cannot write {lacking} to standard output: its encoding is {self.encoding}; the"
+                " output is truncated (set PYTHONIOENCODING=utf-8)"
             ) from exc
 
 
 def guard_streams() -> None:
-    """Put streams in place of ``sys.stdout`` and ``sys.stderr`` whose errors are as said above.
+    """Replace ``sys.stdout`` and ``sys.stderr`` by streams that raise the errors of this module.
 
     A descriptor below 3 that is closed is opened: else the next file of a store would get its
     number, and what a library prints would go there.

@@ -20,7 +20,7 @@ _NARROW = 8
 
 
 def table(rows: Iterable[Row], width: int | None = None) -> "Table":
-    """Return ``rows`` as one table, headed by all of their keys; what a row lacks is empty.
+    """Return ``rows`` as one table with all keys as columns; missing values are empty.
 
     ``width`` is the terminal's: nothing is cut to fit it, few words are divided, and where it is
     too narrow columns without a value are left out.
@@ -108,7 +108,7 @@ def plain(value: object) -> object:
 
 
 def value_of(value: object) -> object:
-    """Return a value for a cell: what is no text or number as JSON."""
+    """Return a value for a cell; values other than text and numbers are JSON."""
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False, default=plain)
     return value

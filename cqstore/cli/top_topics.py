@@ -1,4 +1,4 @@
-"""``cqstore top --by topic``: what came to each topic between two looks at a log."""
+"""``cqstore top --by topic``: new messages of each topic between two samples of a log."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,9 @@ def topic_rows(look: WatchSample, before: WatchSample | None, limit: int) -> Ite
 
 
 def topic_notes(look: WatchSample, before: WatchSample | None) -> Sequence[str]:
-    """Return why there is no row: nothing came since the look before."""
+    """Return why there is no row: no message arrived since the previous sample."""
     seconds = _seconds(look, before)
-    return [f"no message came in {seconds:.1f} s"] if seconds > 0 and not look.topics else ()
+    return [f"no messages arrived in {seconds:.1f} s"] if seconds > 0 and not look.topics else ()
 
 
 def _seconds(look: WatchSample, before: WatchSample | None) -> float:

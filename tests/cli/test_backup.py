@@ -70,7 +70,7 @@ def test_an_open_store_is_said_to_be_one(root: Path, tmp_path: Path) -> None:
     with MessageStore.open(root, CONFIG, housekeeping=False):
         done = run("backup", root, tmp_path / "to")
     assert done.returncode == 0
-    assert "of an open store: its opening is one after a crash" in done.stderr
+    assert "of an open store: it opens like a store after a crash" in done.stderr
 
 
 WRONG: dict[str, tuple[Callable[[Path], list[object]], str]] = {
@@ -80,7 +80,8 @@ WRONG: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "no manifest": (lambda at: ["check", at / "s", "--against", at / "none"], "No such file"),
     "no folder": (lambda at: ["check", at / "none", "--against", at / "m"], "no manifest"),
     "with repair": (
-        lambda at: ["check", at / "s", "--against", at / "m", "--repair"], "says nothing beside"
+        lambda at: ["check", at / "s", "--against", at / "m", "--repair"],
+        "cannot be combined with --against",
     ),
 }  # fmt: skip
 
@@ -106,7 +107,7 @@ def test_foreign_files_of_the_log_are_named_as_left_out(root: Path, tmp_path: Pa
     done = run("backup", root, tmp_path / "to")
     assert done.returncode == 0
     paths = [str(root / "commitlog" / name) for name in names]
-    said = f"cqstore: 4 files are not files of the log and are left out: {', '.join(paths[:3])}"
+    said = f"cqstore: 4 files are not commit log files and are left out: {', '.join(paths[:3])}"
     assert f"{said} and 1 more\n" in done.stderr
     manifest = json.loads((tmp_path / "to" / "cqstore" / "backup.json").read_bytes())
     assert manifest["left_out"] == paths

@@ -56,7 +56,7 @@ def test_a_misspelt_key_is_said_to_readers_and_keeps_out_puts(
     before = tree_digest(root)
     put = run(["put", root, "--topic", "t", "--body", "b", "--config", conf])
     assert (put.returncode, put.stdout) == (2, "")
-    assert put.stderr == f"cqstore: {sentence}; nothing was put ({conf})\n"
+    assert put.stderr == f"cqstore: {sentence}; no message was appended ({conf})\n"
     assert tree_digest(root) == before
 
 
@@ -168,7 +168,7 @@ def test_no_store_is_made_where_none_is(tmp_path: Path, verb: str, kind: str) ->
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "is its file system mounted?" in done.stderr
     assert str(root) in done.stderr
-    assert ("--new makes a store" in done.stderr) == (verb == "put")
+    assert ("use --new to create a store" in done.stderr) == (verb == "put")
     assert tree_digest(tmp_path) == before
     assert root.exists() == (kind != "none")
 
@@ -230,7 +230,7 @@ def test_a_value_that_a_broker_does_not_take_is_said_to_readers_and_keeps_out_pu
     before = tree_digest(root)
     put = run(["put", root, "--topic", "t", "--body", "y", "--config", conf])
     assert (put.returncode, put.stdout) == (2, "")
-    assert "; nothing was put (" in put.stderr
+    assert "; no message was appended (" in put.stderr
     assert tree_digest(root) == before
 
 

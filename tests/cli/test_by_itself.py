@@ -104,7 +104,7 @@ def test_a_rebuild_tells_what_it_has_built(root: Path) -> None:
     whole = {"backend": "file", "scannedRecords": 50, "units": 50}
     assert json.loads(done.stdout) == whole
     before = root / "cqstore" / "replaced"
-    assert f"what was there before lies in {before}; remove it" in done.stderr
+    assert f"the previous files are in {before}; remove them" in done.stderr
 
 
 def test_a_damaged_log_is_said_by_every_look(root: Path) -> None:

@@ -213,9 +213,8 @@ def test_what_was_put_before_a_bad_line_is_told_in_a_whole_document(
         assert f"line {bad}" in done.stderr
         whole = bad - 1
         assert done.stdout.count("PUT_OK") == whole
-        assert (
-            f"{whole} messages before it were put; go on with --continue-from {bad}" in done.stderr
-        )
+        way = f"{whole} messages before it were appended; continue with --continue-from {bad}"
+        assert way in done.stderr
         if not number:
             assert len(json.loads(done.stdout)) == whole
 

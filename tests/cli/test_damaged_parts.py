@@ -327,5 +327,5 @@ def test_a_folder_that_is_gone_is_said_to_be(files: Path) -> None:
     (gone := files.with_name("gone")).mkdir()
     words = f"cd {gone} && rmdir {gone} && exec {COMMAND[0]} check ."
     done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
-    assert done.stderr == "cqstore: the current folder is not there any more\n"
+    assert done.stderr == "cqstore: the current folder no longer exists\n"
     assert done.returncode == 2

@@ -124,10 +124,13 @@ def test_messages_are_selected(root: Path) -> None:
 
 
 WRONG = [
-    (["--format", "xml"], "'xml' is no format: there are jsonl, csv, parquet, arrow, store"),
+    (["--format", "xml"], "invalid format 'xml': expected jsonl, csv, parquet, arrow, store"),
     (["--format", "%y"], "'%y' at character 1"),
-    (["--format", "parquet"], "parquet is no text: give --to"),
-    (["--format", "parquet", "--to", "x", "--resume"], "--resume goes on with a file of lines"),
+    (["--format", "parquet"], "parquet is not a text format: give --to"),
+    (
+        ["--format", "parquet", "--to", "x", "--resume"],
+        "--resume requires --to and a text format",
+    ),
     (["--topic", "v"], "no topic 'v' in this store"),
     (["--topic", "t", "--queue-id", "7"], "topic 't' has no queue 7"),
     (["--begin", "2", "--end", "1"], "--begin 2 is later than --end 1"),
@@ -162,7 +165,7 @@ def test_an_exported_store_has_the_topics_that_a_broker_needs(tmp_path: Path) ->
     assert content["dataVersion"]["counter"] == 1
     (root / "config" / "topics.json").write_text("{")
     done = cqstore("export", root, "--to", tmp_path / "other", "--format", "store")
-    assert "the topics of the new store are made of its queues" in done.stderr
+    assert "the topics of the new store are created from its queues" in done.stderr
     made = json.loads((tmp_path / "other" / "config" / "topics.json").read_text())
     assert made["topicConfigTable"]["kept"]["readQueueNums"] == 2
 
@@ -172,12 +175,12 @@ def test_what_is_there_is_not_written_over(form: str, root: Path, tmp_path: Path
     there = tmp_path / f"a.{form}"
     there.write_text("mine")
     done = cqstore("export", root, "--to", there, "--format", form, code=2)
-    assert "this is there already, and is not written over" in done.stderr
+    assert "the target already exists and is not overwritten" in done.stderr
     assert there.read_text() == "mine"
     unfinished = tmp_path / f"b.{form}.part"
     unfinished.write_text("mine")
     done = cqstore("export", root, "--to", tmp_path / f"b.{form}", "--format", form, code=2)
-    assert "an export was not finished" in done.stderr
+    assert "found an unfinished export: " in done.stderr
     assert unfinished.read_text() == "mine"
     assert len([*tmp_path.iterdir()]) == 2
 
@@ -202,7 +205,7 @@ def test_what_is_damaged_is_named_and_all_else_written(tmp_path: Path) -> None:
     for form in ("jsonl", "store"):
         target = tmp_path / f"a.{form}"
         done = cqstore("export", root, "--to", target, "--format", form, code=1)
-        assert "t, queue 1: unit 2 is passed over: the body's CRC does not match" in done.stderr
+        assert "t, queue 1: unit 2 is skipped: the body's CRC does not match" in done.stderr
         assert "9 messages" in done.stderr
         assert target.exists()
     done = cqstore("import", tmp_path / "new", root, "--new", code=1)
@@ -220,15 +223,15 @@ def test_an_export_that_was_killed_goes_on(form: str, root: Path, tmp_path: Path
     assert part.exists()
     assert not target.exists()
     done = cqstore("export", root, "--to", target, "--format", form, code=2)
-    assert "go on with --resume, or remove it" in done.stderr
+    assert "continue with --resume, or remove it" in done.stderr
     done = cqstore(
         "export", root, "--to", target, "--format", form, "--key", "k", "--resume", code=2
     )
-    assert "this export asked for something else" in done.stderr
+    assert "cannot resume: the export has other options" in done.stderr
     with part.open("ab") as file:  # of a write that was not noted
         file.write(bytes(whole.stat().st_size))
     done = cqstore("export", root, "--to", target, "--format", form, "--resume")
-    assert "20 messages were written before" in done.stderr
+    assert "20 messages were already written before the interruption" in done.stderr
     assert target.read_bytes() == whole.read_bytes()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "whole"]
 
@@ -286,9 +289,9 @@ BROKEN_LINES = [
     (b'{"topic":"t","storeTimestamp":"1"}\n', 'storeTimestamp is "1", not a whole number'),
     (b'{"topic":"t","msgId":1}\n', "msgId is 1, not a text"),
     (b'{"topic":"t","sysFlag":2147483648}\n', "sysFlag is 2147483648, not within"),
-    (b'{"topic":"t","sysFlag":1793}\n', "sysFlag is 1793, and no compression has type 7"),
-    (b'{"topic":"t","bo', "line 3: no JSON: Unterminated string starting at (character 14)"),
-    (b'{"topic":"t","body":"a"\n', "line 3: no JSON: Expecting ',' delimiter (character 24)"),
+    (b'{"topic":"t","sysFlag":1793}\n', "invalid sysFlag 1793: unknown compression type 7"),
+    (b'{"topic":"t","bo', "line 3: invalid JSON: Unterminated string starting at (character 14)"),
+    (b'{"topic":"t","body":"a"\n', "line 3: invalid JSON: Expecting ',' delimiter (character 24)"),
 ]
 
 
@@ -321,8 +324,11 @@ def test_a_line_without_an_end_fills_no_memory(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (b'{"topic":"t"\n', "cqstore: line 51: no JSON: Expecting ',' delimiter (character 13) ("),
-        (b'{"topic":"t","sysFlag":128}\n', "row 51 is refused: an inner batch"),
+        (
+            b'{"topic":"t"\n',
+            "cqstore: line 51: invalid JSON: Expecting ',' delimiter (character 13) (",
+        ),
+        (b'{"topic":"t","sysFlag":128}\n', "row 51 was refused: an inner batch"),
     ],
 )
 def test_a_row_that_is_refused_ends_an_import_and_all_before_it_are_put(
@@ -332,7 +338,7 @@ def test_a_row_that_is_refused_ends_an_import_and_all_before_it_are_put(
     path.write_bytes(path.read_bytes() + line + b'{"topic":"t","body":"behind"}\n')
     done = cqstore("import", tmp_path / "new", path, "--new", "--config", conf, code=2)
     assert sentence in done.stderr
-    assert "(50 messages before it were put; go on with --continue-from 51)" in done.stderr
+    assert "(50 messages before it were appended; continue with --continue-from 51)" in done.stderr
     assert str(path) in done.stderr
     assert put_into(tmp_path / "new") == put_into(root)
     cqstore("import", tmp_path / "new", path, "--config", conf, "--continue-from", 52)
@@ -344,15 +350,15 @@ def csv_of(*rows: str) -> bytes:
 
 
 BROKEN_CSV = [
-    (b"", "line 1: the head names no topic"),
-    (b"topic,colour\n", "line 1: unknown columns: colour; known are topic, queueId"),
+    (b"", "line 1: the header has no column topic"),
+    (b"topic,colour\n", "line 1: unknown columns: colour; known columns: topic, queueId"),
     (csv_of('t,0,{},a,\nt,x,{},b,\n'), "row 2 (line 3): queueId is 'x', not a whole number"),
-    (csv_of('t,0,{},a,\nt,0,{},b\n'), "row 2 (line 3): 4 values, and the head names 5 columns"),
-    (csv_of('t,0,"{""a"":1}",a,\n'), "row 1 (line 2): property a is 1, not a text"),
-    (csv_of('t,0,{,a,\n'), "row 1 (line 2): properties are no JSON: Expecting property"),
+    (csv_of('t,0,{},a,\nt,0,{},b\n'), "row 2 (line 3): 4 values, but the header has 5 columns"),
+    (csv_of('t,0,"{""a"":1}",a,\n'), "row 1 (line 2): property a is 1, not a string"),
+    (csv_of('t,0,{,a,\n'), "row 1 (line 2): properties are not JSON: Expecting property"),
     (csv_of('t,0,{},a,YQ==\n'), "row 1 (line 2): body and bodyBase64 are both given"),
-    (csv_of('t,0,{},a,\n') + b't,0,{},"b', "row 2 (line 3): no CSV"),
-    (csv_of('t,0,{},a,\n') + b't,0,{},\xff,\n', "no CSV: 'utf-8' codec can't decode"),
+    (csv_of('t,0,{},a,\n') + b't,0,{},"b', "row 2 (line 3): invalid CSV"),
+    (csv_of('t,0,{},a,\n') + b't,0,{},\xff,\n', "invalid CSV: 'utf-8' codec can't decode"),
 ]  # fmt: skip
 
 
@@ -385,8 +391,8 @@ def test_a_damaged_file_of_columns_is_refused(
         assert "Traceback" not in done.stderr
         assert done.returncode in ({1} if number < 2 else {0, 1, 2}), done.stderr
         if number < 2:
-            assert f"no whole {form} file behind row 0" in done.stderr
-            assert "(0 messages before it were put" in done.stderr
+            assert f"cannot read the {form} file after row 0" in done.stderr
+            assert "(0 messages before it were appended" in done.stderr
 
 
 def test_columns_of_another_type_are_refused(tmp_path: Path, conf: Path) -> None:
@@ -396,15 +402,15 @@ def test_columns_of_another_type_are_refused(tmp_path: Path, conf: Path) -> None
         pq.write_table(table, path)
         return cqstore("import", tmp_path / "new", path, "--new", "--config", conf, code=2).stderr
 
-    assert "an unknown column 'colour'" in refused(pa.table({"topic": ["t"], "colour": ["red"]}))
-    assert "no column topic" in refused(pa.table({"body": [b"x"]}))
+    assert "unknown column 'colour'" in refused(pa.table({"topic": ["t"], "colour": ["red"]}))
+    assert "column topic is missing" in refused(pa.table({"body": [b"x"]}))
     told = refused(pa.table({"topic": ["t"], "body": ["x"]}))
-    assert "column body is of another type" in told
+    assert "column body has the wrong type" in told
     assert "expected binary, found string" in told
     pq.write_table(pa.table({"topic": ["t", None], "body": [b"x", b"y"]}), path)
     done = cqstore("import", tmp_path / "new", path, "--new", "--config", conf, code=2)
-    assert "row 2: topic is null, not a text" in done.stderr
-    assert "(1 messages before it were put; go on with --continue-from 2)" in done.stderr
+    assert "row 2: topic is null, not a string" in done.stderr
+    assert "(1 messages before it were appended; continue with --continue-from 2)" in done.stderr
     assert len(put_into(tmp_path / "new")) == 1
 
 
@@ -417,13 +423,13 @@ def test_import_refuses_before_it_puts(root: Path, tmp_path: Path, conf: Path) -
     path = made(root, tmp_path / "a.jsonl")
     done = cqstore("import", tmp_path / "none", path, code=2)
     assert "no such folder" in done.stderr
-    assert "(--new makes a store)" in done.stderr
+    assert "(use --new to create a store)" in done.stderr
     assert not (tmp_path / "none").exists()
     assert "no such file" in cqstore("import", root, tmp_path / "b.jsonl", code=2).stderr
     odd = tmp_path / "a.txt"
     odd.write_text("")
     assert "give --format" in cqstore("import", root, odd, code=2).stderr
-    assert "a store is not put into itself" in cqstore("import", root, root, code=2).stderr
+    assert "cannot import a store into itself" in cqstore("import", root, root, code=2).stderr
     before = put_into(root)
     with MessageStore.open(root, CONFIG):
         done = cqstore("import", root, path, "--config", conf, code=2)
@@ -468,12 +474,12 @@ def test_an_import_that_was_killed_puts_nothing_twice(
         assert store.put_message(Message("t", b"another writer's")).ok
     path.write_bytes(path.read_bytes() + b'{"topic":"t","body":"more"}\n')
     done = cqstore(*words, code=2)
-    assert "a message behind it that another writer put (row 51 is another one)" in done.stderr
+    assert "another writer has appended a message since (row 51 differs)" in done.stderr
     other = made(root, tmp_path / "b.jsonl")
     done = cqstore("import", new, other, "--config", conf, "--position", position, code=2)
-    assert "this is the position of another file" in done.stderr
+    assert "the position belongs to another file" in done.stderr
     position.write_text("{}")
-    assert "this is no position of an import" in cqstore(*words, code=1).stderr
+    assert "invalid import position" in cqstore(*words, code=1).stderr
 
 
 def test_ctrl_c_ends_an_import_between_two_messages_and_says_how_to_go_on(
@@ -498,7 +504,7 @@ def test_ctrl_c_ends_an_import_between_two_messages_and_says_how_to_go_on(
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 130
-    assert "20 messages before it were put; go on with --continue-from 21" in done.stderr
+    assert "20 messages before it were appended; continue with --continue-from 21" in done.stderr
     assert len(put_into(new)) == 20
     cqstore(*words, "--continue-from", 21)
     assert put_into(new) == put_into(root)

@@ -63,7 +63,7 @@ def test_the_table_fits_a_hundred_columns(root: Path) -> None:
     told = {line[:32].strip(): line for line in lines}
     assert "not clean: recovery is needed" in told["last exit"]
     assert "16,384 bytes" in told["commit log file size"]
-    assert "behind the end of the log" in told["warnings"]
+    assert "after the end of the log" in told["warnings"]
     assert "72" in told["file reserved hours"]
     assert "timestamp" not in "".join(lines)
 
@@ -94,18 +94,19 @@ def test_a_file_and_a_folder_in_the_place_of_a_verb_are_told(root: Path, tmp_pat
     assert "this is a file, not the folder of a store" in str(done.exception)
     for place in (root, root / "commitlog"):
         done = call("--verbose", place)
-        assert f"{place} is no verb; is cqstore info {place} meant?" in str(done.exception)
+        said = f"{place} is not a command; did you mean cqstore info {place}?"
+        assert said in str(done.exception)
     assert call("nosuch").exit_code == 2
 
 
 def test_clean_says_which_setting_decides(root: Path, tmp_path: Path) -> None:
     told = call("clean", root).stderr
-    assert "fileReservedTime is 72 hours unless --config says other" in told
+    assert "fileReservedTime is 72 hours by default (see --config)" in told
     assert "(diskMaxUsedSpaceRatio)" in told
     conf = tmp_path / "broker.conf"
     conf.write_text("fileReservedTime=5\n")
     done = call("clean", root, "--config", conf)
-    assert "unless --config" not in done.stderr
+    assert "by default (see --config)" not in done.stderr
     assert "within 5 hours (fileReservedTime)" in done.stdout or "last file" in done.stdout
 
 

@@ -35,16 +35,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["get", "--topic", "ordres"], "no topic 'ordres' in this store; is 'orders' meant?"),
+        (["get", "--topic", "ordres"], "no topic 'ordres' in this store; did you mean 'orders'?"),
         (["get", "--topic", "orders", "--queue-id", 4], "'orders' has no queue 4; it has 0 to 2"),
         (["get", "--topic", "payments"], "'payments' has no queue 0; it has 7"),
         (["get", "--topic", "x", "--key", "k"], "no topic 'x' in this store"),
-        (["query", "--topic", "paymemts", "--key", "k"], "is 'payments' meant?"),
-        (["offset", "--topic", "Orders", "--time", 0], "is 'orders' meant?"),
+        (["query", "--topic", "paymemts", "--key", "k"], "did you mean 'payments'?"),
+        (["offset", "--topic", "Orders", "--time", 0], "did you mean 'orders'?"),
         (["dump", "--topic", "zzz"], "no topic 'zzz' in this store"),
         (["dump", "--topic", "orders", "--queue-id", 3], "has no queue 3"),
-        (["topics", "--delete", "orders", "payment"], "is 'payments' meant?"),
-        (["topics", "--delete", "orders", "payment", "--yes"], "is 'payments' meant?"),
+        (["topics", "--delete", "orders", "payment"], "did you mean 'payments'?"),
+        (["topics", "--delete", "orders", "payment", "--yes"], "did you mean 'payments'?"),
         (["get", "--topic", "orders", "--offset", -10], "should be"),
         (["get", "--topic", "orders", "--queue-id", -1], "should be"),
         (["get", "--topic", "orders", "--offset", TOO_BIG], "is more than 9223372036854775807"),
@@ -54,24 +54,30 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["dump", "--commitlog-offset", -1], "should be"),
         (["dump", "--commitlog-offset", TOO_BIG], "is more than 9223372036854775807"),
         (["rebuild", "--topic", "orders", "--queue-id", -1], "should be"),
-        (["get", "--topic", "orders", "--key", "k", "--offset", 1], "--offset says nothing beside"),
-        (["get", "--topic", "orders", "--key", "k", "--tags", "a"], "--tags says nothing beside"),
+        (
+            ["get", "--topic", "orders", "--key", "k", "--offset", 1],
+            "--offset cannot be combined with",
+        ),
+        (
+            ["get", "--topic", "orders", "--key", "k", "--tags", "a"],
+            "--tags cannot be combined with",
+        ),
         (
             ["get", "--message-id", OF_ANOTHER],
             "is of 10.0.0.9 10911 at phy offset 0, where the mess",
         ),
-        (["get", "--message-id", OF_ANOTHER], "of 127.0.0.1 0 lies: the id is of another broker"),
+        (["get", "--message-id", OF_ANOTHER], "of 127.0.0.1 0: the ID belongs to another broker"),
         (["get", "--message-id", f"{NO_HOST}{1:016X}"], "phy offset 1, where no message of this"),
-        (["get", "--message-id", f"{NO_HOST}{1 << 40:016X}"], "and this log goes from 0 to "),
-        (["get", "--message-id", f"{NO_HOST}{'F' * 16}"], "at phy offset -1, and this log goes"),
+        (["get", "--message-id", f"{NO_HOST}{1 << 40:016X}"], "but this log ranges from 0 to "),
+        (["get", "--message-id", f"{NO_HOST}{'F' * 16}"], ", phy offset -1, but this log ranges"),
         (
             ["get", "--message-id", f"{'0' * 32}{'2A9F'.zfill(8)}{0:016X}"],
-            "lies: the id is of anoth",
+            ": the ID belongs to anoth",
         ),
         (["get", "--message-id", "0" * 31], "has 32 or 56 digits, this one 31"),
         (["get", "--message-id", "0" * 30], "has 32 or 56 digits, this one 30"),
-        (["get", "--message-id", "0" * 32, "--count", 1], "--count says nothing beside"),
-        (["get", "--message-id", "0" * 32, "--queue-id", 1], "--queue-id says nothing beside"),
+        (["get", "--message-id", "0" * 32, "--count", 1], "--count cannot be combined with"),
+        (["get", "--message-id", "0" * 32, "--queue-id", 1], "--queue-id cannot be combined with"),
     ],
 )
 def test_what_is_not_there_or_out_of_range_is_one_sentence(
@@ -91,7 +97,7 @@ def test_a_topic_without_records_is_not_rebuilt(tmp_path: Path) -> None:
         assert store.put_message(Message("orders", b"x", 1)).ok
     done = run(["rebuild", root, "--topic", "order"])
     assert (done.returncode, done.stdout) == (2, "")
-    assert "topic 'order' has no record in the log; is 'orders' meant?" in done.stderr
+    assert "topic 'order' has no record in the log; did you mean 'orders'?" in done.stderr
     done = run(["rebuild", root, "--topic", "orders", "--queue-id", 0])
     assert "queue 0 of topic 'orders' has no record in the log" in done.stderr
     assert run(["rebuild", root, "--topic", "orders"]).returncode == 0
@@ -134,7 +140,7 @@ def test_a_store_that_another_process_has_open_is_read_with_a_word(
     word = f"process {process.pid} has the store open"
     checked = run(["check", root])
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert f"nothing counts as damage while {word}" in checked.stderr
+    assert f"no finding counts as damage while {word}" in checked.stderr
     assert "50 records" in checked.stderr
     assert "damage " not in checked.stdout
     info = run(["info", root])
@@ -143,7 +149,7 @@ def test_a_store_that_another_process_has_open_is_read_with_a_word(
     for words in (["get", "--topic", "t"], ["topics"], ["dump", "--messages"], ["info"], ["check"]):
         done = run([words[0], root, *words[1:]])
         assert word in done.stderr
-        assert ("in memory alone is not seen" in done.stderr) == (backend == "rocksdb")
+        assert ("only in memory is not shown" in done.stderr) == (backend == "rocksdb")
         assert "needs recovery" not in done.stderr
     assert run(["check", root, "--repair"]).returncode == 2
     assert not root.with_name("store.repaired").exists()
@@ -167,7 +173,7 @@ def test_a_record_in_a_body_and_a_blank_are_none_that_begin_there(tmp_path: Path
     for place in (blank, blank + 3, log - 1):
         done = run(["dump", root, "--commitlog-offset", place])
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"the blank record from {blank} to {log}; the next begins at {log}" in done.stderr
+        assert f"the blank record from {blank} to {log}; the next one starts at {log}" in done.stderr
 
 
 def test_a_queue_that_was_lost_is_built_though_it_is_not_there(tmp_path: Path) -> None:

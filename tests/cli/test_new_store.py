@@ -67,7 +67,7 @@ def test_an_import_that_puts_nothing_leaves_nothing(tmp_path: Path) -> None:
         source.write_text(nothing)
         done = call("import", tmp_path / "deep" / "s", source, "--new")
         assert done.exit_code == 0
-        assert "no message was stored, so the new store is removed again" in done.stderr
+        assert "no message was stored, so the new store was removed" in done.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
@@ -98,7 +98,7 @@ def test_a_put_of_nothing_leaves_nothing(tmp_path: Path) -> None:
             [*COMMAND, "put", root, "--new"],
             check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         )  # fmt: skip
-        assert "no message was stored, so the new store is removed again" in done.stderr
+        assert "no message was stored, so the new store was removed" in done.stderr
     assert [*tmp_path.rglob("*")] == [tmp_path / "there"]
 
 
@@ -117,5 +117,5 @@ def test_following_a_closed_port_leaves_nothing(tmp_path: Path) -> None:
         child.send_signal(signal.SIGINT)
         said = child.stderr.read()
     assert child.returncode == 0
-    assert "no message was stored, so the new store is removed again" in said
+    assert "no message was stored, so the new store was removed" in said
     assert not [*tmp_path.iterdir()]

@@ -105,9 +105,9 @@ def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> 
     none = {"phy": -1, "queueOffset": -1, "msgId": ""}
     assert refused == {"status": "MESSAGE_ILLEGAL", **none}
     odd = call("put", root, feed='{"topic":"u","bodyBase64":"/*w=="}\n')
-    assert "bodyBase64 is no Base64" in str(odd.exception)
+    assert "bodyBase64 is not Base64" in str(odd.exception)
     third = call("put", root, feed='\n\n{"topic":"t"}\n7')
-    assert "line 4: 7 is no JSON object" in str(third.exception)
+    assert "line 4: 7 is not a JSON object" in str(third.exception)
     found, _ = rows("get", root, "--topic", "t")
     assert (found["flag"], found["body"]) == (7, "\u00e9")
     assert call("put", root, feed='{"topic":"plain"}').exit_code == 0

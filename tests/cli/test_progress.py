@@ -333,9 +333,9 @@ def test_a_put_tells_messages_and_how_much_of_a_file_was_read(
         typed("put", tmp_path / "s")
     size = len(lines) / 1000
     if is_file:
-        wanted = f"putting, 600 messages, [0-9,]+ messages/s: 100 %, {size:.1f} of {size:.1f} KB"
+        wanted = f"appending, 600 messages, [0-9,]+ messages/s: 100 %, {size:.1f} of {size:.1f} KB"
     else:
-        wanted = "putting: 600 messages"
+        wanted = "appending: 600 messages"
     assert re.fullmatch(wanted + "(, .*)?", told[-1][1]), told[-1]
 
 

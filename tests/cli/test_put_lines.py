@@ -21,23 +21,23 @@ def read(*lines: bytes, first: int = 1) -> list[tuple[int, Message]]:
 
 
 REFUSED = [
-    ('{"topic":"t","body":null}', "line 1: body is null, not a text"),
-    ('{"topic":"t","body":1}', "line 1: body is 1, not a text"),
-    ('{"topic":"t","body":["x"]}', 'line 1: body is ["x"], not a text'),
-    ('{"topic":"t","bodyBase64":5}', "line 1: bodyBase64 is 5, not a text"),
-    ('{"topic":"t","bodyBase64":"a"}', "line 1: bodyBase64 is no Base64"),
-    ('{"topic":"t","bodyBase64":"\u00e9"}', "line 1: bodyBase64 is no Base64"),
+    ('{"topic":"t","body":null}', "line 1: body is null, not a string"),
+    ('{"topic":"t","body":1}', "line 1: body is 1, not a string"),
+    ('{"topic":"t","body":["x"]}', 'line 1: body is ["x"], not a string'),
+    ('{"topic":"t","bodyBase64":5}', "line 1: bodyBase64 is 5, not a string"),
+    ('{"topic":"t","bodyBase64":"a"}', "line 1: bodyBase64 is not Base64"),
+    ('{"topic":"t","bodyBase64":"\u00e9"}', "line 1: bodyBase64 is not Base64"),
     ('{"topic":"t","body":"a","bodyBase64":"YQ=="}', "body and bodyBase64 are both given"),
-    ('{"topic":"t","tags":["x"]}', 'line 1: tags is ["x"], not a text'),
-    ('{"topic":"t","tags":true}', "line 1: tags is true, not a text"),
-    ('{"topic":"t","keys":7}', "line 1: keys is 7, not a text"),
-    ('{"topic":"t","keys":["a",1]}', "line 1: an element of keys is 1, not a text"),
+    ('{"topic":"t","tags":["x"]}', 'line 1: tags is ["x"], not a string'),
+    ('{"topic":"t","tags":true}', "line 1: tags is true, not a string"),
+    ('{"topic":"t","keys":7}', "line 1: keys is 7, not a string"),
+    ('{"topic":"t","keys":["a",1]}', "line 1: an element of keys is 1, not a string"),
     ('{"topic":"t","keys":["a b"]}', "a space, which separates keys"),
     ('{"topic":"t","keys":[""]}', "a space, which separates keys"),
     ('{"topic":"t","tags":"a || b"}', "which separates the tags of a filter"),
     ('{"topic":"t","tags":" "}', "which separates the tags of a filter"),
-    ('{"topic":"t","properties":{"a":{"b":1}}}', 'property a is {"b": 1}, not a text'),
-    ('{"topic":"t","properties":{"a":null}}', "property a is null, not a text"),
+    ('{"topic":"t","properties":{"a":{"b":1}}}', 'property a is {"b": 1}, not a string'),
+    ('{"topic":"t","properties":{"a":null}}', "property a is null, not a string"),
     ('{"topic":"t","properties":[]}', "properties is [], not an object"),
     ('{"topic":"t","properties":{"TAGS":"a"},"tags":"b"}', "tags and the property TAGS are both"),
     ('{"topic":"t","queueId":"0"}', 'queueId is "0", not a whole number'),
@@ -45,15 +45,15 @@ REFUSED = [
     ('{"topic":"t","queueId":1.0}', "queueId is 1.0, not a whole number"),
     ('{"topic":"t","queueId":-1}', "queueId is -1, not within 0 to 2147483647"),
     ('{"topic":"t","flag":2147483648}', "flag is 2147483648, not within"),
-    ('{"topic":null}', "topic is null, not a text"),
-    ('{"body":"x"}', "topic is null, not a text"),
+    ('{"topic":null}', "topic is null, not a string"),
+    ('{"body":"x"}', "topic is null, not a string"),
     ('{"topic":"t","topic":"u"}', "topic is given twice"),
     ('{"topic":"t","properties":{"a":"1","a":"2"}}', "a is given twice"),
-    ('{"topic":"t","Body":"x"}', "unknown fields: Body; known are topic, queueId, body"),
-    ('{"topic":"t","body":"\\ud800"}', "body has half a surrogate pair at character 1"),
-    ("[1]", "[1] is no JSON object"),
-    ("{", "no JSON"),
-    ("[" * 100_000, "no JSON"),
+    ('{"topic":"t","Body":"x"}', "unknown fields: Body; known fields: topic, queueId, body"),
+    ('{"topic":"t","body":"\\ud800"}', "body has an unpaired surrogate at character 1"),
+    ("[1]", "[1] is not a JSON object"),
+    ("{", "invalid JSON"),
+    ("[" * 100_000, "invalid JSON"),
 ]
 
 
@@ -66,7 +66,7 @@ def test_a_value_of_another_type_is_refused_by_line_and_field(line: str, words: 
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(IllegalMessageError, match=r"line 2: byte 23 is no UTF-8 .* bodyBase64"):
+    with pytest.raises(IllegalMessageError, match=r"line 2: byte 23 is not UTF-8 .* bodyBase64"):
         read(b"", b'{"topic":"t","body":"a\xff"}')
 
 
@@ -106,7 +106,8 @@ def test_what_follows_a_bad_line_is_put_once_it_is_mended(tmp_path: Path) -> Non
     done = run(["put", root, "--config", conf], "\n".join(broken))
     assert done.returncode == 2
     assert "line 401: body is null" in done.stderr
-    assert "400 messages before it were put; go on with --continue-from 401" in done.stderr
+    way = "400 messages before it were appended; continue with --continue-from 401"
+    assert way in done.stderr
     words = ["put", root, "--config", conf, "--continue-from", 401]
     assert run(words, "\n".join(lines)).returncode == 0
     with MessageStore.open(root, SMALL, backend="file") as store:

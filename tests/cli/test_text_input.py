@@ -166,7 +166,7 @@ def test_a_compressed_file_that_is_cut_short_is_damage_at_each_length(
         assert file.read() == LINES * 99
     for length in range(4, len(packed)):
         path.write_bytes(packed[:length])
-        with pytest.raises(CorruptionError, match="damaged or cut short"), text_input(path) as file:
+        with pytest.raises(CorruptionError, match="damaged or truncated"), text_input(path) as file:
             file.read()
 
 
@@ -196,8 +196,8 @@ def test_a_fifo_is_read_and_what_cannot_be_read_from_one_is_refused(tmp_path: Pa
     writer.join()
     assert len(bodies(tmp_path / "new")) == 2
     for words, why in {
-        ("--format", "parquet"): "parquet is read from a file, not from a pipe",
-        ("--position", tmp_path / "p"): "--position needs a file",
+        ("--format", "parquet"): "cannot read parquet from a pipe",
+        ("--position", tmp_path / "p"): "--position requires an input file",
     }.items():
         assert why in put_in(fifo, *words, code=2, folder=tmp_path).stderr
     assert "give --format" in put_in("-", code=2, folder=tmp_path).stderr
@@ -289,7 +289,7 @@ def test_a_position_of_an_edited_file_is_refused(edit: str, tmp_path: Path) -> N
     noted = (tmp_path / "p").read_bytes()
     path.write_bytes(b"".join(EDITS[edit](LINES.splitlines(keepends=True))))
     done = put_in(path, *words, code=2, folder=tmp_path)
-    assert "the file was edited since" in done.stderr
+    assert "have changed since they were imported" in done.stderr
     assert (tmp_path / "p").read_bytes() == noted
     path.write_bytes(LINES + LINES)  # what only grows goes on
     put_in(path, *words, folder=tmp_path)

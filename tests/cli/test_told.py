@@ -100,7 +100,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def first_of(count: int, offset: int) -> str:
     return (
-        f"only the first {count} messages are shown: the queue goes on to 25 (--count; go on with"
+        f"only the first {count} messages are shown: the max offset is 25 (--count; continue with"
         f" --offset {offset})"
     )
 
@@ -168,7 +168,7 @@ def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) 
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["queueOffset"] for row in found] == [11, 13, 14]
     assert done.exit_code == 1
-    assert "cqstore: unit 12 is passed over: " in done.stderr
+    assert "cqstore: unit 12 is skipped: " in done.stderr
     only = call("get", root, "--topic", "t", "--offset", 12, "--count", 1)
     assert '"queueOffset":13' in only.stdout, "it goes on behind it"
     bare = call("dump", log, "--output", "jsonl")
@@ -205,11 +205,11 @@ def test_without_an_index_a_query_finds_nothing_and_says_why(tmp_path: Path) -> 
     odd.write_bytes(b"?" * 100)
     done = call("query", tmp_path / "s", "--topic", "t", "--key", "all")
     assert (done.exit_code, done.stdout.count("\n")) == (1, 1)
-    assert f"not all of the index in files can be read: {WRONG_SIZE} ({odd})" in done.stderr
+    assert f"the file index can be read only in part: {WRONG_SIZE} ({odd})" in done.stderr
     whole.unlink()
     done = call("query", tmp_path / "s", "--topic", "t", "--key", "all")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "no index that can be read" in done.stderr
+    assert "this store has no readable key index" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["lower", "upper"])
@@ -420,7 +420,7 @@ def test_a_store_that_needs_recovery_says_so_and_is_shown_as_it_lies(
     log.write_bytes(data[:end] + b"\0\0torn" + data[end + 6 :])
     before = tree_digest(tmp_path)
     done = call("info", tmp_path / "s", "--output", "json")
-    assert "this store needs recovery and is shown as it lies (cqstore recover)" in done.stderr
+    assert "the store needs recovery and is shown unrecovered (cqstore recover)" in done.stderr
     told = json.loads(done.stdout)
     assert told["last_exit"] == "not clean"
     count, why = told["warnings"]
@@ -498,12 +498,12 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
         "step to double-write-rocksdb"
     )
     assert now == {
-        "state": "double-write-file", "set": "by what lies here and the settings",
+        "state": "double-write-file", "set": "by the files of the store and the settings",
         "queues in": "file, rocksdb", "kept, the one that is read first": "file, rocksdb",
         "lagging": {}, "step to file": "possible",
     }  # fmt: skip
     (facts,) = rows("info", root)
-    assert facts["warnings"] == ["two backends hold queues (double write)"]
+    assert facts["warnings"] == ["two backends have queues (double write)"]
     (done_so,) = rows("mode", root, "--to", "file")
     assert done_so == {
         "before": "double-write-file", "state": "file", "lagging": {"rocksdb": end},
@@ -515,8 +515,8 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     (facts,) = rows("info", root)
     assert facts["state"] == "file"
     assert facts["warnings"] == [
-        "two backends hold queues (only the file queues are kept)",
-        f"the rocksdb queues are left behind, whole up to phy offset {end}",
+        "two backends have queues (only the file queues are kept)",
+        f"the rocksdb queues are left behind: complete up to phy offset {end}",
     ]
 
 

@@ -186,7 +186,8 @@ def test_a_killed_store_is_told_from_an_open_one(tmp_path: Path) -> None:
     seen = told(tmp_path)
     assert seen["log", "files"] == 0  # nothing was put, still there is a store
     state = seen["store", "state"]
-    assert state == f"not closed cleanly, or open elsewhere: there is no process {done.pid} here"
+    why = f"process {done.pid} does not exist here"
+    assert state == f"not closed cleanly, or open on another machine: {why}"
     for text in ("", "x" * 5000, "9" * 50, "-1", "²"):
         (tmp_path / "abort").write_text(text)
         assert told(tmp_path)["store", "state"] == "open, or not closed cleanly"
@@ -355,7 +356,7 @@ def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
     before = tree_digest(tmp_path)
     done = run(*words)
     assert done.stdout == ""
-    assert re.fullmatch(r"cqstore: no message came in \d+\.\d s\n", done.stderr)
+    assert re.fullmatch(r"cqstore: no messages arrived in \d+\.\d s\n", done.stderr)
     assert tree_digest(tmp_path) == before
 
 

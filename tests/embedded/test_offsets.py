@@ -230,7 +230,7 @@ def test_a_group_is_reset_to_ends_offsets_and_times(tmp_path: Path, backend: str
         assert on_disk(tmp_path) == {0: 10, 1: 0}
         offsets.reset("g", "t", exactly(4))
         assert log.committed("g", "t") == {0: 4, 1: 4}
-        with pytest.raises(RefusedStoreError, match="outside of queue 0"):
+        with pytest.raises(RefusedStoreError, match="out of range for queue 0"):
             offsets.reset("g", "t", exactly(11))
         with pytest.raises(NoSuchQueueError):
             offsets.reset("g", "nothing", begin_of_queue)

@@ -38,7 +38,7 @@ def test_a_database_that_is_moved_away_has_its_new_name_on_disk_first(tmp_path: 
     order = CallOrder(root)
     with order.watching():
         done = prepare_locked(StorePaths(root), NextBroker(["rocksdb"], StoreConfig()))
-    assert any("was older than the files: moved away" in each for each in done.sentences)
+    assert any("was older than the files and was moved away" in each for each in done.sentences)
     away = [at for at in order.renamed if order.made[at][1].startswith("cqstore/replaced/")]
     assert len(away) == 3
     for at in away:

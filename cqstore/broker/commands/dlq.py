@@ -123,7 +123,7 @@ def _refuse_together(
     group: str | None, by: LettersBy | None, again: Again | None, sort: str | None,
     pattern: str | None, form: Form | None,
 ) -> None:  # fmt: skip
-    """Refuse options that say nothing beside GROUP, or without it.
+    """Refuse options that cannot be used with GROUP, or without it.
 
     Raises:
         typer.BadParameter: one is given.
@@ -133,9 +133,9 @@ def _refuse_together(
         return
     for option, value in (("--again", again), ("--format", pattern)):
         if value is not None:
-            raise typer.BadParameter("it is about messages: name a GROUP", param_hint=option)
+            raise typer.BadParameter("only allowed with GROUP", param_hint=option)
     if form is not None and by is not LettersBy.GROUP:
-        raise typer.BadParameter("retryLag alone needs it: --by group", param_hint="--form")
+        raise typer.BadParameter("only allowed with --by group", param_hint="--form")
 
 
 def _print_messages(
@@ -148,7 +148,8 @@ def _print_messages(
     """
     if dlq_topic(group) not in letters.topics:
         known = [topic.removeprefix(DLQ_PREFIX) for topic in letters.topics]
-        raise NoSuchQueueError(f"no dead letters of a group {group!r}{near_groups(group, known)}")
+        hint = near_groups(group, known)
+        raise NoSuchQueueError(f"no dead letters found for group {group!r}{hint}")
     reads = letters.of_group(group)
     made = None
     if again is not None:
@@ -160,4 +161,4 @@ def _print_messages(
     note(f"{count} messages")
     if made is not None and made.unplaced:
         letters.unplaced = made.unplaced
-        note(f"{made.unplaced} messages name no original topic and are passed over")
+        note(f"{made.unplaced} messages without an original topic are skipped")

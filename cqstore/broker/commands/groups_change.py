@@ -119,7 +119,7 @@ def copy_offsets(
         cqstore groups copy DIR order-consumers order-audit --topic orders --yes
     """
     if source == group:
-        raise RefusedStoreError(f"both groups are {group!r}: nothing is to be copied")
+        raise RefusedStoreError(f"cannot copy offsets: FROM and GROUP are both {group!r}")
 
     def plan(found: BrokerMetadata) -> list[OffsetChange]:
         return _some(copy(found, source, group, topic or ()), source, found)
@@ -152,7 +152,7 @@ def forget_offsets(
         cqstore groups forget DIR old-consumers --settings --yes
     """
     if settings and topic:
-        raise typer.BadParameter("--topic says nothing beside --settings")
+        raise typer.BadParameter("--topic cannot be combined with --settings")
 
     def plan(found: BrokerMetadata) -> list[OffsetChange]:
         changes = forget(found, group, topic or ())
@@ -175,18 +175,18 @@ def _some(
     if not found:
         groups = {way[1] for key in metadata.offsets for way in readings(key)}
         hint = near_groups(group, groups - {group})
-        raise RefusedStoreError(f"the group {group!r} has no offsets there{hint}")
+        raise RefusedStoreError(f"group {group!r} has no offsets{hint}")
     return found
 
 
 def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target]:
-    """Return what finds, in an open store, the offset that ``--to`` or ``--time`` asks for.
+    """Return the function that finds the offset of ``--to`` or ``--time`` in an open store.
 
     Raises:
         typer.BadParameter: neither or both are given, or it is none.
     """
     if (to is None) == (time is None):
-        raise typer.BadParameter("either --to or --time")
+        raise typer.BadParameter("give either --to or --time")
     if time is not None:
         moment = milliseconds(time)
         return lambda store: at_time(store, moment)
@@ -195,7 +195,9 @@ def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target
     if to == "latest":
         return lambda _: end_of_queue
     if to is None or not to.isascii() or not to.isdecimal():
-        raise typer.BadParameter(f"--to is earliest, latest, or an offset, not {to!r}")
+        raise typer.BadParameter(
+            f"invalid value {to!r} of --to: expected earliest, latest, or a queue offset"
+        )
     target = exactly(int(to))
     return lambda _: target
 
@@ -219,11 +221,11 @@ def _run(
     output(kind).rows(dict(zip(COLUMNS, (group, *change), strict=True)) for change in changes)
     moved = sum(change.before != change.after for change in changes)
     if kept is not None:
-        note(f"{moved} of {len(changes)} offsets changed; what was there is in {kept}")
+        note(f"{moved} of {len(changes)} offsets changed; the previous metadata is in {kept}")
     elif yes:
-        note("nothing was to be changed")
+        note("no offset needs to be changed")
     else:
-        note(f"{moved} of {len(changes)} offsets would change (--yes does it)")
+        note(f"{moved} of {len(changes)} offsets would change (use --yes to apply)")
 
 
 def _whole(paths: StorePaths, form: Form | None, config: Path | None) -> BrokerMetadata:

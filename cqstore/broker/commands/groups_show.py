@@ -120,12 +120,12 @@ def groups(
         is_shown = kind is RowFormat.TABLE and sys.stdout.isatty()
         output(kind).rows(narrow(found, by) if is_shown else found, bounded.has_more)
     note(
-        f"lag {totals.lag}, of it expired {totals.expired}, in {totals.queues} queues of "
+        f"lag {totals.lag} ({totals.expired} expired) in {totals.queues} queues of "
         f"{len(totals.topics)} topics; retry lag {totals.retry_lag}, dead letters "
         f"{totals.dead_letters}"
     )
     for key in lags.unsure:
-        note(f"the offsets of {key!r} can be of several topics and groups: the first @ was taken")
+        note(f"the key {key!r} has several readings as topic@group: it is split at the first '@'")
     note_remarks([metadata])
     end_with_faults(metadata.faults)
 
@@ -147,7 +147,7 @@ def _check_known(store: MessageStore, lags: GroupLags, group: str, topic: str) -
     """
     if group and group not in lags.groups:
         hint = near_groups(group, lags.groups)
-        raise RefusedStoreError(f"no group {group!r} has settings or offsets here{hint}")
+        raise RefusedStoreError(f"group {group!r} has neither settings nor offsets{hint}")
     if topic and topic not in lags.topics:
         require_topic(store, topic)
 

@@ -11,7 +11,7 @@ from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.broker.metadata.placing import clear_new, finish_placing, is_placing, place
 from cqstore.broker.one_form import note_remarks
-from cqstore.cli.options import Dir, Format, Yes, check_is_there, note
+from cqstore.cli.options import NOT_APPLIED, Dir, Format, Yes, check_is_there, note
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.table import Row
 from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE
@@ -79,7 +79,7 @@ def convert_command(
     if not is_placing(paths):
         plan = _plan(paths, source, to, drop or ())  # what is refused leaves no lock file behind
     elif not yes:
-        raise RefusedStoreError("an earlier call was interrupted: --yes finishes it", path=root)
+        raise RefusedStoreError("an interrupted conversion exists: finish it with --yes", path=root)
     away = None
     if yes:
         lock = StoreLock(paths)
@@ -91,11 +91,11 @@ def convert_command(
         finally:
             lock.release()
     if plan is None:
-        note(f"the metadata is in the form {to}, and in no other: nothing is to be done")
+        note(f"nothing to do: the metadata is already in the form {to} only")
         return
     note_remarks([plan.made])
     output(kind).record(_row(plan, to, drop or (), away))
-    note(f"a broker reads it {_SETTINGS[to]}" if yes else "nothing was changed (--yes does it)")
+    note(f"a broker {_SETTINGS[to]} reads this form" if yes else NOT_APPLIED)
 
 
 class _Plan(NamedTuple):
@@ -108,7 +108,7 @@ class _Plan(NamedTuple):
 def _plan(
     paths: StorePaths, source: Form | None, to: Form, drop: Collection[Droppable]
 ) -> _Plan | None:
-    """Return what is to be written; ``None`` if ``to`` is there already and nothing else is."""
+    """Return what to write; ``None`` if ``to`` is the only existing form."""
     there = read_forms(paths)
     if [each.form for each in there] == [to]:
         return None

@@ -16,6 +16,7 @@ from cqstore.broker.metadata.json_repair import (
 from cqstore.broker.metadata.model import Form
 from cqstore.broker.metadata.placing import is_placing
 from cqstore.cli.options import (
+    NOT_APPLIED,
     CommitLogFolder,
     ConfigFile,
     Dir,
@@ -74,9 +75,12 @@ def repair(
     )  # fmt: skip
     _note_databases(paths)
     if plan and not yes:
-        note("nothing was changed (--yes does it)")
+        note(NOT_APPLIED)
     if any(not each.source for each in plan):
-        note("nothing has what these files held: groups and offsets are not in the queues")
+        note(
+            "cannot repair the files without a source: no backup or other form has their content,"
+            " and groups and offsets cannot be rebuilt from the queues"
+        )
         raise typer.Exit(1)
 
 
@@ -119,7 +123,7 @@ def make_topics(
         for name, shown in sorted(missing.items())
     )  # fmt: skip
     if missing and not yes:
-        note("nothing was changed (--yes does it)")
+        note(NOT_APPLIED)
 
 
 def stopped_store(root: Path) -> StorePaths:
@@ -134,7 +138,8 @@ def stopped_store(root: Path) -> StorePaths:
     refuse_if_open(paths)
     if is_placing(paths):
         raise RefusedStoreError(
-            "a conversion was interrupted: cqstore meta convert finishes it first", path=root
+            "an earlier conversion was interrupted: finish it first with cqstore meta convert",
+            path=root,
         )
     return paths
 
@@ -164,4 +169,7 @@ def _missing(paths: StorePaths, queues: Mapping[str, TopicQueues]) -> dict[str, 
 def _note_databases(paths: StorePaths) -> None:
     for each in read_forms(paths):
         if each.form is not Form.JSON and each.faults:
-            note(f"{each.form}: {each.faults[0]} (cqstore meta convert --from another form)")
+            note(
+                f"the form {each.form} is damaged: {each.faults[0]} (use cqstore meta convert"
+                " --from with another form)"
+            )

@@ -10,7 +10,7 @@ import typer
 
 from cqstore.broker.metadata.findings import MetadataSeverity, MetaFinding
 from cqstore.broker.metadata.form_checks import check_forms
-from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.forms import NO_METADATA, read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Offsets, Table
 from cqstore.broker.metadata.placing import is_placing
 from cqstore.broker.metadata.queue_checks import check_queues
@@ -101,7 +101,7 @@ def forms_of(root: Path, form: Form | None) -> list[BrokerMetadata]:
         found = [each for each in read_forms(StorePaths(root)) if form in {None, each.form}]
     if not found:
         missing = "config/" if form is None else f"config/ in the form {form}"
-        raise RefusedStoreError(f"no metadata of a broker is in {missing}", path=root)
+        raise RefusedStoreError(f"{NO_METADATA} in {missing}", path=root)
     return found
 
 
@@ -125,7 +125,7 @@ def _unfinished(root: Path) -> list[MetaFinding]:
     paths = StorePaths(root)
     if not is_placing(paths):
         return []
-    sentence = "A conversion was interrupted: cqstore meta convert with --yes goes on."
+    sentence = "A conversion was interrupted. Finish it with cqstore meta convert --yes."
     journal = [str(paths.placing_metadata)]
     return [MetaFinding("", MetadataSeverity.WARN, "conversion-unfinished", sentence, journal, 1)]
 
@@ -136,7 +136,10 @@ def _queue_findings(
     """Return in what metadata and queues do not fit each other."""
     paths = StorePaths(root, commit_log)
     if not (exists(paths.commit_log) or matching(root, "consumequeue*")):
-        sentence = "The folder has neither log nor queues: metadata was checked by itself."
+        sentence = (
+            "The folder has neither commit log nor consume queues: the metadata was not compared"
+            " with queues."
+        )
         return [MetaFinding("", MetadataSeverity.INFO, "no-queues", sentence)]
     try:
         with open_store(root, config, None, commit_log) as store:
@@ -144,7 +147,7 @@ def _queue_findings(
             spans = counted(store.queue_spans(), "comparing", about, "queues")
             return list(check_queues(found, spans))
     except StoreError as exc:
-        sentence = "The queues cannot be read: metadata was checked by itself."
+        sentence = "The queues cannot be read: the metadata was not compared with queues."
         return [
             MetaFinding("", MetadataSeverity.WARN, "queues-unreadable", sentence, [str(exc)], 1)
         ]

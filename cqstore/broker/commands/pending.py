@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cqstore.broker.metadata.forms import NO_METADATA
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.broker.one_form import BrokerForm, end_with_faults, find_one_form, note_remarks
@@ -89,7 +90,7 @@ def pending(
     """
     now = time.time_ns() // 1_000_000
     if listed and of not in {None, PendingSource.DELAY, PendingSource.HALF}:
-        raise typer.BadParameter(f"no messages of {of} are listed", param_hint="--list")
+        raise typer.BadParameter(f"not supported for --of {of}", param_hint="--list")
     with open_store(root, config, backend, commit_log) as store, progress("reading") as tick:
         broker = _positions(store, form, of, config)
         steps = _Steps(tick)
@@ -105,7 +106,7 @@ def pending(
             parts += _timer_parts(store, of, precision, now)
             found = ranked(map(_part_row, parts), sort, PART_COLUMNS, limit, bounded)
             output(kind).rows(found, bounded.has_more)
-            _say_totals(parts)
+            _note_totals(parts)
     note_remarks([broker])
     end_with_faults([*broker.faults, *half.faults])
 
@@ -132,7 +133,7 @@ def _units(
 def _positions(
     store: MessageStore, form: Form | None, of: PendingSource | None, conf: Path | None
 ) -> BrokerMetadata:
-    """Return the broker's positions in the queues that are there; say what is not known.
+    """Return the broker's positions in the existing queues; report those that are unknown.
 
     Raises:
         RefusedStoreError: half messages are there, and metadata in several forms.
@@ -142,11 +143,11 @@ def _positions(
     if of in {None, PendingSource.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
         read_delays(config, found)
         if not found.delay_offsets:
-            note("no positions of delay levels are there: a broker begins at each level's minimum")
+            note("no delay level offsets found: a broker starts at the min offset of each level")
     if of in {None, PendingSource.HALF} and _has_queues(store, HALF_TOPIC):
         broker = find_one_form(components_of(store).paths, form, conf)
         if broker is None:
-            note("no metadata is there: a broker looks at half messages from the minimum on")
+            note(f"{NO_METADATA}: a broker checks half messages from the min offset on")
             return found
         found.offsets = broker.offsets
         known = {*map(str, found.faults)}  # the file of delay levels is in every form
@@ -194,7 +195,7 @@ def _messages(
         yield from half.messages()
 
 
-def _say_totals(parts: Iterable[PendingPart]) -> None:
+def _note_totals(parts: Iterable[PendingPart]) -> None:
     """Print in a sentence how many messages wait, of all sources."""
     sums = {source: [0, 0] for source in PendingSource}
     for part in parts:
@@ -204,9 +205,9 @@ def _say_totals(parts: Iterable[PendingPart]) -> None:
     delayed, overdue = sums[PendingSource.DELAY]
     half = sums[PendingSource.HALF][0] + sums[PendingSource.ROCKSDB_HALF][0]
     note(
-        f"{delayed} delayed messages wait, {overdue} of them overdue; "
-        f"{half} half messages are undecided, {sums[PendingSource.HALF][1]} decided; "
-        f"{timers} timer messages wait"
+        f"{delayed} delayed messages pending, {overdue} of them overdue; "
+        f"{half} half messages undecided, {sums[PendingSource.HALF][1]} decided; "
+        f"{timers} timer messages pending"
     )
 
 

@@ -76,7 +76,7 @@ def usage(
         cqstore usage DIR --unused --form json
     """
     if (unused and by is not UsageBy.TOPIC) or (form is not None and not unused):
-        raise StoreConfigError("--unused goes with --by topic, and --form with --unused")
+        raise StoreConfigError("--unused requires --by topic, and --form requires --unused")
     with open_store(root, config, backend, commit_log) as store:
         known = _known_topics(store, form, config) if unused else None
         metadata = _metadata(store, by)
@@ -93,7 +93,7 @@ def _count(
     store: MessageStore, by: UsageBy, prefix: str, known: Container[str] | None,
     metadata: list[BrokerMetadata],
 ) -> Owners:  # fmt: skip
-    """Return owner → what its queues come to; show how far that is.
+    """Return owner → total of its queues; show the progress.
 
     Of the whole log that is measured in bytes, of a part of its topics in queues.
     """
@@ -109,12 +109,12 @@ def _count(
 
 
 def _totals(store: MessageStore, owners: Owners) -> str:
-    """Return in a sentence what all owners come to, beside the log."""
+    """Return the totals of all owners and the size of the log as a sentence."""
     log = components_of(store).log
     units = sum(each.total.units for each in owners.values())
     light = sum(each.light.units for each in owners.values())
     return (
-        f"{total_bytes(owners)} bytes in {units} units, and {light} units of light queues; "
+        f"{total_bytes(owners)} bytes in {units} units, plus {light} units in light queues; "
         f"the log has {log.max_phy_offset() - log.min_phy_offset()} bytes"
     )
 
@@ -127,12 +127,16 @@ def _known_topics(store: MessageStore, form: Form | None, config: Path | None) -
     """
     metadata = read_one_form(components_of(store).paths, form, config)
     if metadata.faults:
-        raise RefusedStoreError(f"topics are unused only by whole metadata: {metadata.faults[0]}")
+        raise RefusedStoreError(
+            f"cannot find unused topics: the broker metadata is damaged: {metadata.faults[0]}"
+        )
     if not metadata.topics:
-        raise RefusedStoreError("the metadata has no topics at all", path=metadata.path)
+        raise RefusedStoreError(
+            "cannot find unused topics: the broker metadata has no topics", path=metadata.path
+        )
     return metadata.topics
 
 
 def _metadata(store: MessageStore, by: UsageBy) -> list[BrokerMetadata]:
-    """Return the metadata, in whatever forms, where it says which groups there are."""
+    """Return the metadata in all its forms if rows are per group."""
     return read_forms(components_of(store).paths) if by is UsageBy.GROUP else []

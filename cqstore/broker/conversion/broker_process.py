@@ -25,7 +25,7 @@ _START_TIME = 19
 
 
 class BrokerProcess:
-    """The process that has the store open, or had it, as far as this machine knows. One thread."""
+    """The process on this machine that has, or had, the store open. One thread."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class BrokerProcess:
             return
         end = time.monotonic() + self._max_wait
         if self._is_running():
-            tell(f"waiting for the end of process {self._pid}: it may still write its tables")
+            tell(f"waiting for process {self._pid} to exit: it may still write its tables")
         while self._is_running():
             self.has_store()  # maybe it was started anew
             if time.monotonic() > end:
                 raise RefusedStoreError(
-                    f"process {self._pid} has released the store, but not ended within"
-                    f" {self._max_wait:.0f} s: it may still write its tables. End it, then call"
-                    " this again",
+                    f"process {self._pid} has released the store but did not exit within"
+                    f" {self._max_wait:.0f} s: it may still write its tables. Stop the process,"
+                    " then try again",
                     path=self._paths.root,
                 )
             yield
@@ -101,8 +101,8 @@ class BrokerProcess:
         if age >= self._settle:
             return
         tell(
-            "which process had the store open is not known here: waiting until its tables have not"
-            f" changed for {self._settle:.0f} s"
+            "the process that had the store open is unknown: waiting until the broker's tables"
+            f" have not changed for {self._settle:.0f} s"
         )
         end = since + self._max_wait
         while True:
@@ -113,15 +113,15 @@ class BrokerProcess:
                 return
             if looked > end:
                 raise RefusedStoreError(
-                    f"the broker's tables still change after {self._max_wait:.0f} s, though the"
-                    " store is not open: which process writes them is not known here",
+                    f"the broker's tables still change after {self._max_wait:.0f} s although the"
+                    " store is not open. Stop the process that writes them, then try again",
                     path=self._paths.config,
                 )
             yield
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process was started, empty if there is none (any more) on this machine.
+    """Return when a process was started; empty if it does not exist on this machine.
 
     A process that has ended and whose parent has not asked for it yet writes nothing more.
     """

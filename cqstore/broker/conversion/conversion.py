@@ -1,7 +1,7 @@
-"""Converts a broker's tables into the form that the broker of the other backend reads.
+"""Conversion of a broker's tables to the form that a broker with the other backend reads.
 
 Each table is taken from the form that was written last. The converter of ``metadata`` writes the
-new form beside the store, compares every field, and puts it in place with a journal of its own.
+new form to a temporary folder, compares every field, and puts it in place with its own journal.
 
 JSON files stay where they are when the next broker reads databases, as RocketMQ leaves them: they
 count no more changes than the databases, so no broker takes them in, and a broker that is started
@@ -19,7 +19,7 @@ from pathlib import Path
 from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.prepare import PutAway, prepare_tables, reads_databases
 from cqstore.broker.metadata.convert import Droppable, convert, dropped, fitted
-from cqstore.broker.metadata.json_form import unknown_fields
+from cqstore.broker.metadata.json_form import UNKNOWN_FIELDS_FOUND, unknown_fields
 from cqstore.broker.metadata.locations import FILES_OF_TABLE, V1_FOLDERS
 from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, DataVersion, Form, Table
 from cqstore.broker.metadata.placing import finish_placing
@@ -110,7 +110,7 @@ class TablesDone:
 
 
 def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion | None:
-    """Return what is to be converted; ``None``: the tables lie in the right form. Reads alone.
+    """Return what to convert; ``None`` if the tables already have the right form. Read-only.
 
     Raises:
         RefusedStoreError: a form is damaged, or the next one does not hold something of it.
@@ -127,8 +127,8 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
     if unknown := _unknown_fields(paths, sources, form):
         if AcceptedLoss.UNKNOWN_FIELDS not in broker.without:
             raise RefusedStoreError(
-                f"these files hold fields that no other form is known to hold: {', '.join(unknown)}"
-                f". To go on without them: --without {AcceptedLoss.UNKNOWN_FIELDS}",
+                f"{UNKNOWN_FIELDS_FOUND}: {', '.join(unknown)}. To leave them out, use"
+                f" --without {AcceptedLoss.UNKNOWN_FIELDS}",
                 path=paths.config,
             )
         out += unknown
@@ -145,8 +145,8 @@ def bring_tables(
 ) -> TablesDone:
     """Put the tables into the form that ``broker`` reads; a second call does nothing more.
 
-    The caller has the store's lock. Killed at any step, the former form or the new one is whole,
-    and the next call goes on.
+    The caller has the store's lock. If the process is killed at any step, either the old or the new
+    form is complete, and the next call continues.
 
     Args:
         paths: of the store; no broker runs on it.
@@ -185,9 +185,9 @@ def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata,
             if isinstance(fault, StoreIOError):
                 raise fault
             raise RefusedStoreError(
-                f"the broker's {V1_FOLDERS[table]} cannot be converted: {fault}. cqstore meta"
-                " repair mends JSON files; --accept-older-tables goes on with the JSON files as"
-                " they are", path=source.path,
+                f"cannot convert the broker's {V1_FOLDERS[table]}: {fault}. Repair JSON files with"
+                " cqstore meta repair, or use --accept-older-tables to keep the JSON files"
+                " unchanged", path=source.path,
             )  # fmt: skip
         for name in FIELDS_OF_TABLE[table]:
             setattr(found, name, getattr(source, name))
@@ -220,4 +220,4 @@ def _count_changes(made: BrokerMetadata) -> None:
 
 def _way_on(found: BrokerMetadata, form: Form) -> str:
     names = [each.value for each in dropped(found, form, list(Droppable))]
-    return f". To go on without them: --without {' --without '.join(names)}" if names else ""
+    return f". To leave them out, use --without {' --without '.join(names)}" if names else ""

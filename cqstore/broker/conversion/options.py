@@ -7,7 +7,7 @@ import typer
 
 
 class AcceptedLoss(StrEnum):
-    """Data of a broker's that a move may leave behind where it cannot be brought."""
+    """Data of a broker that a move may leave behind if it cannot be converted."""
 
     FORBIDDEN = "forbidden"
     """What groups may not do; version 2 of the metadata keeps none of it."""

@@ -65,7 +65,7 @@ def prepare_tables(
         newer = {path for table in tables if table not in in_json for path in table.databases}
         for path in {path for table in in_json for path in table.databases} - newer:
             put_away(path)
-            done.append(f"database {path.name} was older than the files: moved away")
+            done.append(f"database {path.name} was older than the files and was moved away")
     if not reads_databases(backends) and any(table.name == _OFFSETS for table in in_json):
         _for_files(files, done, lmq=lmq)
     return done
@@ -82,7 +82,7 @@ def _for_rocksdb(files: ConfigFiles, table: TableForms, done: list[str]) -> None
         version = {"counter": 0, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000}
     content.json["dataVersion"] = version | {"counter": max(version["counter"], 1)}
     if files.write(name, content.json, backup=not content.is_backup):
-        done.append(f"{name} was put into the form that is taken into RocksDB")
+        done.append(f"{name} was rewritten so that a broker imports it into RocksDB")
 
 
 def _for_files(files: ConfigFiles, done: list[str], *, lmq: bool) -> None:
@@ -96,7 +96,7 @@ def _for_files(files: ConfigFiles, done: list[str], *, lmq: bool) -> None:
     offsets = all_offsets(content.json, files.path(OFFSETS_FILE))
     version = content.json.get("dataVersion") or {}
     if files.write(LMQ_OFFSETS_FILE, lmq_consumer_offset(offsets, version)):
-        done.append(f"{LMQ_OFFSETS_FILE} was made of {OFFSETS_FILE}")
+        done.append(f"{LMQ_OFFSETS_FILE} was created from {OFFSETS_FILE}")
 
 
 def _is_lmq_newer(files: ConfigFiles) -> bool:
@@ -125,7 +125,7 @@ class _Content:
 
     @classmethod
     def of_offsets(cls, files: ConfigFiles) -> "_Content | None":
-        """Return what ``consumerOffset.json`` is to hold, from the file that was written last."""
+        """Return the new ``consumerOffset.json``, from the file that was written last."""
         if not _is_lmq_newer(files):
             return cls.of(files, OFFSETS_FILE)
         found = cls.of(files, LMQ_OFFSETS_FILE)

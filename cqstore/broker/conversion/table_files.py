@@ -1,4 +1,4 @@
-"""What a broker keeps beside log and queues and comes along, and when it was written.
+"""Files of a broker that are moved with its log and queues, and when they were written.
 
 Tables, the timer's wheel and log, and two databases: ``rocksdbstore`` (timer messages, half
 messages and an index, by phy offsets of the log and offsets of queues) and ``kvStore`` (POP). A
@@ -55,5 +55,5 @@ def newest_table(paths: StorePaths) -> float | None:
     Raises:
         StoreIOError: it cannot be looked at.
     """
-    with os_errors("look at the broker's tables", paths.config):
+    with os_errors("read the broker's tables", paths.config):
         return max((written / 1e9 for _, written in stamps(paths).values()), default=None)

@@ -51,9 +51,10 @@ def _doubt(table: TableForms, files: BrokerMetadata, databases: list[BrokerMetad
     by_version = _newer(ours, newest)
     if by_version == by_time:
         return ""
-    said = f"by its version the {by_version} is" if by_version else "its versions do not say"
+    other = f"the {by_version} has the newer data version"
+    said = other if by_version else "the data versions do not show which one is newer"
     return (
-        f"{table.name}: by its time the {by_time} is the newer form, {said} (dataVersion:"
+        f"{table.name}: the {by_time} was modified later, but {said} (dataVersion:"
         f" {_shown(ours)} in the file, {_shown(newest)} in the database)"
     )
 

@@ -1,1 +1,1 @@
-"""``cqstore dlq``: dead letters and where they came from."""
+"""``cqstore dlq``: dead letters and their original topics."""

@@ -1,4 +1,4 @@
-"""Dead letters: where a message of ``%DLQ%group`` came from, and how it is put there again.
+"""Dead letters: the original topic of a message in ``%DLQ%group``, and how to resend it.
 
 A broker copies a message that a group has failed to consume for the last time: properties and body
 stay, topic and queue become those of the dead letters, and ``reconsume_times`` counts up.
@@ -36,7 +36,7 @@ Part = tuple[str | None, int | None]
 
 
 class Again(StrEnum):
-    """Where a dead letter is to be put again."""
+    """Target of a dead letter that is resent."""
 
     TOPIC = "topic"
     """To its original topic: every group that consumes it gets the message."""
@@ -95,7 +95,7 @@ class GroupLetters:
 
 
 def origin_topic(group: str, properties: Mapping[str, str]) -> str | None:
-    """Return the topic that a dead letter of ``group`` was first put to; ``None``: nothing says it.
+    """Return the original topic of a dead letter of ``group``; ``None`` if it is unknown.
 
     A message that POP has tried again names the retry topic of group and topic, of either version.
     """
@@ -110,7 +110,7 @@ def origin_topic(group: str, properties: Mapping[str, str]) -> str | None:
 
 
 class PutAgain:
-    """Makes of dead letters the messages that are to be put again. Reads queues, writes nothing."""
+    """Converter of dead letters to messages for resending. Reads queues, writes nothing."""
 
     def __init__(self, store: MessageStore, group: str, where: Again) -> None:
         self._store, self._group, self._where = store, group, where
@@ -133,7 +133,7 @@ class PutAgain:
             yield read
 
     def _topic(self, message: Message) -> str | None:
-        """Return the topic to put a dead letter to; ``None``: where it came from is not known."""
+        """Return the topic to resend a dead letter to; ``None`` if its origin is unknown."""
         origin = origin_topic(self._group, message.properties)
         if self._where is Again.TOPIC:
             return origin
@@ -144,7 +144,7 @@ class PutAgain:
         return retries
 
     def _change(self, message: Message, topic: str) -> None:
-        """Make of a dead letter the message to be put, without what the failure gave it."""
+        """Convert a dead letter to the message to resend, without the properties of the failure."""
         given = message.properties
         kept = {name: text for name, text in given.items() if name not in _OF_THE_FAILURE}
         if kept.get(MessageProperty.WAIT) == "false":  # the broker's: it did not wait for the disk

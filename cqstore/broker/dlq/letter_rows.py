@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cqstore.broker.dlq.dead_letters import GroupLetters, LetterSums, dlq_topic, origin_topic
 from cqstore.broker.groups.group_lag import GroupLags
+from cqstore.broker.metadata.forms import NO_METADATA
 from cqstore.broker.metadata.model import Form, Offsets
 from cqstore.broker.one_form import find_one_form
 from cqstore.broker.topic_kind import group_of
@@ -38,7 +39,7 @@ COLUMNS = {
 
 
 class StoreLetters:
-    """Reads and sums the dead letters of a store that were asked for."""
+    """Reader that sums the selected dead letters of a store."""
 
     def __init__(self, store: MessageStore, reads: SelectedReads, origin: str | None) -> None:
         self.store, self._reads, self._origin = store, reads, origin
@@ -87,14 +88,14 @@ class RetryLags:
         self._store = store
         metadata = find_one_form(components_of(store).paths, form, config)
         if metadata is None:
-            note("no metadata is there: retryLag is not known")
+            note(f"{NO_METADATA}: retryLag is unknown")
         self._offsets: Offsets | None = None if metadata is None else metadata.offsets
         self.faults = [] if metadata is None else metadata.faults
         """What of the metadata could not be read."""
         self._groups = set() if metadata is None else GroupLags(store, metadata).groups
 
     def lag(self, group: str) -> int | None:
-        """Return what ``cqstore groups`` calls the lag of retries; ``None``: there is no metadata.
+        """Return the retry lag as in ``cqstore groups``; ``None`` without metadata.
 
         A queue without an offset counts from 0.
         """

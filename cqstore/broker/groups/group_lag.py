@@ -1,4 +1,4 @@
-"""The lag of consumer groups: their offsets beside the ends of the queues.
+"""The lag of consumer groups: their offsets compared with the ends of the queues.
 
 Source: RocketMQ ``AdminBrokerProcessor.getConsumeStats``, ``ConsumeStats``.
 """
@@ -58,7 +58,7 @@ class QueueLag(NamedTuple):
 
     @property
     def beyond(self) -> int:
-        """Return how far the offset lies behind the maximum: a broker sets it back."""
+        """Return how far the offset is above the max offset; a broker resets such an offset."""
         return max((self.offset or 0) - self.max_offset, 0)
 
 
@@ -139,7 +139,7 @@ class GroupRows:
             yield from _of_topic(topic, spans, rows)
 
     def _pick(self, key: str, ways: list[tuple[str, str]]) -> tuple[str, str]:
-        """Return topic and group: those that are known, where that leaves one way to read."""
+        """Return topic and group of a key: the known ones, if only one reading is left."""
         if len(ways) == 1:
             return ways[0]
         both = [way for way in ways if way[0] in self.topics and way[1] in self.groups]
@@ -229,6 +229,6 @@ def _lag(group: str, kind: TopicKind, span: QueueSpan, offset: int | None) -> Qu
 
 
 def near_groups(group: str, groups: Collection[str]) -> str:
-    """Return names of groups that are near to one that is not there, as the end of a sentence."""
+    """Return known groups with similar names as the end of an error message."""
     found = " or ".join(map(repr, get_close_matches(group, groups)))
-    return f"; is {found} meant?" if found else ""
+    return f"; did you mean {found}?" if found else ""

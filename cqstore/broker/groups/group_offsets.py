@@ -1,4 +1,4 @@
-"""New offsets of a consumer group: set back or forward, taken from another group, forgotten.
+"""New offsets of a consumer group: reset, copied from another group, or removed.
 
 Source: RocketMQ ``AdminBrokerProcessor.resetOffset``, ``cloneGroupOffset``,
 ``ConsumerOffsetManager.cloneOffset``, ``removeOffset``.
@@ -17,17 +17,18 @@ from cqstore.store.service.reading.store_times import Time, time_ms
 
 
 class OffsetChange(NamedTuple):
-    """One queue whose offset a group is to have, or to lose."""
+    """Change of a group's offset in one queue."""
 
     topic: str
     queue_id: int
     before: int | None
-    """``None``: it has committed none."""
+    """``None``: the group has no committed offset."""
     after: int | None
+    """``None``: the offset is removed."""
 
 
 Target = Callable[[QueueKey, int, int], int]
-"""Queue, its minimum and maximum → the offset that a group is to have."""
+"""Queue, its min offset and its max offset → the new offset of the group."""
 
 
 def reset(
@@ -42,7 +43,8 @@ def reset(
     row = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
     spans = [span for span in store.queue_spans(topic) if queue_id in {None, span.queue.queue_id}]
     if not spans:
-        raise NoSuchQueueError(f"no queue {queue_id if queue_id is not None else ''} of {topic!r}")
+        which = "queues" if queue_id is None else f"queue {queue_id}"
+        raise NoSuchQueueError(f"topic {topic!r} has no {which}")
     for queue, low, high in spans:
         yield OffsetChange(topic, queue.queue_id, row.get(queue.queue_id), target(queue, low, high))
 
@@ -81,7 +83,7 @@ def rows_of(found: BrokerMetadata, group: str) -> dict[str, dict[int, int]]:
         known = [way for way in ways if way[0] in found.topics and way[1] in found.groups]
         if len(ways) > 1 and [(mine[0], group)] != known:
             raise RefusedStoreError(
-                f"the offsets of {key!r} can be of several topics and groups: {ways}",
+                f"the offsets of {key!r} are ambiguous: several topics and groups match: {ways}",
                 path=found.path,
             )
         rows[mine[0]] = row
@@ -104,17 +106,17 @@ def changed(offsets: Offsets, group: str, changes: Collection[OffsetChange]) -> 
 
 
 def begin_of_queue(_queue: QueueKey, low: int, _high: int) -> int:
-    """Have a group go on at the first message that is there; a ``Target``."""
+    """Return the min offset of a queue; a ``Target``."""
     return low
 
 
 def end_of_queue(_queue: QueueKey, _low: int, high: int) -> int:
-    """Have a group go on behind what there is; a ``Target``."""
+    """Return the max offset of a queue; a ``Target``."""
     return high
 
 
 def at_time(store: MessageStore, time: Time) -> Target:
-    """Have a group go on at the first message that was stored at a time or after it.
+    """Return a target: the first message stored at or after a time.
 
     Raises:
         RefusedStoreError: the time is probably not in ms.
@@ -124,13 +126,13 @@ def at_time(store: MessageStore, time: Time) -> Target:
 
 
 def exactly(offset: int) -> Target:
-    """Have a group go on at an offset, which the queue must have."""
+    """Return a target: a fixed offset, which must be in range for the queue."""
 
     def target(queue: QueueKey, low: int, high: int) -> int:
         if not low <= offset <= high:
             raise RefusedStoreError(
-                f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r}, which"
-                f" has {low} to {high}"
+                f"offset {offset} is out of range for queue {queue.queue_id} of topic"
+                f" {queue.topic!r}: min offset {low}, max offset {high}"
             )
         return offset
 

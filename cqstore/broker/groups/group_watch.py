@@ -88,7 +88,7 @@ class GroupWatch:
         return GroupLook(totals, self._per_second, [*map(str, found.faults)])
 
     def _note(self, offsets: dict[str, int]) -> None:
-        """Take in where each group is, and how fast it came there."""
+        """Record the offsets of each group, and how fast they grew."""
         now, before, self._offsets = self.clock(), self._offsets, offsets
         seconds = now - self._since
         if before is None:
@@ -118,8 +118,8 @@ def group_rows(look: GroupLook, _before: GroupLook | None, limit: int) -> Iterat
 
 
 def group_notes(look: GroupLook, _before: GroupLook | None, config: Path) -> Sequence[str]:
-    """Return why there is no row: the metadata in ``config`` has no group."""
-    return [] if look.groups else [f"no group has settings or offsets here: {config}"]
+    """Return why there are no rows: the metadata in ``config`` has no groups."""
+    return [] if look.groups else [f"no consumer groups found in {config}"]
 
 
 def group_faults(look: GroupLook, _before: GroupLook | None) -> Sequence[str]:
@@ -139,7 +139,9 @@ def group_view(
         wanted = None if form is None else Form(form)
     except ValueError:
         names = ", ".join(Form)
-        raise typer.BadParameter(f"no form {form!r}: {names}", param_hint="--form") from None
+        raise typer.BadParameter(
+            f"invalid form {form!r}: expected {names}", param_hint="--form"
+        ) from None
     open_store = partial(MessageStore.open, root, config, read_only=True, housekeeping=False)
     paths = StorePaths(root)
     return TopView(

@@ -1,8 +1,8 @@
-"""Changes tables of a broker's metadata in the form in which they are; all else of it stays.
+"""Changes of tables of a broker's metadata in their current form; other tables are unchanged.
 
-A file of JSON is replaced as a whole, its ``.bak`` with it. A database is built beside the one that
-is there, read back and compared, and the two change places in one call of the system: at every
-instant one of them lies whole under its name. What was there before is kept.
+A JSON file is replaced as a whole, together with its ``.bak``. A database is built in another
+folder, read back and compared, and then exchanged with the current one in one system call, so that
+a complete database exists under that name at every instant. The previous content is kept.
 
 Source: RocketMQ ``ConfigManager.persist``, ``RocksDBConsumerOffsetManager``.
 """
@@ -82,8 +82,8 @@ def exchange(one: Path, other: Path) -> None:
         code = ctypes.get_errno()
     if code in _NO_EXCHANGE:
         raise RefusedStoreError(
-            "this file system cannot exchange two names: convert to json, change, convert back"
-            " (cqstore meta convert)",
+            "cannot change the metadata: the file system does not support the exchange of two"
+            " names. Convert to json, make the change, and convert back (cqstore meta convert)",
             path=other,
         )
     raise OSError(code, os.strerror(code), str(other))

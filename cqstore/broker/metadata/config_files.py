@@ -49,11 +49,11 @@ class ConfigFiles:
         self._folder = paths.config
 
     def path(self, name: str) -> Path:
-        """Return where a file lies."""
+        """Return the path of a file."""
         return self._folder / name
 
     def read(self, name: str) -> Json | None:
-        """Return the object in a file; ``None``: there is no file.
+        """Return the object in a file; ``None`` if the file does not exist.
 
         Raises:
             CorruptionError: it is none that a broker would read.
@@ -67,8 +67,8 @@ class ConfigFiles:
             content = object_in(path, data, _kind(name))
         except CorruptionError as exc:
             raise CorruptionError(
-                f"{exc.reason}. Its former content may be in {backup_of(path).name}; without the"
-                " file the master's is taken", path=path,
+                f"{exc.reason}. Its previous content may be in {backup_of(path).name}; if the file"
+                " does not exist, the master's content is used", path=path,
             ) from exc  # fmt: skip
         named: Json = _with_names(content)
         return named
@@ -84,7 +84,7 @@ class ConfigFiles:
         return self._replace(name, json.dumps(content).encode(), backup=backup)
 
     def merge_timer_check(self, answer: bytes) -> bool:
-        """Take of a master's check point what a slave takes; the rest is about its own timer log.
+        """Merge the fields of a master's timer checkpoint that a slave takes over.
 
         Raises:
             CorruptionError, StoreIOError: as ``read`` and ``write``.
@@ -94,7 +94,7 @@ class ConfigFiles:
         data = self._bytes(TIMER_CHECK_FILE) or bytes(TIMER_CHECK_BYTES)
         if len(data) != TIMER_CHECK_BYTES:
             raise CorruptionError(
-                "the timer's check point has another size", path=self._folder / TIMER_CHECK_FILE,
+                "the timer checkpoint has an invalid size", path=self._folder / TIMER_CHECK_FILE,
                 expected=f"{TIMER_CHECK_BYTES} bytes", got=f"{len(data)} bytes",
             )  # fmt: skip
         own, master = TIMER_CHECK_POINT.unpack_from(data), TIMER_CHECK_POINT.unpack_from(answer)
@@ -104,7 +104,7 @@ class ConfigFiles:
 
     def _bytes(self, name: str) -> bytes | None:
         path = self._folder / name
-        with os_errors("read a file of the broker's", path):
+        with os_errors("read the broker's metadata file", path):
             try:
                 return read_file(path, MAX_TABLE_BYTES)
             except FileNotFoundError:
@@ -116,7 +116,7 @@ class ConfigFiles:
         if former == data:
             return False
         path = self._folder / name
-        with os_errors("write a file of the broker's", path):
+        with os_errors("write the broker's metadata file", path):
             make_folder(self._folder)
             keeps = former is not None and backup and _is_readable(name, former)
             replace_keeping(path, data, former if keeps else None)

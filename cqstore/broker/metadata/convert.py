@@ -1,4 +1,4 @@
-"""Converts a broker's metadata from one form into another, proved before it is put in place."""
+"""Conversion of a broker's metadata to another form, verified before it replaces the old form."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -7,8 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from cqstore.broker.metadata.form_limits import lone_pull_offsets, refuse_unfit
-from cqstore.broker.metadata.forms import read_forms
-from cqstore.broker.metadata.json_form import offsets_disagree, unknown_fields
+from cqstore.broker.metadata.forms import NO_METADATA, read_forms
+from cqstore.broker.metadata.json_form import (
+    UNKNOWN_FIELDS_FOUND,
+    offsets_disagree,
+    unknown_fields,
+)
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Remark, Table
 from cqstore.broker.metadata.placing import clear_new, place
 from cqstore.broker.metadata.writing import differences, write_form
@@ -28,7 +32,7 @@ class Droppable(StrEnum):
 
 
 def dropped(found: BrokerMetadata, to: Form, drop: Collection[Droppable]) -> list[Droppable]:
-    """Return what of ``drop`` is there and has no place in the form ``to``; other tables stay."""
+    """Return the existing tables of ``drop`` that the form ``to`` cannot store; others are kept."""
     homeless = {
         Droppable.FORBIDDEN: to is Form.V2 and any(found.forbidden.values()),
         Droppable.PULL_OFFSETS: to is not Form.V2 and any(found.pull_offsets.values()),
@@ -37,7 +41,7 @@ def dropped(found: BrokerMetadata, to: Form, drop: Collection[Droppable]) -> lis
 
 
 def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path) -> BrokerMetadata:
-    """Return the form to convert from: ``wanted``, or the only one that is there.
+    """Return the form to convert from: ``wanted``, or the only existing one.
 
     Raises:
         RefusedStoreError: there is none, or several and none is ``wanted``.
@@ -47,17 +51,17 @@ def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path
         return forms[0]
     if not forms:
         missing = "" if wanted is None else f" in the form {wanted}"
-        raise RefusedStoreError(f"no metadata of a broker is in config/{missing}", path=root)
+        raise RefusedStoreError(f"{NO_METADATA} in config/{missing}", path=root)
     there = ", ".join(each.form for each in forms)
     raise RefusedStoreError(
-        f"several forms are here ({there}): name the one that counts with --from. The others are"
-        " moved away (cqstore meta DIR --check compares them)",
+        f"found metadata in several forms ({there}): select the current one with --from; the"
+        " others are moved away. To compare them, use cqstore meta DIR --check",
         path=root,
     )
 
 
 def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
-    """Return what ``found`` is to be in the form ``to``.
+    """Return ``found`` converted to the form ``to``.
 
     All of it, but for what is to be dropped and has no place there. A file of JSON that counts no
     change gets counter 1: a broker that later keeps its metadata in RocksDB would pass over it.
@@ -70,7 +74,7 @@ def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ())
 
 
 def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
-    """Return what ``found``, which has no fault, is to be in the form ``to``; see ``converted``.
+    """Return ``found``, which has no faults, converted to the form ``to``; see ``converted``.
 
     Raises:
         RefusedStoreError: ``to`` does not hold something of it.
@@ -99,7 +103,7 @@ def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) ->
 def convert(
     paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False, keep: Collection[Form] = ()
 ) -> Path:
-    """Write ``made`` beside the store, compare every field, put it in place of the other forms.
+    """Write ``made`` to a temporary folder, compare every field, and replace the other forms.
 
     The caller has the store's lock, and has finished what an earlier call left. Forms to ``keep``
     stay where they are.
@@ -129,15 +133,16 @@ def build_beside(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) 
     wrong = list(_wrong_with_new(paths, made))
     if wrong:
         raise CorruptionError(
-            f"what was written is not what was read: {'; '.join(wrong)}", path=paths.new_metadata
+            f"verification of the converted metadata failed: {'; '.join(wrong)}",
+            path=paths.new_metadata,
         )
 
 
 def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
-    """Yield in what the new form, read back, is not what was to be written."""
+    """Yield the differences between the new form, read back, and ``made``."""
     new = read_forms(StorePaths(paths.new_metadata))
     if [each.form for each in new] != [made.form]:
-        yield "not one form is there"
+        yield f"expected the form {made.form} alone"
     for each in new:
         for fault in each.faults:
             if isinstance(fault, StoreIOError):
@@ -154,19 +159,17 @@ def refuse_unless_whole(found: BrokerMetadata) -> None:
     """
     if found.faults:
         raise RefusedStoreError(
-            f"this form is damaged ({len(found.faults)}, first: {found.faults[0]}): cqstore meta"
-            " repair mends it first", path=found.path,
+            f"the form {found.form} is damaged ({len(found.faults)} faults, first:"
+            f" {found.faults[0]}). Repair it first (cqstore meta repair)", path=found.path,
         )  # fmt: skip
     if found.form is not Form.JSON:
         return
     if unknown := unknown_fields(found.path):
-        raise RefusedStoreError(
-            f"these hold something that no other form is known to hold: {', '.join(unknown)}",
-            path=found.path,
-        )
+        raise RefusedStoreError(f"{UNKNOWN_FIELDS_FOUND}: {', '.join(unknown)}", path=found.path)
     if keys := offsets_disagree(found.path):
         raise RefusedStoreError(
             f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ in {len(keys)} keys, first {keys[0]!r}:"
-            " move away the one that no broker writes any more (the latter is that of enableLmq)",
+            f" move away the file that the broker no longer writes ({LMQ_OFFSETS_FILE} belongs to"
+            " enableLmq)",
             path=found.path,
         )

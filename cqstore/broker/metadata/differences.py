@@ -53,7 +53,7 @@ class BrokerTables:
     """A sentence for each file that a broker reads from its ``.bak``."""
 
     def form_of(self, name: str) -> Form | None:
-        """Return which form the table ``name`` was read from; ``None``: it lies nowhere."""
+        """Return the form that the table ``name`` was read from; ``None`` if it does not exist."""
         return self.forms.get(_TABLES[name])
 
     def sentences(self) -> list[str]:
@@ -155,7 +155,7 @@ def not_compared(one: BrokerTables, other: BrokerTables) -> Iterator[str]:
     for name in _TABLES:
         if _has_no_place(name, one, other) and (one.rows(name) or other.rows(name)):
             forms = f"{one.form_of(name) or 'none'} and {other.form_of(name) or 'none'}"
-            yield f"{name} are not compared: of the forms {forms} one has no place for them"
+            yield f"{name} are not compared: one of the forms {forms} cannot store them"
 
 
 def offsets_by_queue(tables: BrokerTables) -> dict[tuple[str, str, int], int]:
@@ -197,7 +197,7 @@ def _from_backup(config: Path, table: Table) -> Iterator[str]:
     except FileNotFoundError:  # a broker was killed while it wrote it
         return
     if fault is not None:
-        yield f"{name} cannot be read, its .bak was: {fault}"
+        yield f"{name} cannot be read, its .bak was used instead: {fault}"
 
 
 def _read_delays(config: Path, made: BrokerTables) -> None:
@@ -206,7 +206,9 @@ def _read_delays(config: Path, made: BrokerTables) -> None:
     if len(faults) > 1:
         made.unread[_DELAYS] = f"{DELAYS_FILE} cannot be read: {faults[0]}"
     elif faults and exists(config / DELAYS_FILE):
-        made.from_backup.append(f"{DELAYS_FILE} cannot be read, its .bak was: {faults[0]}")
+        made.from_backup.append(
+            f"{DELAYS_FILE} cannot be read, its .bak was used instead: {faults[0]}"
+        )
 
 
 def _read_files(config: Path, made: BrokerTables) -> None:
@@ -223,7 +225,7 @@ def _read_file(path: Path, key: str) -> Rows:
     Raises:
         CorruptionError: it is none.
     """
-    with os_errors("read a table of the broker's", path):
+    with os_errors("read the broker's metadata file", path):
         if not exists(path):
             return {}
         data = read_file(path, _MAX_BYTES)
@@ -232,5 +234,5 @@ def _read_file(path: Path, key: str) -> Rows:
     if table is None:
         return {}
     if not isinstance(table, dict):
-        raise CorruptionError("there is no table in it", path=path)
+        raise CorruptionError(f"{key!r} is not a JSON object", path=path)
     return table

@@ -40,7 +40,7 @@ class MetaFinding:
             self.names.append(name)
 
     def with_names(self, names: Iterable[str]) -> Self:
-        """Add ``names`` to those that the finding is about; return the finding."""
+        """Add ``names`` to the affected names of the finding; return the finding."""
         for name in names:
             self.add(name)
         return self

@@ -64,7 +64,7 @@ def _disagreements(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[MetaF
             for sentence in differences_in(name, getattr(one, name), getattr(other, name))
         ]
         if unlike:
-            sentence = "The two forms do not hold the same, and a broker reads one of them."
+            sentence = "The two forms differ, and a broker reads only one of them."
             finding = MetaFinding(forms, MetadataSeverity.WARN, f"{table}-disagree", sentence)
             yield finding.with_names(unlike)
             yield from _version_trap(one, other, table)
@@ -87,15 +87,13 @@ def _version_trap(
     if counters[0] > counters[1]:
         code = f"{table}-taken-in"
         sentence = (
-            f"A broker that keeps {other.form} takes {one.form} in at its next start, over its"
+            f"At its next start, a broker that uses {other.form} imports {one.form} over its own"
         )
-        sentence += " own rows: its data version has the higher counter."
+        sentence += f" rows: the data version of {one.form} has the higher counter."
     else:
         code = f"{table}-passed-over"
-        sentence = (
-            f"A broker that keeps {other.form} never reads {one.form}: its data version has no"
-        )
-        sentence += " higher counter."
+        sentence = f"A broker that uses {other.form} never reads {one.form}: the data version of"
+        sentence += f" {one.form} does not have a higher counter."
     finding = MetaFinding(f"{one.form}, {other.form}", MetadataSeverity.WARN, code, sentence)
     yield finding.with_names([f"counters {counters[0]} and {counters[1]}"])
 
@@ -130,8 +128,8 @@ def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
     ]
     if young:
         sentence = (
-            "The data version counts no change: under storeType=defaultRocksDB a broker drops these"
-            " tables. cqstore meta convert and cqstore migrate raise the counter."
+            "The counter of the data version is not above 0: a broker with storeType=defaultRocksDB"
+            " drops these tables. cqstore meta convert and cqstore migrate raise the counter."
         )
         yield MetaFinding(found.form, MetadataSeverity.INFO, "counter-zero", sentence).with_names(
             young
@@ -139,7 +137,10 @@ def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _names_and_keys(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    sentence = "The name in the configuration is not that of its row: forms take one or the other."
+    sentence = (
+        "The name in the configuration differs from the key of its row: some forms use the name,"
+        " others the key."
+    )
     finding = MetaFinding(found.form, MetadataSeverity.WARN, "name-mismatch", sentence)
     for kind, table in (("topicName", found.topics), ("groupName", found.groups)):
         finding.with_names(name for name, config in table.items() if config.get(kind) != name)
@@ -152,17 +153,17 @@ def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
     keys = [*found.offsets, *found.pull_offsets]
     ambiguous = MetaFinding(
         found.form, MetadataSeverity.WARN, "ambiguous-key",
-        "Two readings of topic@group fit the tables: nothing says whose offset it is.",
+        "The key of an offset is ambiguous: several topics and groups match it.",
     )  # fmt: skip
     no_key = MetaFinding(
         found.form,
         MetadataSeverity.WARN,
         "no-topic-at-group",
-        "An offset belongs to no topic and group.",
+        "The key of an offset is not of the form topic@group.",
     )
     several = MetaFinding(
         found.form, MetadataSeverity.INFO, "name-with-separator",
-        "Names hold @: a broker never removes these offsets with their topic or group.",
+        "Names contain '@': a broker does not remove these offsets with their topic or group.",
     )  # fmt: skip
     for key in keys:
         fitting = fitting_readings(key, found.topics, found.groups)
@@ -181,8 +182,8 @@ def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
         return
     finding = MetaFinding(
         found.form, MetadataSeverity.WARN, "reset-lost",
-        "An offset was reset by the broker and written with topic and group swapped: after the next"
-        " start the group is where it was before, unless it has committed since.",
+        "The broker reset an offset and wrote its key with topic and group swapped: after the next"
+        " start, the group continues at its old offset unless it has committed since.",
     )  # fmt: skip
     for key in found.offsets:
         group, _, topic = key.partition(TOPIC_GROUP_SEPARATOR)
@@ -197,8 +198,8 @@ def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
     for table, names in ((Table.TOPICS, found.topics), (Table.GROUPS, found.groups)):
         if len(names) > _PAGE and len(names) % _PAGE == 1:
             sentence = (
-                f"There are 2000k+1 {table}: a slave of RocketMQ never gets the last one, and"
-                " deletes it if it had it. One more or one less is enough."
+                f"The number of {table} is a multiple of 2000 plus 1: a RocketMQ slave never"
+                " receives the last one, and deletes it if it has it. Add or remove one."
             )
             code = f"{table}-2000k-plus-1"
             finding = MetaFinding(found.form, MetadataSeverity.WARN, code, sentence)
@@ -210,8 +211,8 @@ def _files_of_offsets(found: BrokerMetadata) -> Iterator[MetaFinding]:
     keys = offsets_disagree(found.path) if found.form is Form.JSON else []
     if keys:
         sentence = (
-            f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ: a broker with enableLmq reads the"
-            " second alone, any other broker the first."
+            f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ: a broker with enableLmq reads only the"
+            " second, any other broker only the first."
         )
         finding = MetaFinding(found.form, MetadataSeverity.WARN, "lmq-offsets-disagree", sentence)
         yield finding.with_names(keys)

@@ -29,7 +29,9 @@ def refuse_unfit(found: BrokerMetadata, form: Form) -> None:
     refused = list(refusals(found, form))
     if refused:
         shown = some_of(refused[:_MAX_SHOWN], len(refused), "; ")
-        raise RefusedStoreError(f"this cannot be kept in the form {form}: {shown}", path=found.path)
+        raise RefusedStoreError(
+            f"cannot store the metadata in the form {form}: {shown}", path=found.path
+        )
 
 
 def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
@@ -39,7 +41,7 @@ def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
     if form is Form.V2:
         yield from _unfit_for_v2(found)
     elif lone := lone_pull_offsets(found):
-        yield f"{form} holds no offsets of pull consumers: {_few(lone)}"
+        yield f"{form} does not support offsets of pull consumers: {_few(lone)}"
 
 
 def lone_pull_offsets(found: BrokerMetadata) -> Offsets:
@@ -65,7 +67,7 @@ def _unfit_names(found: BrokerMetadata) -> Iterator[str]:
         if not name:
             yield "a name is empty"
         elif not _is_text(name):
-            yield f"the name {name!r} is no text of UTF-8"
+            yield f"the name {name!r} is not valid UTF-8"
 
 
 def _unfit_numbers(found: BrokerMetadata) -> Iterator[str]:
@@ -75,36 +77,40 @@ def _unfit_numbers(found: BrokerMetadata) -> Iterator[str]:
     for group, row in found.forbidden.items():
         for topic, bits in row.items():
             if not _fits(bits, _INT_BITS):
-                yield f"what {group!r} may not do with {topic!r}: {bits} is beyond 32 bits"
+                where = f"the forbiddenTable entry of group {group!r} for topic {topic!r}"
+                yield f"{where}: {bits} does not fit in 32 bits"
     for table, version in found.versions.items():
         if not all(_fits(number, _LONG_BITS) for number in version):
-            yield f"the data version of {table}: {version} is beyond 64 bits"
+            yield f"the data version of {table}: {version} does not fit in 64 bits"
     for name, config in chain(found.topics.items(), found.groups.items()):
         try:
             json.dumps(config, allow_nan=False)
         except ValueError:
-            yield f"the configuration of {name!r} has a number that JSON has not"
+            yield f"the configuration of {name!r} has a number that JSON does not support"
 
 
 def _unfit_offsets(what: str, offsets: Offsets) -> Iterator[str]:
     for key, row in offsets.items():
         for queue_id, offset in row.items():
-            if not _fits(queue_id, _INT_BITS) or not _fits(offset, _LONG_BITS):
-                yield f"the {what} of {key!r}, queue {queue_id}: {offset} is beyond its bits"
+            where = f"the {what} of {key!r}, queue {queue_id}"
+            if not _fits(queue_id, _INT_BITS):
+                yield f"{where}: the queue ID does not fit in 32 bits"
+            elif not _fits(offset, _LONG_BITS):
+                yield f"{where}: {offset} does not fit in 64 bits"
 
 
 def _unfit_for_v2(found: BrokerMetadata) -> Iterator[str]:
     """Yield what version 2 cannot hold, a sentence each."""
     groups = [group for group, row in found.forbidden.items() if row]
     if groups:
-        yield f"v2 keeps nothing of what groups may not do: {_few(groups)}"
+        yield f"v2 does not support the forbiddenTable, which has groups: {_few(groups)}"
     for key in chain(found.offsets, found.pull_offsets):
         fitting = fitting_readings(key, found.topics, found.groups)
         if not fitting:
-            yield f"the offset of {key!r} is of no topic and group"
+            yield f"the key of the offset {key!r} is not of the form topic@group"
         elif len(fitting) > 1:
             ways = " or ".join(f"topic {topic!r} of group {group!r}" for topic, group in fitting)
-            yield f"the offset of {key!r} is of {ways}, and no table says which"
+            yield f"the offset of {key!r} is ambiguous: {ways}"
         yield from _unfit_lengths(key, *fitting[:1])
     for kind, table in (("topicName", found.topics), ("groupName", found.groups)):
         yield from _unfit_configs(kind, table)
@@ -114,14 +120,14 @@ def _unfit_configs(kind: str, table: dict[str, Json]) -> Iterator[str]:
     for name, config in table.items():
         yield from _unfit_lengths(name, (name,))
         if config.get(kind) != name:  # v2 takes the name from there
-            yield f"the configuration of {name!r} has {kind} {config.get(kind)!r}"
+            yield f"the configuration of {name!r} has another {kind}: {config.get(kind)!r}"
 
 
 def _unfit_lengths(key: str, *names: tuple[str, ...]) -> Iterator[str]:
     for name in chain.from_iterable(names):
         size = len(name.encode("utf-8", "surrogatepass"))
         if size > MAX_NAME_BYTES:
-            yield f"{key[:40]!r}… has a name of {size} bytes, v2 takes {MAX_NAME_BYTES}"
+            yield f"{key[:40]!r}… has a name of {size} bytes, the limit of v2 is {MAX_NAME_BYTES}"
 
 
 def _fits(number: int, bits: int) -> bool:

@@ -14,8 +14,11 @@ _READERS: tuple[Callable[[Path], BrokerMetadata | None], ...] = (
 )  # fmt: skip
 
 
+NO_METADATA = "no broker metadata found"
+
+
 def read_forms(paths: StorePaths) -> list[BrokerMetadata]:
-    """Return what each form that is there holds; reads alone, and takes no lock.
+    """Return the content of each existing form. Read-only, takes no lock.
 
     What cannot be read is among the ``faults`` of its form. A broker that runs may be about to
     change any of it.

@@ -1,4 +1,4 @@
-"""The form of JSON files: read as a broker reads them, each with its ``.bak`` behind it.
+"""The form of JSON files, read as a broker reads them: each file, or else its ``.bak``.
 
 Source: RocketMQ ``ConfigManager.load``, ``TopicConfigManager.decode``,
 ``SubscriptionGroupManager.decode``, ``ConsumerOffsetManager.decode``,
@@ -40,7 +40,7 @@ Decoder = Callable[[Json, BrokerMetadata], None]
 
 
 def read_json(config: Path) -> BrokerMetadata | None:
-    """Return what the files below ``config`` hold; ``None`` if none of them is there.
+    """Return the content of the files below ``config``; ``None`` if none of them exists.
 
     A file that is empty or torn is read from its ``.bak``, as a broker does it. That it was, and
     what neither holds, is among ``faults``. A backup whose file is missing is among ``remarks``:
@@ -70,8 +70,12 @@ def read_json_file(config: Path, name: str) -> BrokerMetadata:
     return found
 
 
+UNKNOWN_FIELDS_FOUND = "the files have fields that no other form is known to support"
+"""Why files cannot be converted, see ``unknown_fields``."""
+
+
 def unknown_fields(config: Path) -> list[str]:
-    """Return ``FILE: FIELD`` for what the files hold beside the fields that are read here.
+    """Return ``FILE: FIELD`` for the fields of the files that are not read here.
 
     Empty ones do not count, nor files that cannot be read, nor the pull offsets of RocketMQ 5.5.0:
     no release goes on with them.
@@ -131,7 +135,7 @@ def fault_of(name: str, path: Path) -> StoreError | None:
 
 
 def offsets_disagree(config: Path) -> list[str]:
-    """Return the keys whose offsets differ between the two files of offsets, if both are there.
+    """Return the keys whose offsets differ between the two files of offsets, if both exist.
 
     A broker with ``enableLmq`` writes one of them, any other broker the other: one is out of date.
     """
@@ -181,13 +185,13 @@ def _content(path: Path, name: str) -> Json:
         RefusedStoreError: it is not known what a broker makes of it.
         StoreIOError: the system does not give it.
     """
-    with os_errors("read a file of the broker's", path):
+    with os_errors("read the broker's metadata file", path):
         try:
             data = read_file(path, MAX_TABLE_BYTES)
         except FileNotFoundError as exc:
-            raise CorruptionError("this file of the broker's is missing", path=path) from exc
+            raise CorruptionError("the broker's metadata file is missing", path=path) from exc
     if not data:
-        raise CorruptionError("this file of the broker's is empty", path=path)
+        raise CorruptionError("the broker's metadata file is empty", path=path)
     return object_in(path, data, FILE_KINDS[name])
 
 
@@ -236,7 +240,7 @@ def _decode_delays(content: Json, into: BrokerMetadata) -> None:
 
 
 def _table(content: Json, name: str, *, takes_null: bool = False) -> Any:
-    """Return a table, empty where there is none.
+    """Return a table; empty if it is missing.
 
     Raises:
         ValueError: it is null, and a broker ends its start on that.

@@ -63,9 +63,9 @@ def plan_repairs(
         backup = backup_of(config / name)
         if fault == "" or (fault is None and not exists(backup)):
             continue
-        fault = fault or "it is missing, and has a backup"
+        fault = fault or "the file is missing, but its backup exists"
         if _fault(name, backup) == "":
-            with os_errors("read a backup of the broker's", backup):
+            with os_errors("read the backup of the broker's metadata file", backup):
                 yield Repair(name, fault, "bak", read_file(backup, MAX_TABLE_BYTES))
         elif len(others) == 1:
             yield Repair(name, fault, others[0].form, _table_of(others[0], name, found))
@@ -94,10 +94,10 @@ def with_made_topics(
 
 
 def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
-    """Keep each file as it is, then replace it, durably; return where they are kept.
+    """Keep a copy of each file, then replace it durably; return the folder of the copies.
 
-    The caller has the store's lock. Killed between two files, those that are left are repaired by
-    the next call; each is what it was or what it is to be.
+    The caller has the store's lock. If the process is killed between two files, each file has its
+    old or its new content, and the next call repairs the rest.
 
     Raises:
         StoreIOError: a file cannot be written.
@@ -107,7 +107,7 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
         path = config / repair.name
         there = [each for each in (path, backup_of(path)) if exists(each)]
         kept = kept or (new_kept_folder(paths) if there else None)
-        with os_errors("repair a file of the broker's", path):
+        with os_errors("repair the broker's metadata file", path):
             make_folder(config)
             if kept is not None:
                 _retain(there, kept)
@@ -117,7 +117,7 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
 
 
 def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadata | None:
-    """Return the form whose topics count for a new ``topics.json``; ``None``: there is none.
+    """Return the form whose topics a new ``topics.json`` is based on; ``None`` without a form.
 
     Raises:
         RefusedStoreError: a broker would not read the file, or the form is damaged.
@@ -125,8 +125,8 @@ def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadat
     forms = {each.form: each for each in found}
     if Form.V2 in forms:
         raise RefusedStoreError(
-            "a broker with configManagerVersion=v2 reads no topics.json: convert to v1 first, then"
-            " back (cqstore meta convert)", path=root,
+            "a broker with configManagerVersion=v2 does not read topics.json. Convert to v1 first,"
+            " then back (cqstore meta convert)", path=root,
         )  # fmt: skip
     for each in found:
         if each.faults:
@@ -136,8 +136,8 @@ def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadat
             )
         if unlike := list(differences_in("topics", *map(_operator_topics, (found[0], each)))):
             raise RefusedStoreError(
-                f"{found[0].form} and {each.form} differ: {unlike[0]}. cqstore meta convert --from"
-                " the form that counts leaves that one alone", path=root,
+                f"{found[0].form} and {each.form} differ: {unlike[0]}. Keep only the current form"
+                " first (cqstore meta convert --from FORM)", path=root,
             )  # fmt: skip
     return found[0] if found else None
 

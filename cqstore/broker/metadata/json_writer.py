@@ -33,7 +33,7 @@ def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> Non
     """
     for name in FILES if lmq else FILES[:-1]:
         data = encoded(content_of(name, found))
-        with os_errors("write a file of the broker's", config):
+        with os_errors("write the broker's metadata file", config):
             make_folder(config)
             replace_both(config / name, data)
 
@@ -63,7 +63,7 @@ def write_delays(found: BrokerMetadata, config: Path) -> None:
     """
     if found.delay_offsets:
         path = config / DELAYS_FILE
-        with os_errors("write a file of the broker's", path):
+        with os_errors("write the broker's metadata file", path):
             make_folder(config)
             replace_file(path, encoded({"offsetTable": found.delay_offsets}))
 

@@ -30,7 +30,7 @@ def all_offsets(content: Json | None, path: Path) -> Offsets:
     """
     lmq = (content or {}).get(LMQ_TABLE) or {}
     if not isinstance(lmq, dict) or not all(type(each) is int for each in lmq.values()):
-        raise CorruptionError(f"{LMQ_TABLE} of this file is no table of offsets", path=path)
+        raise CorruptionError(f"{LMQ_TABLE} is not a table of offsets", path=path)
     rows = offsets_in(content, path)
     return rows | {key: {_QUEUE: offset} for key, offset in lmq.items()}
 

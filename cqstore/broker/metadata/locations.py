@@ -1,4 +1,4 @@
-"""Where a broker's metadata lies below ``config``: files of JSON, and databases.
+"""Locations of a broker's metadata below ``config``: JSON files and databases.
 
 Source: RocketMQ ``BrokerPathConfigHelper``, ``RocksDBTopicConfigManager.rocksdbConfigFilePath`` and
 its siblings, ``ConfigStorage``.

@@ -1,4 +1,4 @@
-"""Consumer offsets: the master's and those that are here, merged so that none goes back unseen."""
+"""Consumer offsets: merge the master's with the local ones; no offset decreases unnoticed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ def offsets_in(content: dict[str, Any] | None, path: Path) -> Offsets:
     if isinstance(table, dict) and all(type(each) is int for each in table.values()) and table:
         table = {"": table}
     if not isinstance(table, dict) or not all(map(_is_row, table.values())):
-        raise CorruptionError("this file of a broker's has no table of offsets", path=path)
+        raise CorruptionError("the broker's metadata file has no valid offsetTable", path=path)
     return table
 
 

@@ -57,13 +57,13 @@ class Remark(StrEnum):
 
 
 REMARKS = {
-    Remark.BACKUP_ALONE: "files are missing, and their .bak is read, as a broker reads it",
+    Remark.BACKUP_ALONE: "these files are missing; their .bak is read instead, as by a broker",
     Remark.OLDER_BACKUP: "a broker cannot read these files and starts with their older .bak",
     Remark.PULLS_LEFT_OUT: (
-        "pull offsets are left out: these groups go on from what they have committed, and what POP"
-        " gave out without an acknowledgement is given out again"
+        "pull offsets are left out: these groups continue from their committed offsets, and"
+        " messages that POP delivered without an acknowledgement are delivered again"
     ),
-    Remark.PULL_OFFSETS: "the pullOffsetTable of RocketMQ 5.5.0 is not read, as by every broker",
+    Remark.PULL_OFFSETS: "the pullOffsetTable of RocketMQ 5.5.0 is ignored, as by every broker",
 }
 
 
@@ -92,7 +92,7 @@ class DataVersion(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerMetadata:
-    """One form of a broker's metadata, as far as it can be read."""
+    """The readable content of one form of a broker's metadata."""
 
     form: Form
     path: Path

@@ -1,4 +1,4 @@
-"""OwnedTable: a table of a broker's metadata that the program with the store's lock goes on with.
+"""OwnedTable: a table of a broker's metadata, continued by the program with the store's lock.
 
 It is written as files of JSON, which every broker but one with ``configManagerVersion=v2`` reads.
 One that keeps its tables in databases takes a file in whose counter is the higher one.
@@ -32,7 +32,7 @@ from cqstore.store.paths import StorePaths
 
 
 class OwnedTable:
-    """One table; reads what was written last, in whichever form, and keeps what it does not know.
+    """One table; reads the form that was written last, and keeps unknown fields.
 
     The caller has the store's lock. One thread writes.
     """
@@ -75,7 +75,7 @@ class OwnedTable:
         for name in self._names:
             data = encoded(self._others[name] | content_of(name, made))
             path = self._config / name
-            with os_errors("write a file of the broker's", path):
+            with os_errors("write the broker's metadata file", path):
                 make_folder(self._config)
                 replace_both(path, data)
         self._last = version
@@ -94,8 +94,8 @@ def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
         return BrokerMetadata(Form.JSON, config)
     if source.form is Form.V2:
         raise RefusedStoreError(
-            f"the broker's {table} are kept in the form v2, which is not written here: convert them"
-            " first (cqstore meta convert)", path=source.path,
+            f"cannot write the broker's {table}: the form v2 is not supported. Convert them first"
+            " (cqstore meta convert)", path=source.path,
         )  # fmt: skip
     for fault in faults_of(table, source, config):
         if isinstance(fault, StoreIOError):

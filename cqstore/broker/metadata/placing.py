@@ -1,12 +1,12 @@
-"""Puts a new form of metadata in place of the others: a journal of renames, each done once.
+"""Replacement of the current forms of metadata by a new one: a journal of renames, each done once.
 
-First what is left of the new form from before moves away, then the new one comes in, and only then
-the others move away. So at every instant one form lies whole in ``config``; where the process is
-killed, the next call carries out what the journal still asks for. Nothing is removed.
+First, remains of the same form are moved away, then the new form is moved in, and only then the
+other forms are moved away. So ``config`` has a complete form at every instant. If the process is
+killed, the next call carries out the rest of the journal. Nothing is removed.
 
 The journal is tied to the file ``lock``, which RocketMQ writes at each start: a broker that has run
-since may have changed the form that was to move away, and then the journal is void. So it is where
-something below the names that are to move is younger than the journal, as what a follower writes.
+since may have changed the form to move away, so the journal is void. It is also void if a file to
+move is newer than the journal, for example because a follower wrote it.
 """
 
 import shutil
@@ -30,22 +30,22 @@ Move = tuple[str, str]
 
 
 def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
-    """Put ``form`` in place and all others away but those to ``keep``; return where they are then.
+    """Put ``form`` in place and move all others except ``keep`` away; return their new folder.
 
-    What lies in ``new_metadata`` takes the place of that form; where nothing lies there the form
-    stays as it is. The caller has the store's lock.
+    The content of ``new_metadata`` replaces that form; if it is empty, the form is unchanged. The
+    caller has the store's lock.
 
     Raises:
         RefusedStoreError: ``config`` is on another file system than ``cqstore``.
-        StoreIOError: a name cannot be changed; the next ``finish_placing`` goes on.
+        StoreIOError: a rename failed; the next ``finish_placing`` continues.
     """
     away = new_kept_folder(paths)
     moves = _moves(paths, form, away, keep)
-    with os_errors("place a form of metadata", away):
+    with os_errors("replace the metadata", away):
         make_folder(away)
         if away.stat().st_dev != paths.config.stat().st_dev:
             raise RefusedStoreError(
-                f"{paths.own} is on another file system: nothing can be renamed into this folder",
+                f"cannot replace the metadata: {paths.own} is on another file system",
                 path=paths.config,
             )
     entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
@@ -60,15 +60,15 @@ def is_placing(paths: StorePaths) -> bool:
 
 
 def finish_placing(paths: StorePaths) -> str | None:
-    """Carry out what the journal asks for, or drop it if it is void; return a sentence about it.
+    """Carry out the journal, or drop it if it is void; return a sentence that reports which.
 
-    ``None``: there is none. The caller has the store's lock.
+    ``None``: there is no journal. The caller has the store's lock.
 
     Raises:
-        CorruptionError: the journal is damaged, or a file that it names is gone.
-        StoreIOError: a name cannot be changed.
+        CorruptionError: the journal is damaged, or a file of the journal no longer exists.
+        StoreIOError: a rename failed.
     """
-    damaged = "the journal of metadata that is being put in place is damaged"
+    damaged = "the journal of an interrupted metadata conversion is damaged"
     entry = read_note(paths.placing_metadata, _is_entry, damaged)
     if entry is None:
         return None
@@ -76,23 +76,23 @@ def finish_placing(paths: StorePaths) -> str | None:
     _carry_out(paths, {"moves": []} if is_void else entry)
     if is_void:
         return (
-            "an earlier call was interrupted, and a broker or a follower has run since: what it has"
-            f" not done is dropped. What it moved away is below {paths.replaced}"
+            "an earlier conversion was interrupted, and a broker or a follower has run since: the"
+            f" rest of that conversion is dropped. Files that it moved are in {paths.replaced}"
         )
-    return "what an earlier call had begun is finished"
+    return "an earlier conversion, which was interrupted, is finished"
 
 
 def _carry_out(paths: StorePaths, entry: Entry) -> None:
     for old, new in entry["moves"]:
         _move(paths.root / old, paths.root / new)
-    with os_errors("end the placing of metadata", paths.placing_metadata):
+    with os_errors("finish the replacement of the metadata", paths.placing_metadata):
         clear_new(paths)
         remove_file(paths.placing_metadata)
 
 
 def _is_older(paths: StorePaths, entry: Entry) -> bool:
     """Return whether something that is to move was written after the journal."""
-    with os_errors("look for changes of metadata", paths.placing_metadata):
+    with os_errors("check the metadata for changes", paths.placing_metadata):
         noted = paths.placing_metadata.stat().st_mtime_ns
         moving = [paths.root / old for old, _ in entry["moves"]]
         there = [path for path in moving if exists(path)]
@@ -101,15 +101,15 @@ def _is_older(paths: StorePaths, entry: Entry) -> bool:
 
 
 def clear_new(paths: StorePaths) -> None:
-    """Remove what an earlier call has built and not placed."""
-    with os_errors("remove an unfinished form of metadata", paths.new_metadata):
+    """Remove metadata that an earlier call has written but not put in place."""
+    with os_errors("remove unfinished metadata", paths.new_metadata):
         if exists(paths.new_metadata):
             shutil.rmtree(paths.new_metadata)
             sync_folder(paths.own)
 
 
 def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) -> list[Move]:
-    """Return the moves that put a form in its place, and others away, in order."""
+    """Return the renames that put a form in place and move the others away, in order."""
     config, new = paths.config, paths.new_metadata / CONFIG_FOLDER
     others = [name for other in Form if other not in {form, *keep} for name in names_of(other)]
     built = [name for name in names_of(form) if exists(new / name)]
@@ -127,14 +127,15 @@ def _there(config: Path, names: Iterable[str]) -> list[str]:
 
 
 def _move(old: Path, new: Path) -> None:
-    """Rename once: where ``new`` is there it was done, for nothing was there before."""
+    """Rename once: if ``new`` exists, the rename was already done."""
     if exists(new):
         return
     if not exists(old):
         raise CorruptionError(
-            f"metadata that was to be renamed is gone; it was to become {new}", path=old
-        )
-    with os_errors("rename a part of the metadata", old):
+            f"cannot finish the replacement of the metadata: the file to rename to {new} no longer"
+            " exists", path=old,
+        )  # fmt: skip
+    with os_errors("rename the metadata file", old):
         old.rename(new)
         sync_folder(new.parent)
         sync_folder(old.parent)

@@ -26,21 +26,22 @@ class QueueChecks:
         form = found.form
         self._beyond = MetaFinding(
             form, MetadataSeverity.WARN, "offset-beyond-queue",
-            "A group's offset is beyond its queue: at its next pull it is moved to the end, and"
-            " what was put there before that is never consumed.",
+            "A group's offset is above the max offset of its queue: its next pull moves it to the"
+            " max offset, and messages appended before that pull are never consumed.",
         )  # fmt: skip
         self._below = MetaFinding(
             form, MetadataSeverity.INFO, "offset-below-queue",
-            "A group's offset is below its queue: the messages between are expired.",
+            "A group's offset is below the min offset of its queue: messages in between expired.",
         )  # fmt: skip
         self._no_queue = MetaFinding(
             form, MetadataSeverity.WARN, "offset-without-queue",
-            "A group has consumed of a queue that is not there: it passes over what comes first.",
+            "A group has an offset in a queue that does not exist: the group would skip the first"
+            " messages of a new queue.",
         )  # fmt: skip
         self._unknown = MetaFinding(
             form, MetadataSeverity.WARN, "topics-without-metadata",
-            "Topics have queues and no row: a broker deletes their RocksDB queues ten minutes after"
-            " its start (cqstore meta make-topics).",
+            "Topics have queues but no configuration: a broker deletes their RocksDB queues ten"
+            " minutes after its start (cqstore meta make-topics).",
         )  # fmt: skip
         self._idle = MetaFinding(
             form, MetadataSeverity.INFO, "topics-without-queues",

@@ -34,7 +34,7 @@ class _Rows(NamedTuple):
 
 
 def read_v1(config: Path) -> BrokerMetadata | None:
-    """Return what the three databases hold; ``None`` if none of them is there."""
+    """Return the content of the three databases; ``None`` if none of them exists."""
     folders = {rows.folder for rows in _ROWS}
     present = {name for name in folders if is_database(config / name)}
     if not present:
@@ -87,11 +87,11 @@ def _take(
     key: bytes,
     value: bytes,
 ) -> None:
-    """Take a row into the metadata; one that is none becomes a fault."""
+    """Add a row to the metadata; an invalid row becomes a fault."""
     try:
         take(into, key.decode(), value)
     except ValueError as exc:
-        into.faults.append(CorruptionError(f"the row of {key!r}: {exc}", path=folder))
+        into.faults.append(CorruptionError(f"invalid row {key!r}: {exc}", path=folder))
 
 
 def _topic(into: BrokerMetadata, name: str, value: bytes) -> None:
@@ -110,7 +110,7 @@ def _forbidden(into: BrokerMetadata, group: str, value: bytes) -> None:
 def _offset(into: BrokerMetadata, key: str, value: bytes) -> None:
     row: Any = broker_row(value, OFFSET_ROW).get("offsetTable")
     if row is None:
-        raise ValueError("it has no offsetTable")
+        raise ValueError("offsetTable is missing")
     into.offsets[key] = row
 
 

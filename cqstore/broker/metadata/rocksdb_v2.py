@@ -1,4 +1,4 @@
-"""Version 2 of metadata in RocksDB: one database whose keys say what a row is.
+"""Version 2 of metadata in RocksDB: one database whose keys contain the kind of the row.
 
 Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
 ``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
@@ -29,7 +29,7 @@ VERSION_NAME = b"data_version"
 
 
 class RowKind(IntEnum):
-    """What a row of version 2 holds, as its key says."""
+    """Kind of a row of version 2, from its key."""
 
     DATA_VERSION = 1
     DATA = 2
@@ -68,7 +68,7 @@ def read_v2(config: Path) -> BrokerMetadata | None:
                 try:
                     _take(found, key, value)
                 except (ValueError, struct.error) as exc:
-                    sentence = f"the row of {key!r}: {exc}"
+                    sentence = f"invalid row {key!r}: {exc}"
                     found.faults.append(CorruptionError(sentence, path=folder))
     except StoreError as exc:
         found.faults.append(exc)
@@ -84,11 +84,11 @@ def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
     """
     prefix, number, kind = HEAD.unpack_from(key)
     if prefix != TABLE_PREFIX:
-        raise ValueError("its key is none of a table")
+        raise ValueError("the key does not belong to a table")
     table, row_kind, rest = TableId(number), RowKind(kind), key[HEAD.size :]
     if row_kind is RowKind.DATA_VERSION:
         if rest != VERSION_NAME:
-            raise ValueError("its key is none of a data version")
+            raise ValueError("the key is not the key of a data version")
         if table in VERSIONS:
             into.versions[VERSIONS[table]] = DataVersion(*VERSION.unpack(value))
     else:
@@ -118,9 +118,9 @@ def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) 
 
 def _config(rest: bytes, value: bytes, kind: Record) -> Json:
     if rest:
-        raise ValueError(f"its key goes on for {len(rest)} bytes behind the name")
+        raise ValueError(f"the key has {len(rest)} more bytes after the name")
     if value[:1] != bytes([JSON]):
-        raise ValueError(f"its value is of kind {value[:1].hex() or 'none'}, not JSON")
+        raise ValueError(f"the value has type {value[:1].hex() or 'none'}: expected JSON")
     return broker_row(value[1:], kind)
 
 
@@ -133,7 +133,7 @@ def _topic_and_queue(rest: bytes) -> tuple[str, int]:
 
 def _behind_ctrl(rest: bytes) -> bytes:
     if rest[:1] != bytes([CTRL_1]):
-        raise ValueError("no byte 1 follows a name in its key")
+        raise ValueError("no byte 1 follows a name in the key")
     return rest[1:]
 
 
@@ -141,5 +141,5 @@ def _name(rest: bytes) -> tuple[str, bytes]:
     (length,) = LENGTH.unpack_from(rest)
     end = LENGTH.size + length
     if end > len(rest):
-        raise ValueError(f"a name of {length} bytes in {len(rest) - LENGTH.size}")
+        raise ValueError(f"a name has {length} bytes, but only {len(rest) - LENGTH.size} follow")
     return rest[LENGTH.size : end].decode(), rest[end:]

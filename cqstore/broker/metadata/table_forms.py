@@ -1,9 +1,9 @@
-"""Which form of a broker's tables counts: the one that was written last.
+"""Current form of a broker's tables: the one that was written last.
 
 A broker with ``storeType=defaultRocksDB`` takes the JSON files in once and from then on keeps
-topics, groups and consumer offsets in databases; the files stay as they were. A broker with queues
-in files reads and writes the files alone. Which of both is the newer one is told by when the files
-were written: a broker writes either form every few seconds, and when it stops.
+topics, groups and consumer offsets in databases; the files do not change. A broker with queues in
+files reads and writes only the files. The modification times show which form is newer: a broker
+writes its form every few seconds, and when it stops.
 
 Source: RocketMQ ``BrokerController``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``,
 ``ConfigStorage``.
@@ -63,7 +63,7 @@ class TableForms:
 
     @property
     def is_in_databases(self) -> bool:
-        """Return whether what counts is read by a broker with ``storeType=defaultRocksDB`` alone.
+        """Return whether only a broker with ``storeType=defaultRocksDB`` reads the current form.
 
         Version 2 is read by one with ``configManagerVersion=v2``, whatever its ``storeType``.
         """
@@ -77,7 +77,7 @@ def table_forms(paths: StorePaths) -> list[TableForms]:
         StoreIOError: a folder cannot be read.
     """
     folder = paths.config
-    with os_errors("look at the broker's tables", folder):
+    with os_errors("read the broker's tables", folder):
         return [_forms(folder, table) for table in Table]
 
 
@@ -87,10 +87,10 @@ def forms_there(config: Path) -> list[Form]:
 
 
 def read_newest(config: Path, tables: Sequence[TableForms]) -> dict[Table, BrokerMetadata]:
-    """Return for each table that lies somewhere what the form holds that was written last.
+    """Return, for each existing table, the content of the form that was written last.
 
-    Of what is returned the table alone counts; what cannot be read of the form is in its faults. A
-    JSON file that is torn is read from its ``.bak``, and that is no fault.
+    Only that table of the returned metadata is valid; unreadable parts of the form are in its
+    faults. A torn JSON file is read from its ``.bak``, which is not a fault.
     """
     found: dict[Table, BrokerMetadata] = {}
     databases: dict[Form, BrokerMetadata] = {}
@@ -135,7 +135,7 @@ def newer_in_database(paths: StorePaths) -> list[TableForms]:
 
 
 def _forms(folder: Path, table: Table) -> TableForms:
-    """Return where a table lies in each form, and which was written last."""
+    """Return the locations of a table in each form, and which form was written last."""
     files = tuple(folder / each for each in FILES_OF_TABLE[table])
     databases = [folder / each for each in (V1_FOLDERS[table], SINGLE_FOLDER)]
     written = {path: _written_to(path) for path in (*databases, folder / V2_FOLDER)}

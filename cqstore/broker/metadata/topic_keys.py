@@ -36,11 +36,11 @@ class TopicKeys:
             ways = fitting_readings(key, *self._names())
         found = {topic in self._topics for topic, _ in ways}
         if len(found) > 1:
-            _LOG.warning("the offset of %r is kept: it can be of several topics: %s", key, ways)
+            _LOG.warning("the offset of %r is kept: several topics match its key: %s", key, ways)
         return found == {True}
 
     def _names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and groups that some form knows."""
+        """Return the topics and groups of all forms."""
         if self._known is None:
             forms = read_forms(self._paths)
             topics = {name for each in forms for name in each.topics}

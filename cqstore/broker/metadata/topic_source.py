@@ -10,7 +10,7 @@ from cqstore.store.paths import StorePaths
 
 
 def known_topics(config: Path) -> TopicTable | None:
-    """Return the topics of the form that was written last; ``None``: there is none.
+    """Return the topics of the form that was written last; ``None`` without a form.
 
     Raises:
         CorruptionError: that form cannot be read as a whole.

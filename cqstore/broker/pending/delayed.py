@@ -103,6 +103,6 @@ def _due_times(
 
 
 def _delay_ms(store: MessageStore, queue_id: int) -> int:
-    """Return the delay of the level whose queue this is; 0: there is no such level."""
+    """Return the delay of the level of this queue; 0 if there is no such level."""
     delays = DelayLevels(store.config.message_delay_level).delays_ms
     return delays[queue_id] if queue_id < len(delays) else 0

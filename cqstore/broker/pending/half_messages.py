@@ -118,7 +118,7 @@ class HalfMessages:
 
 def _no_offsets(message: StoredMessage, offset: int) -> CorruptionError:
     return CorruptionError(
-        f"op message {offset} of queue {message.queue_id} names no half messages",
+        f"op message {offset} of queue {message.queue_id} has no valid half message offsets",
         phy_offset=message.phy_offset, expected="queue offsets", got=repr(message.body[:40]),
     )  # fmt: skip
 

@@ -55,8 +55,8 @@ def _timer(database: RawDatabase, now: int) -> PendingPart:
     for key, value in numbers.items():
         if len(value) != _LONG.size:
             raise CorruptionError(
-                f"{key.decode()!r} of family {_TIMER!r} is no number", path=database.folder,
-                expected=f"{_LONG.size} bytes", got=f"{len(value)} bytes",
+                f"{key.decode()!r} in column family {_TIMER!r} is not a number",
+                path=database.folder, expected=f"{_LONG.size} bytes", got=f"{len(value)} bytes",
             )  # fmt: skip
     (delivered,) = _LONG.unpack(numbers.get(_DELIVERED, bytes(_LONG.size)))
     (part.position,) = _LONG.unpack(numbers.get(_SCANNED, bytes(_LONG.size)))
@@ -84,5 +84,5 @@ def _trans(database: RawDatabase) -> PendingPart:
 
 def _counted(database: RawDatabase, family: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield the rows of a family, and show how many were read."""
-    label = f"reading family {family} of {FOLDER}"
+    label = f"reading column family {family} of {FOLDER}"
     return counted(database.items(family), label, database.keys_estimate(family), "keys")

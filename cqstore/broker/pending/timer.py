@@ -41,7 +41,7 @@ TIMER_SLOT = Layout(TimerSlot)
 
 
 def timer_parts(store: MessageStore, taken: int, precision: int, now: int) -> list[PendingPart]:
-    """Return what waits in the wheel, and what is still in the queue; empty without a timer.
+    """Return the pending messages of the wheel and of the queue; empty without a timer.
 
     ``taken``: what of the queue is in another place, up to this queue offset; ``precision`` is
     ``timerPrecisionMs``; ``now`` in ms.
@@ -76,14 +76,14 @@ def read_timer_check(paths: StorePaths) -> TimerCheck | None:
         StoreIOError: it cannot be read.
     """
     path = paths.config / TIMER_CHECK_FILE
-    with os_errors("read the timer's positions", path):
+    with os_errors("read the timer checkpoint", path):
         try:
             data = read_file(path, TIMER_CHECK_BYTES)
         except FileNotFoundError:
             return None
     if len(data) < TIMER_CHECK_POINT.size:
         raise CorruptionError(
-            "the timer's positions are cut", path=path,
+            "the timer checkpoint is truncated", path=path,
             expected=f"{TIMER_CHECK_POINT.size} bytes", got=f"{len(data)} bytes",
         )  # fmt: skip
     return TIMER_CHECK_POINT.unpack_from(data)
@@ -95,7 +95,7 @@ def newest_wheel(root: Path) -> Path | None:
     Raises:
         StoreIOError: the folder cannot be listed.
     """
-    with os_errors("look for the timer wheel", root):
+    with os_errors("find the timer wheel", root):
         names = [
             path
             for path in matching(root, f"{TIMER_WHEEL}*")
@@ -111,8 +111,9 @@ def _add_slots(part: PendingPart, path: Path, delivered: int, precision: int, no
         data = read_file(path, size)
     if len(data) != size:
         raise CorruptionError(
-            "the timer wheel is cut", path=path, expected=f"{size} bytes", got=f"{len(data)} bytes"
-        )
+            "the timer wheel is truncated", path=path,
+            expected=f"{size} bytes", got=f"{len(data)} bytes",
+        )  # fmt: skip
     slots = np.frombuffer(data, TIMER_SLOT.dtype)
     times = slots["time"].astype(np.int64)
     used = np.flatnonzero((slots["num"] > 0) & (times >= delivered))
@@ -120,8 +121,8 @@ def _add_slots(part: PendingPart, path: Path, delivered: int, precision: int, no
     if len(wrong):
         at = int(wrong[0])
         raise CorruptionError(
-            f"slot {at} of the timer wheel, at byte {at * TIMER_SLOT.size}, is of another time",
-            path=path, expected=f"a time that leaves {at} of {_SLOTS}", got=int(times[at]),
+            f"slot {at} of the timer wheel, at byte {at * TIMER_SLOT.size}, has an invalid time",
+            path=path, expected=f"a time with remainder {at} modulo {_SLOTS}", got=int(times[at]),
         )  # fmt: skip
     if not len(used):
         return

@@ -1,4 +1,4 @@
-"""What queues come to for each of their owners: topics, groups, parents, or days."""
+"""Totals of queues for each owner: topics, groups, parent topics, or days."""
 
 from collections import defaultdict
 from collections.abc import Container
@@ -24,7 +24,7 @@ class UsageBy(StrEnum):
 
 @dataclass(slots=True)
 class OwnerUsage:
-    """What the queues of one owner come to: of a topic, group or parent, or of a day."""
+    """Totals of the queues of one owner: a topic, group, parent topic, or day."""
 
     queues: int = 0
     topics: int = 0
@@ -77,7 +77,7 @@ class OwnersPass:
         self._found: defaultdict[str | None, OwnerUsage] = defaultdict(OwnerUsage)
 
     def owners(self) -> Owners:
-        """Return owner → what its queues come to."""
+        """Return owner → totals of its queues."""
         last = None
         self._tick(0)
         for number, span in enumerate(self._store.queue_spans()):

@@ -61,7 +61,7 @@ class UnitSizes(NamedTuple):
 
 
 def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop) -> Usage:
-    """Return what the units of one queue come to; ``progress`` is called with its bytes so far.
+    """Return the totals of one queue; ``progress`` is called with its bytes so far.
 
     Where units have no store time that of the first and of the last record counts.
 
@@ -111,7 +111,7 @@ def _large_pieces(queue: ConsumeQueue, low: int, high: int, found: Usage) -> Ite
 
 
 def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | None, Usage]]:
-    """Yield days since the epoch (UTC) with what the units of one queue come to on each.
+    """Yield each day since the epoch (UTC) with the totals of one queue on that day.
 
     By the store time of each record. A day may come several times; ``None``: the store time is not
     known.

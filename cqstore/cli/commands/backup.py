@@ -52,7 +52,7 @@ def backup(
     settings = with_log_folder(read_config(config, root), commit_log)
     with progress("copying", about_end(root, settings)) as tick:
         manifest = back_up(root, target, settings, link=link, progress=tick)
-    with os_errors("measure the backup", target):
+    with os_errors("read the size of the backup", target):
         size = blocks_below(target)  # its files have holes
     note(
         f"{target}: {len(manifest.files)} files, {size} bytes on disk, log"
@@ -61,11 +61,11 @@ def backup(
     )
     if manifest.left_out:
         count, names = len(manifest.left_out), manifest.left_out[:_NAMED]
-        note(f"{count} files are not files of the log and are left out: {some_of(names, count)}")
+        note(f"{count} files are not commit log files and are left out: {some_of(names, count)}")
     if manifest.damaged_at is not None:
         note(f"the log is damaged at phy offset {manifest.damaged_at} (cqstore check)")
         raise typer.Exit(1)
 
 
 def _state(manifest: BackupManifest) -> str:
-    return ", of an open store: its opening is one after a crash" if manifest.was_open else ""
+    return ", of an open store: it opens like a store after a crash" if manifest.was_open else ""

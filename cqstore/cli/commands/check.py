@@ -102,10 +102,10 @@ def check(
     if repair:
         _check_repair(root, target, commit_log, copy_to, in_place=in_place)
     elif copy_to or in_place or cut_at is not None:
-        raise StoreConfigError("--copy-to, --in-place and --cut-at belong to --repair")
+        raise StoreConfigError("--copy-to, --in-place and --cut-at require --repair")
     plan = _run_check(root, config, backend, commit_log, kind)
     if repair and cut_at is not None and (plan is None or plan.cut_at is None):
-        raise StoreConfigError(f"the log is not damaged at {cut_at}: nothing is to be cut")
+        raise StoreConfigError(f"the log is not damaged at {cut_at}: there is nothing to cut")
     if plan is None:
         return
     if not repair:
@@ -135,9 +135,9 @@ def _mend(
     if not in_place:
         with progress("copying", blocks_below(root)) as tick:
             copy_store(root, target, tick)
-        note(f"mending the copy {target}")
+        note(f"repairing the copy {target}")
     settings = read_config(config, target)
-    with progress("mending", about_end(root, settings)) as tick:
+    with progress("repairing", about_end(root, settings)) as tick:
         carry_out(target, settings, plan.moved_to(root, target), cut_at, tick)
 
 
@@ -176,9 +176,9 @@ def _check_repair(
         RefusedStoreError: the copy cannot go to ``target``.
     """
     if in_place and copy_to:
-        raise StoreConfigError("--in-place makes no copy: leave --copy-to out")
+        raise StoreConfigError("--in-place cannot be combined with --copy-to")
     if commit_log:
-        raise StoreConfigError("a store whose log lies elsewhere can only be read")
+        raise StoreConfigError("--repair cannot be combined with --commitlog")
     refuse_if_open(StorePaths(root))
     if not in_place:
         check_copy_target(root, target)
@@ -211,7 +211,7 @@ def _run_check(
         output(kind).rows(rows())
         counts = f"{checking.records} records, {checking.units} units checked"
         if opener:
-            note(f"{counts}; nothing counts as damage while process {opener} has the store open")
+            note(f"{counts}; no finding counts as damage while process {opener} has the store open")
             return None
         note(f"{counts}; {len(damage)} damaged")
         if damage or not store.last_exit_ok or store.report.needed:
@@ -229,7 +229,7 @@ def _of_obstacle(obstacle: Obstacle) -> CheckFinding:
 
 
 def _row(finding: CheckFinding, past: OpenedPast, *, is_open: bool) -> Row:
-    """Return a finding as a row; of an open store a missing unit may be one that comes yet."""
+    """Return a finding as a row; in an open store, a missing unit may still be written."""
     queue = finding.queue
     return {
         "severity": ("open" if is_open else "damage") if finding.damage else "note",

@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from cqstore.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
+from cqstore.cli.options import (
+    WOULD_BE_DELETED,
+    ConfigFile,
+    Dir,
+    Format,
+    Yes,
+    note,
+    open_to_delete,
+)
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.table import Row
 from cqstore.store.service.maintenance.disk_levels import DiskDemand, DiskPercents
@@ -42,15 +50,15 @@ def clean(
                 raise report.fault
     output(kind).rows(_rows(files))
     note(_levels(demand, settings))
-    done = "deleted" if yes else "would go (--yes deletes them)"
+    done = "deleted" if yes else WOULD_BE_DELETED
     size = sum(file.file_size for file in going)
     if "file_reserved_time" not in settings.model_fields_set:
-        note(f"fileReservedTime is {settings.file_reserved_time} hours unless --config says other")
+        note(f"fileReservedTime is {settings.file_reserved_time} hours by default (see --config)")
     note(f"{len(going)} of {len(files)} log files, {size} bytes, {done}")
 
 
 def _rows(files: Iterable[FileOutlook]) -> Iterator[Row]:
-    """Yield a row for each log file: whether it goes, and why."""
+    """Yield a row for each log file: whether it is deleted, and why."""
     for file in files:
         yield {
             "phyOffset": file.file_from_offset,
@@ -66,16 +74,14 @@ def _levels(demand: DiskDemand, settings: StoreConfig) -> str:
     used = [f"{percent} %" if percent >= 0 else "unknown"
             for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
     asks = (
-        f"up to {DiskPercents.of(settings).max_used} % (diskMaxUsedSpaceRatio) a running store"
-        f" deletes what is old at the hours {settings.delete_when} (deleteWhen) alone"
+        f"up to {DiskPercents.of(settings).max_used} % (diskMaxUsedSpaceRatio), a running store"
+        f" deletes expired files only at the hours {settings.delete_when} (deleteWhen)"
     )
     if demand.delete:
-        asks = "a running store deletes what is old at any hour (diskMaxUsedSpaceRatio)"
+        asks = "a running store deletes expired files at any hour (diskMaxUsedSpaceRatio)"
     if demand.at_once:
         asks = (
-            "a running store deletes the oldest files though they are not old"
+            "a running store deletes the oldest files even if they have not expired"
             " (diskSpaceCleanForciblyRatio)"
         )
-    return (
-        f"the disk of the commit log is used by {used[0]}, that of the queues by {used[1]}: {asks}"
-    )
+    return f"used disk space: {used[0]} (commit log), {used[1]} (queues); {asks}"

@@ -37,7 +37,7 @@ def completion(
 
 
 def make_ready() -> None:
-    """Have the application answer a shell that asks by ``COMPLETE``."""
+    """Make the application answer the completion requests of a shell (``COMPLETE``)."""
     _typers().completion_init()
 
 

@@ -1,4 +1,4 @@
-"""``cqstore dump``: records, units and files as they lie on disk."""
+"""``cqstore dump``: records, units and files as stored on disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,7 +83,9 @@ def dump(
     asked = [messages, queues, commitlog_offset is not None, topic is not None]
     if is_file(place):
         if any(asked):
-            raise typer.BadParameter("a bare file takes none of the store's options")
+            raise typer.BadParameter(
+                "--messages, --queues, --commitlog-offset and --topic need a store, not a file"
+            )
         rows = file_rows(place, read_config(config))
         output(kind).rows(counted(rows, "dumping", None, "rows"))
         return
@@ -145,7 +147,7 @@ def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
 
 
 def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | None = None) -> None:
-    """Refuse a phy offset at which no record begins, and say what lies there.
+    """Refuse a phy offset at which no record starts; the error describes what is there.
 
     ``problem``: what is known to be wrong there.
 
@@ -154,22 +156,22 @@ def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | N
         CorruptionError: it is unknown, as the log is damaged before.
     """
     low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
-    none = f"no record begins at phy offset {phy_offset}"
+    none = f"no record starts at phy offset {phy_offset}"
     if not low <= phy_offset < high:
-        raise NoSuchMessageError(f"{none}: this log goes from {low} to {high}") from problem
+        raise NoSuchMessageError(f"{none}: the log ranges from {low} to {high}") from problem
     try:
         span = span_at(log, phy_offset, ScanRules())
     except CorruptionError as exc:
         if exc.phy_offset == phy_offset:
             raise problem or exc from None
         raise CorruptionError(
-            f"what lies at phy offset {phy_offset} is unknown, as the log is damaged before:"
+            f"cannot find a record at phy offset {phy_offset}: the log is damaged before it:"
             f" {exc.reason}", phy_offset=exc.phy_offset, expected=exc.expected, got=exc.got,
         ) from exc  # fmt: skip
     if span is None or (span.start == phy_offset and span.record is not None):
         return
-    next_ = f"the next begins at {span.end}" if span.end < high else "there the log ends"
-    raise NoSuchMessageError(f"{none}: it lies in {span}; {next_}") from problem
+    next_ = f"the next one starts at {span.end}" if span.end < high else "the log ends there"
+    raise NoSuchMessageError(f"{none}: it is inside {span}; {next_}") from problem
 
 
 def _whole(message: StoredMessage) -> Row:
@@ -181,12 +183,12 @@ def _whole(message: StoredMessage) -> Row:
 def _units(
     store: MessageStore, key: QueueKey, offset: int | None, count: int, bounded: BoundedAnswer
 ) -> Iterator[Row]:
-    """Yield ``count`` units of a queue from ``offset`` on, a hole as a row that says so."""
+    """Yield ``count`` units of a queue from ``offset`` on; a missing unit is a row of its own."""
     first = store.min_offset(*key) if offset is None else offset
     low, high = store.min_offset(*key), store.max_offset(*key)
     last = min(first + count, high)
     if first >= high:
-        note(f"no unit from offset {first} on: the queue has {low} to {high}")
+        note(f"no unit at or after offset {first}: min offset {low}, max offset {high}")
     rows = unit_rows(components_of(store).queues, key, first, last)
     for row in counted(rows, "dumping", max(last - first, 0), "units"):
         if row is None:
@@ -195,4 +197,4 @@ def _units(
         names = ("queueOffset", "phy", "size", "tagsCode", "storeTimestamp", "messages")
         yield dict(zip(names, row, strict=False))
     if last < high:
-        bounded.note_more(count, "units", f"--count; go on with --offset {last}")
+        bounded.note_more(count, "units", f"--count; continue with --offset {last}")

@@ -124,7 +124,7 @@ def _form(kind: str | None, target: Path | None) -> _Kind:
         return FileFormat(kind)
     known = ", ".join(each.value for each in _WRITTEN)
     raise typer.BadParameter(
-        f"{kind!r} is no format: there are {known}, and lines with %t, %b ...",
+        f"invalid format {kind!r}: expected {known}, or a line pattern with %t, %b ...",
         param_hint="--format",
     )
 
@@ -137,23 +137,23 @@ def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
     """
     is_lines = isinstance(form, MessageFormat) or form in _LINES
     if target is None and not is_lines:
-        raise typer.BadParameter(f"{form} is no text: give --to")
+        raise typer.BadParameter(f"{form} is not a text format: give --to")
     if resume and (target is None or not is_lines):
-        raise typer.BadParameter("--resume goes on with a file of lines: jsonl, csv, or %...")
+        raise typer.BadParameter("--resume requires --to and a text format: jsonl, csv, or %...")
 
 
 def _write(
     store: MessageStore, reads: SelectedReads, topics: list[str] | None, form: _Kind,
     target: Path | None, position: ExportPosition, *, resume: bool,
 ) -> int:  # fmt: skip
-    """Write what is asked for; return how many messages the file has now."""
+    """Write the selected messages; return how many messages the file has now."""
     unseen = reads.unseen_topics()
     names = _topics(store, topics, reads.selection.queue_id, unseen)
     with ExitStack() as stack:
         writer, noted = _open_writer(stack, store, form, target, position, resume=resume)
         position = noted[0] if noted else position
         if position.messages:
-            note(f"{position.messages} messages were written before")
+            note(f"{position.messages} messages were already written before the interruption")
         end_of = _total(store, names) if reads.selection.is_all else None
         with progress("exporting", end_of, "messages") as tick:
             for read in _messages(reads, names, unseen, position):
@@ -191,7 +191,7 @@ def _open_writer(
     stack: ExitStack, store: MessageStore, form: _Kind, target: Path | None,
     position: ExportPosition, *, resume: bool,
 ) -> tuple[MessageWriter, tuple[ExportPosition, Callable[[], object]] | None]:  # fmt: skip
-    """Return the writer; for a file of lines also where it goes on, and what notes that."""
+    """Return the writer; for a text file also the position to continue from and its recorder."""
     if target is None:
         sys.stdout.flush()
         return _text(form, cast("BinaryIO", sys.stdout.buffer), is_new=True), None

@@ -122,7 +122,7 @@ def _refuse_together(
     queue_id: int | None, offset: int | None, count: int | None, tags: str | None,
     key: str | None, message_id: str | None, *, timed: bool,
 ) -> None:  # fmt: skip
-    """Refuse options of another way to choose messages than the one that was given.
+    """Refuse options that select messages in different ways.
 
     Raises:
         typer.BadParameter: by id, by key, between two times and by offset do not mix.
@@ -168,31 +168,31 @@ def _print_between(
 
 
 def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
-    """Return the message that has an id; another one may lie where the id points.
+    """Return the message with an ID; the log may have another message at the ID's phy offset.
 
     Raises:
         NoSuchMessageError: the id is no message's of this store.
         IllegalMessageError: it is no id.
     """
     host, phy_offset = decode_message_id(message_id)
-    whose = f"message id {message_id} is of {host_text(host)} at phy offset {phy_offset}"
+    whose = f"message ID {message_id} refers to {host_text(host)}, phy offset {phy_offset}"
     low, high = store.min_phy_offset(), store.max_phy_offset()
     if not low <= phy_offset < high:
         raise NoSuchMessageError(
-            f"{whose}, and this log goes from {low} to {high} (a"
-            " client's id is a key: --topic T --key ID)"
+            f"{whose}, but this log ranges from {low} to {high} (for an ID that a client set, use"
+            " --topic T --key ID)"
         )
     try:
         message = store.message_by_offset(phy_offset)
     except CorruptionError as exc:
         raise NoSuchMessageError(
-            f"{whose}, where no message of this log starts: the id is of another broker, or the"
-            f" record is damaged, which cqstore check finds ({exc})"
+            f"{whose}, where no message of this log starts: the ID belongs to another broker, or"
+            f" the record is damaged (see cqstore check): {exc}"
         ) from exc
     if message.message_id != message_id.upper():
         raise NoSuchMessageError(
-            f"{whose}, where the message {message.message_id} of {host_text(message.store_host)}"
-            " lies: the id is of another broker"
+            f"{whose}, where this log has message {message.message_id} of"
+            f" {host_text(message.store_host)}: the ID belongs to another broker"
         )
     return message
 
@@ -216,7 +216,7 @@ def _pull(
     store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
     tags: TagFilter, damaged: list[DamagedRecord], bounded: BoundedAnswer,
 ) -> Iterator[tuple[int, StoredMessage]]:  # fmt: skip
-    """Pull until ``count`` messages have come or the queue ends; what is passed over is noted."""
+    """Pull until there are ``count`` messages or the queue ends; report skipped units."""
     at = store.min_offset(topic, queue_id) if offset is None else offset
     left = count
     while True:
@@ -225,7 +225,7 @@ def _pull(
         yield from zip(result.queue_offsets, messages, strict=True)
         damaged += result.damaged
         for record in result.damaged:
-            note(f"unit {record.queue_offset} is passed over: {record.reason}")
+            note(f"unit {record.queue_offset} is skipped: {record.reason}")
         left -= len(messages)
         if (
             result.status not in _GOING_ON and not result.damaged
@@ -240,8 +240,8 @@ def _pull(
         at = result.next_begin_offset
         if left <= 0:
             bounded.note(
-                f"only the first {count} messages are shown: the queue goes on to"
-                f" {result.max_offset} (--count; go on with --offset {at})"
+                f"only the first {count} messages are shown: the max offset is"
+                f" {result.max_offset} (--count; continue with --offset {at})"
             )
             return
 

@@ -1,4 +1,4 @@
-"""``cqstore import``: messages of a file, or of another store, put into a store."""
+"""``cqstore import``: append the messages of a file or of another store to a store."""
 
 import time
 from collections.abc import Iterator
@@ -22,6 +22,7 @@ from cqstore.cli.message_files.message_lines import (
     BeyondEndError,
     IllegalLineError,
     MessageLine,
+    done_before,
     refuse_beyond,
 )
 from cqstore.cli.message_files.text_files import FileFormat, read_csv, read_json_lines
@@ -106,10 +107,10 @@ def import_(
     """
     form = _form(source, kind)
     if position is not None and continue_from is not None:
-        raise typer.BadParameter("--continue-from says nothing beside --position")
+        raise typer.BadParameter("--continue-from cannot be combined with --position")
     settings = read_config(config, root, puts=True)
     if not new:
-        check_is_store(root, settings, " (--new makes a store)")
+        check_is_store(root, settings, " (use --new to create a store)")
     begun = None if position is None else _begun(position, source)
     digest: RowsDigest | None = RowsDigest()
     if form is FileFormat.ARCHIVE or (begun is not None and not begun.rows_digest):
@@ -134,7 +135,7 @@ def import_(
 
 
 def _begun(position: Path, source: Path) -> ImportPosition | None:
-    """Return how far an import is by its position file; ``None``: there is none yet.
+    """Return the progress of an import from its position file; ``None`` if the file does not exist.
 
     Raises:
         RefusedStoreError: the file is a folder, or of another import; or ``source`` is a pipe,
@@ -143,10 +144,10 @@ def _begun(position: Path, source: Path) -> ImportPosition | None:
     """
     if is_stream(source):
         raise RefusedStoreError(
-            "--position needs a file, which can be read again; this is a pipe", path=source
+            "--position requires an input file that can be read again, not a pipe", path=source
         )
     if is_dir(position):
-        raise RefusedStoreError("a position is kept in a file, this is a folder", path=position)
+        raise RefusedStoreError("the path of --position is a folder, not a file", path=position)
     return ImportPosition.read(position, source) if exists(position) else None
 
 
@@ -164,7 +165,7 @@ def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
 
 
 def _form(source: Path, kind: FileFormat | None) -> FileFormat:
-    """Return the format that was given, else that which the name of ``source`` says.
+    """Return the given format, or else detect it by the name of ``source``.
 
     Raises:
         RefusedStoreError: it is not there, or a pipe, which this format cannot be read from.
@@ -174,7 +175,7 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
         raise RefusedStoreError("no such file", path=source)
     if kind is not None:
         if is_stream(source) and kind not in {FileFormat.JSONL, FileFormat.CSV}:
-            raise RefusedStoreError(f"{kind} is read from a file, not from a pipe", path=source)
+            raise RefusedStoreError(f"cannot read {kind} from a pipe: give a file", path=source)
         return kind
     if is_dir(source):
         return FileFormat.ARCHIVE if is_archive(source) else FileFormat.STORE
@@ -183,7 +184,7 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
         return FileFormat(name.suffix.removeprefix("."))
     except ValueError as exc:
         raise UnsupportedFormatError(
-            "the name of the file does not say what it is: give --format", path=source
+            "cannot detect the format by the file name: give --format", path=source
         ) from exc
 
 
@@ -201,7 +202,7 @@ def _rows(
         return read_csv(source, first)
     if form is FileFormat.STORE:
         if exists(root) and source.samefile(root):
-            raise RefusedStoreError("a store is not put into itself", path=source)
+            raise RefusedStoreError("cannot import a store into itself", path=source)
         store = stack.enter_context(open_store(source, None, None, None, check_crc_on_pull=True))
         return _rows_of_store(store, source, first)
     if form is FileFormat.ARCHIVE:
@@ -230,14 +231,15 @@ def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[Me
                 yield MessageLine(number, to_put(read.message))
         if reads.damaged:
             raise CorruptionError(
-                f"topic {topic} is not whole: cqstore export --format store writes what is",
+                f"topic {topic!r} has damaged messages: to save the others, use cqstore export"
+                " --format store",
                 path=source,
             )
     refuse_beyond(first, number)
 
 
 class _Import:
-    """One import; what was put is said in every error that ends it."""
+    """One import; every error that ends it reports how many messages were appended."""
 
     def __init__(
         self, store: MessageStore, source: Path, position: Path | None, first: int,
@@ -274,14 +276,14 @@ class _Import:
     def _put(self, row: MessageLine) -> None:
         result = self._store.put_message(row.message)
         if not result.ok:
-            error = IllegalLineError(f"row {row.number} is refused: {result.reason}")
+            error = IllegalLineError(f"row {row.number} was refused: {result.reason}")
             error.number = row.number
             raise error
         if self._position is not None and self._digest is not None:
             self._digest.add(row)
 
     def note(self) -> None:
-        """Make what was put durable, and note that."""
+        """Flush the appended messages, and record the position."""
         self._store.flush()
         if self._position is not None:
             end = self._store.max_phy_offset()
@@ -290,11 +292,11 @@ class _Import:
             ImportPosition(source, self.next_row, end, rows).write(self._position)
 
     def sentence(self, following: int) -> str:
-        """Return what was put before row ``following``, and how to go on."""
-        return f"{self.count} messages before it were put; go on with --continue-from {following}"
+        """Return how many messages were appended before row ``following``, and how to continue."""
+        return done_before(self.count, following)
 
     def _end(self, exc: StoreError) -> None:
-        """Add to an error what was put, and how to go on, unless nothing could be read."""
+        """Add the number of appended messages and how to continue, unless nothing could be read."""
         exc.path = exc.path or self._source
         if not isinstance(exc, UnsupportedFormatError | BeyondEndError):
             number = exc.number if isinstance(exc, IllegalLineError) else self.next_row

@@ -15,7 +15,7 @@ from cqstore.cli.progress import progress
 
 _WIDTH = 100
 """That the table keeps to."""
-_NONE = {"state": "not set (cqstore mode)", "warnings": "nothing", "index_files": "none is kept"}
+_NONE = {"state": "not set (cqstore mode)", "index_files": "no index"}
 _SHOWN_OTHERWISE = {"opened_by", "counted_all", "index_fault"}
 """In a table, at another fact."""
 _EXITS = {"not clean": "not clean: recovery is needed"}
@@ -50,7 +50,7 @@ def info(
         typer.echo(json.dumps(schema(), indent=2))
         return
     if root is None:
-        raise typer.BadParameter("name a store", param_hint="DIR")
+        raise typer.BadParameter("give the folder of a store", param_hint="DIR")
     with progress("reading"), open_store(root, config, backend, commit_log) as store:
         found = dict(facts(store))
     if kind is OutputFormat.TABLE:

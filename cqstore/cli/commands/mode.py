@@ -98,11 +98,11 @@ def mode(
     settings = read_config(config, root)
     if (without or accept_older_tables) and (to is None or keep_tables):
         raise StoreConfigError(
-            "--without and --accept-older-tables go with --to, and not with --keep-tables"
+            "--without and --accept-older-tables require --to without --keep-tables"
         )
     if verify:
         if to is not None:
-            raise StoreConfigError("--verify takes no step: leave --to out")
+            raise StoreConfigError("--verify cannot be combined with --to")
         _compare(root, settings, kind)
         return
     if to is not None:
@@ -126,19 +126,19 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
         "state": now,
         "set": "by cqstore mode"
         if layout.backend_state.mode
-        else "by what lies here and the settings",
+        else "by the files of the store and the settings",
         "queues in": ", ".join(layout.backends),
         "kept, the one that is read first": ", ".join(now.backends),
         "lagging": _lagging(layout.backend_state.lagging, kind),
     }
-    with progress("looking at the steps", about_end(root, settings)) as tick:
+    with progress("checking the steps", about_end(root, settings)) as tick:
         for step in possible_steps(root, settings, progress=tick):
             facts[f"step to {step.to}"] = "; ".join(step.reasons) or "possible"
     output(kind).record(facts)
 
 
 def _lagging(lagging: Mapping[str, int], kind: OutputFormat) -> object:
-    """Return which backends are no longer kept and lack the log from where on."""
+    """Return the backends that lag, and the phy offset from which they lack the log."""
     if kind is not OutputFormat.TABLE or not lagging:
         return dict(lagging)
     return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in lagging.items())
@@ -170,8 +170,8 @@ def _step(
     tables = StorePaths(root).config
     if done.after != done.before and is_dir(tables) and not prepared:
         note(
-            f"the broker's tables in {tables} were not touched: before a broker starts in state"
-            f" {done.after}, call cqstore migrate tables {root}"
+            f"the broker's tables in {tables} were not converted: before a broker starts in state"
+            f" {done.after}, run cqstore migrate tables {root}"
         )
 
 
@@ -191,7 +191,7 @@ def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
     output(kind).rows(_differences(compared))
     note(
         f"{compared.units} units of {compared.queues} queues compared, {compared.reference}"
-        f" with {compared.copy}: {compared.differing_queues} differ"
+        f" with {compared.copy}: {compared.differing_queues} queues differ"
     )
     if not compared.is_clean:
         raise typer.Exit(1)

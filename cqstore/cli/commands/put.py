@@ -11,7 +11,12 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, message_lines
+from cqstore.cli.message_files.message_lines import (
+    IllegalLineError,
+    MessageLine,
+    done_before,
+    message_lines,
+)
 from cqstore.cli.message_files.text_files import bounded_lines
 from cqstore.cli.message_files.text_input import STDIN, plain_text
 from cqstore.cli.new_store import nothing_half_made
@@ -96,14 +101,14 @@ def put(
         taken = _LinesTaken(standard_input())
         lines = message_lines(taken, continue_from or 1)
     elif continue_from is not None:
-        raise typer.BadParameter("--continue-from is a line of standard input, --topic reads none")
+        raise typer.BadParameter("--continue-from cannot be combined with --topic")
     else:
         message = _message(topic, queue_id, body, tags, keys, properties)
         taken = _LinesTaken()
         lines = iter([MessageLine(1, message)])
     settings = read_config(config, root, puts=True)
     if not new:
-        check_is_store(root, settings, " (--new makes a store)")
+        check_is_store(root, settings, " (use --new to create a store)")
     with nothing_half_made(root, settings, new=new):
         with open_store(root, settings, backend, None, read_only=False) as store:
             refused = _put_and_print(store, taken, lines, kind)
@@ -138,14 +143,16 @@ def _put_and_print(
 
 @dataclass(slots=True)
 class PutLines:
-    """How many messages were put, and the line behind the last one."""
+    """Number of appended messages, and the line after the last one."""
 
     count: int = 0
     next_line: int = 1
 
     def sentence(self) -> str:
-        """Return what was put and how to go on, for an error that ends a put of several."""
-        return f"{self.count} messages were put; go on with --continue-from {self.next_line}"
+        """Return how many messages were appended, and how to continue after an error."""
+        return (
+            f"{self.count} messages were appended; continue with --continue-from {self.next_line}"
+        )
 
 
 class _LinesTaken:
@@ -174,7 +181,7 @@ class _LinesTaken:
 
 @contextmanager
 def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
-    """Show how many messages were put, and how much of a file was read for them.
+    """Show how many messages were appended, and how much of the input file was read.
 
     Nothing is shown of lines typed at a terminal.
     """
@@ -182,7 +189,7 @@ def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
         yield noop
         return
     began, end = time.monotonic(), taken.size_bytes
-    with progress("putting", end, "messages" if end is None else PHY_OFFSETS) as tick:
+    with progress("appending", end, "messages" if end is None else PHY_OFFSETS) as tick:
         tick(0)
 
         def put(count: int) -> None:
@@ -190,7 +197,7 @@ def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
                 tick(count)
                 return
             rate = count / max(time.monotonic() - began, 1e-3)
-            tick.set_label(f"putting, {count:,} messages, {rate:,.0f} messages/s")
+            tick.set_label(f"appending, {count:,} messages, {rate:,.0f} messages/s")
             tick(taken.bytes)
 
         yield put
@@ -202,13 +209,13 @@ def put_all(
     done: PutLines | None = None,
     progress: Progress = noop,
 ) -> Iterator[PutMessageResult]:
-    """Put the messages, a list at once; at a line that is none those before it first.
+    """Append the messages in batches; before an invalid line raises, append those before it.
 
-    ``done`` is brought up to date with each list, before its results are yielded; ``progress`` is
-    told how many were put.
+    ``done`` is updated after each batch, before its results are yielded; ``progress`` is called
+    with the number of appended messages.
 
     Raises:
-        IllegalMessageError: a line is no message; the sentence says what was put and how to go on.
+        IllegalMessageError: a line is not a valid message; the error reports how to continue.
     """
     done, fault = done or PutLines(), None
     while fault is None:
@@ -221,7 +228,7 @@ def put_all(
         progress(done.count)
         yield from results
     if fault is not None:
-        way = f"{done.count} messages before it were put; go on with --continue-from {fault.number}"
+        way = done_before(done.count, fault.number)
         raise IllegalMessageError(f"{fault.reason} ({way})") from fault
 
 
@@ -239,8 +246,8 @@ def _group(lines: Iterator[MessageLine]) -> tuple[list[MessageLine], IllegalLine
 def _refuse_without_topic(*fields: object) -> None:
     if any(field not in (None, []) for field in fields):
         raise typer.BadParameter(
-            "--queue-id, --body, --tags, --keys and --property belong to one message, which has a"
-            " --topic; without one messages are read from standard input"
+            "--queue-id, --body, --tags, --keys and --property require --topic; without --topic,"
+            " messages are read from standard input"
         )
 
 
@@ -260,8 +267,8 @@ def _message(
     """
     if body is None:
         raise typer.BadParameter(
-            "--topic puts one message, and its body is missing: give --body TEXT (--body '' for an"
-            " empty one); messages on standard input, a JSON object per line, go without --topic"
+            "--topic requires --body TEXT (--body '' for an empty body); to read messages from"
+            " standard input, one JSON object per line, leave out --topic"
         )
     if tags is not None:
         try:
@@ -281,12 +288,12 @@ def _message(
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise typer.BadParameter(f"a property is NAME=VALUE, not {text!r}")
+        raise typer.BadParameter(f"invalid property {text!r}: expected NAME=VALUE")
     return name, value
 
 
 def _row(result: PutMessageResult) -> Row:
-    """Return a result of a put as a row."""
+    """Return the result of a put as a row."""
     return {
         "status": result.status.name,
         "phy": result.phy_offset,

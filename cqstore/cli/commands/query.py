@@ -61,7 +61,7 @@ def query(
         for other in others:
             stack.callback(other.close)
         if components_of(store).index is None and not others:
-            note(f"this store has no index that can be read: {_why_none(store)}")
+            note(f"this store has no readable key index: {_why_none(store)}")
             raise typer.Exit(1)
         unread = _report_index_files(store) or unread
         found = [*store.query_index_files(topic, key, count + 1, *span)]
@@ -85,51 +85,51 @@ def query(
 
 
 def _why_none(store: MessageStore) -> str:
-    """Return why nothing can be found by key in the index files, and what mends that."""
+    """Return why the index files cannot be searched, and how to repair them."""
     fault = store.report.index_left_out
-    return "nothing can be found by key" if fault is None else f"{fault}; {REBUILD_INDEX}"
+    return "cannot search by key" if fault is None else f"{fault}; {REBUILD_INDEX}"
 
 
 def _report_index_files(store: MessageStore) -> bool:
-    """Say which index files cannot be read; return whether there are any."""
+    """Report the index files that cannot be read; return whether there are any."""
     if (fault := store.report.index_left_out) is not None:
-        note(f"the index in files cannot be read: {fault}; {REBUILD_INDEX}")
+        note(f"the file index cannot be read: {fault}; {REBUILD_INDEX}")
     index = components_of(store).index
     lost = index.faults.unread if index is not None else []
     for each in lost:
-        note(f"not all of the index in files can be read: {each.problem} ({each.path})")
+        note(f"the file index can be read only in part: {each.problem} ({each.path})")
     return bool(lost) or fault is not None
 
 
 def _others(root: Path) -> tuple[list[KeyIndex], bool]:
-    """Return the indexes beside that in files, and whether one cannot be read, which is said."""
+    """Return the indexes other than the file index, and whether one cannot be read (reported)."""
     try:
         return open_indexes(index_openers(root)), False
     except StoreError as exc:
-        note(f"an index of keys cannot be read, and was not asked: {exc}")
+        note(f"a key index cannot be read and was skipped: {exc}")
         return [], True
 
 
 def _report_end(asked: AskedIndex, store: MessageStore) -> bool:
-    """Say how far an index goes; return whether that cannot be read."""
+    """Report how far an index is built; return whether that cannot be read."""
     try:
         built_to = asked.index.built_to
     except CorruptionError as exc:
-        note(f"not all of this index can be read: {exc}")
+        note(f"the index in {asked.index.folder} can be read only in part: {exc}")
         return True
     note(
-        f"the index in {asked.index.folder} was asked too; it knows records up to phy offset"
+        f"the index in {asked.index.folder} was searched too; it covers records up to phy offset"
         f" {built_to}, the log ends at {store.max_phy_offset()}"
     )
     return False
 
 
 def _report_index(asked: AskedIndex) -> bool:
-    """Say what an index was like; return whether something of it could not be read."""
+    """Report problems of an index; return whether a part could not be read."""
     if asked.fault is not None:
-        note(f"not all of this index can be read: {asked.fault}")
+        note(f"the index in {asked.index.folder} can be read only in part: {asked.fault}")
     if asked.index.fault is not None:
-        note(f"its newest entries may be missing: {asked.index.fault}")
+        note(f"the newest entries of the index may be missing: {asked.index.fault}")
     if asked.lost:
-        note(f"{len(asked.lost)} of its entries lead to no record, the first: {asked.lost[0]}")
+        note(f"{len(asked.lost)} index entries point to no record, the first: {asked.lost[0]}")
     return asked.fault is not None

@@ -1,4 +1,4 @@
-"""``cqstore rebuild``: queues and index anew from the commit log."""
+"""``cqstore rebuild``: rebuild queues and index from the commit log."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -74,10 +74,10 @@ def rebuild(
     check_is_store(root, settings)
     if topic is None:
         if queue_id is not None:
-            raise StoreConfigError("--queue-id needs --topic")
+            raise StoreConfigError("--queue-id requires --topic")
         parts = Rebuild.INDEX if index else Rebuild.QUEUES
     elif index:
-        raise StoreConfigError("--index builds the whole index: leave --topic out")
+        raise StoreConfigError("--index rebuilds the whole index: --topic is not allowed")
     else:
         parts = Rebuild.NOTHING
         _check_has_records(root, settings, topic, queue_id)
@@ -101,7 +101,7 @@ def rebuild(
         before = components_of(store).paths.replaced
     output(kind).record(record)
     if topic is None and is_dir(before):
-        note(f"what was there before lies in {before}; remove it when you are content")
+        note(f"the previous files are in {before}; remove them after checking the result")
 
 
 def _rebuild_queues(

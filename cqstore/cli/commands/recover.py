@@ -74,12 +74,12 @@ def recover(
 
 
 def _left_damaged(store: MessageStore, tick: Tick) -> Iterator[str]:
-    """Yield what of an open store its opening has not mended."""
+    """Yield the damage of an open store that opening did not repair."""
     for each in store.report.queues_damaged:
         key = each.queue
         yield (
-            f"queue {key.queue_id} of {key.topic!r} stays damaged: {each.problem} ({each.path});"
-            " cqstore check lists all of it"
+            f"queue {key.queue_id} of {key.topic!r} is still damaged: {each.problem} ({each.path});"
+            " cqstore check lists all damage"
         )
     for name, exc in store.detached_backends().items():
         yield f"the {name} queues are detached: {exc}"

@@ -1,4 +1,4 @@
-"""``cqstore tail``: the newest messages of a topic over its queues, and those that come."""
+"""``cqstore tail``: the newest messages of a topic over its queues, and new ones."""
 
 import select
 import sys
@@ -96,7 +96,7 @@ def messages_of_tail(
     count: int,
     wait: Callable[[], bool] | None = None,
 ) -> Iterator[ReadMessage]:
-    """Yield the last ``count`` messages; with ``wait`` those that come too, until it says False.
+    """Yield the last ``count`` messages, then new ones until ``wait`` returns False.
 
     Raises:
         NoSuchQueueError: there is no such topic, or no such queue of it.
@@ -121,7 +121,7 @@ def messages_of_tail(
 
 
 def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
-    """Write out what was printed and wait a moment; return whether to go on.
+    """Flush standard output and wait a moment; return whether to continue.
 
     Raises:
         ReaderGoneError: nothing reads standard output any more.
@@ -131,5 +131,5 @@ def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
     with suppress(OSError, ValueError):  # no file: of a caller in this process
         waiting.register(sys.stdout.fileno(), 0)
     if any(events & select.POLLERR for _, events in waiting.poll(_POLL_MS)):
-        raise ReaderGoneError("the reader of standard output has gone")
+        raise ReaderGoneError("standard output was closed by its reader")
     return not is_interrupted()

@@ -49,7 +49,7 @@ class Watch(Protocol[Look_co]):
     """Looks at one store again and again."""
 
     def sample(self) -> Look_co:
-        """Return what there is now."""
+        """Return a sample of the current state."""
 
 
 def _nothing(_look: Any, _before: Any) -> Sequence[str]:
@@ -58,7 +58,7 @@ def _nothing(_look: Any, _before: Any) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class TopView(Generic[Look]):
-    """What is looked at, the rows of a look, and what is said beside them.
+    """What to sample, the rows of a sample, and the notes printed with them.
 
     The functions take a look, and the one before it.
     """
@@ -74,7 +74,7 @@ class TopView(Generic[Look]):
 
 
 class UpperView(Protocol):
-    """Makes a view of what an upper layer knows; an entry of ``cqstore.top``, by its name."""
+    """Factory of a view of an upper layer; an entry point of the group ``cqstore.top``."""
 
     def __call__(
         self,
@@ -154,7 +154,7 @@ def top(
     elif form is None:
         view = _view(layout, by, kind, limit)
     else:
-        raise typer.BadParameter("groups alone have one: --by group", param_hint="--form")
+        raise typer.BadParameter("only allowed with --by group", param_hint="--form")
 
     def wait() -> None:
         time.sleep(interval)
@@ -205,7 +205,7 @@ def _upper_view(by: TopBy) -> UpperView:
         if entry.name == by:
             made: UpperView = entry.load()
             return made
-    raise RefusedStoreError(f"what shows a row a {by} is not installed")
+    raise RefusedStoreError(f"the view --by {by} is not installed")
 
 
 def narrow_facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
@@ -330,9 +330,9 @@ def _delay_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]
 
 
 def _follower_state(of: Following) -> str:
-    """Return in words what a follower is at."""
+    """Return the state of a follower in words."""
     if not exists(Path(f"/proc/{of.pid}")):
-        return f"not running, or elsewhere: there is no process {of.pid} here"
+        return f"not running, or on another machine: process {of.pid} does not exist here"
     if not of.connected:
         return "not connected"
     if of.caught_up:
@@ -356,7 +356,8 @@ def _state(look: WatchSample) -> str:
         return "open, or not closed cleanly"
     if exists(Path(f"/proc/{look.opener}")):
         return f"open: process {look.opener}"
-    return f"not closed cleanly, or open elsewhere: there is no process {look.opener} here"
+    why = f"process {look.opener} does not exist here"
+    return f"not closed cleanly, or open on another machine: {why}"
 
 
 def _pace(look: WatchSample, before: WatchSample | None, new: int, old: int | None) -> int | None:

@@ -12,6 +12,7 @@ from cqstore.cli.known_queues import require_topic
 from cqstore.cli.limited import BoundedAnswer
 from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.options import (
+    WOULD_BE_DELETED,
     Backend,
     CommitLogFolder,
     ConfigFile,
@@ -98,18 +99,20 @@ def topics(
     given = names or []
     if delete or delete_from:
         if limit or after or commit_log or times or idle is not None:
-            others = "leave --limit, --after, --commitlog, --times, --idle out"
-            raise StoreConfigError(f"topics are deleted by their names or a prefix: {others}")
+            raise StoreConfigError(
+                "--delete and --delete-from cannot be combined with --limit, --after, --commitlog,"
+                " --times or --idle"
+            )
         if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
-            raise StoreConfigError("--delete goes with the names of topics, or with --prefix alone")
+            raise StoreConfigError("--delete requires either topic names or --prefix")
         going = _delete(root, config, backend, given, delete_from, prefix, yes=yes)
         output(kind).rows(going.rows)
         _report(going, done=yes)
         return
     if given or yes:
-        raise StoreConfigError("names and --yes go with --delete or --delete-from")
+        raise StoreConfigError("topic names and --yes require --delete or --delete-from")
     if idle is not None and (after or times):
-        raise StoreConfigError("--idle lists topics: leave --after and --times out")
+        raise StoreConfigError("--idle cannot be combined with --after or --times")
     with open_store(root, config, backend, commit_log) as store:
         bounded = BoundedAnswer()
         rows = _rows(store, prefix, limit, _queue(after), bounded, times=times)
@@ -123,7 +126,9 @@ def _queue(text: str) -> QueueKey | None:
         return None
     topic, slash, queue_id = text.rpartition("/")
     if not slash or not queue_id.isascii() or not queue_id.isdecimal():
-        raise typer.BadParameter(f"{text!r} is not TOPIC/QUEUEID", param_hint="--after")
+        raise typer.BadParameter(
+            f"invalid value {text!r}: expected TOPIC/QUEUEID", param_hint="--after"
+        )
     return QueueKey(topic, int(queue_id))
 
 
@@ -141,7 +146,7 @@ def _rows(
         if not topic.startswith(prefix):
             continue
         if limit and shown == limit:
-            go_on = f"go on with --after {last.topic}/{last.queue_id}"
+            go_on = f"continue with --after {last.topic}/{last.queue_id}"
             bounded.note_more(limit, "queues", f"--limit; {go_on}")
             return
         shown, last = shown + 1, span.queue
@@ -250,12 +255,12 @@ def _names_in(path: Path) -> list[str]:
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:
-        raise StoreConfigError(f"the names of topics are not UTF-8: {exc}", path=path) from exc
+        raise StoreConfigError(f"the topic names are not UTF-8: {exc}", path=path) from exc
     return [name for line in text.split("\n") if (name := line.removesuffix("\r"))]
 
 
 def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
-    """Return what each of ``names`` has, without those that have no queue.
+    """Return queues and messages of each topic of ``names`` that has queues.
 
     Raises:
         IllegalMessageError: one is none of a topic, or one of the broker's own.
@@ -264,9 +269,9 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
         try:
             components_of(store).queues.check_topic(name)
         except IllegalMessageError as exc:
-            raise IllegalMessageError(f"{name!r} is no topic: {exc.reason}") from exc
+            raise IllegalMessageError(f"invalid topic {name!r}: {exc.reason}") from exc
         if is_reserved(name):
-            raise IllegalMessageError(f"{name!r} is a topic of the broker's own: it is not deleted")
+            raise IllegalMessageError(f"cannot delete {name!r}: it is a system topic of the broker")
     found: list[Row] = []
     for name in names:
         spans = [(store.min_offset(*key), store.max_offset(*key)) for key in store.queue_keys(name)]
@@ -281,14 +286,14 @@ def _report(going: _TopicsToDelete, *, done: bool) -> None:
     known = {row["topic"] for row in going.rows}
     unknown = [name for name in going.names if name not in known]
     if unknown:
-        note(f"no queues of {', '.join(map(repr, unknown))}")
+        note(f"no queues found for {', '.join(map(repr, unknown))}")
     queues, messages = (
         sum(int(str(row[what])) for row in going.rows) for what in ("queues", "messages")
     )
     if going.retries:
         note(
-            "groups that consume by pop have messages to retry in"
-            f" {', '.join(map(repr, going.retries))}, which stay: name them to delete them"
+            f"POP retry topics are kept: {', '.join(map(repr, going.retries))}. Name them to delete"
+            " them too"
         )
-    how = "deleted" if done else "would go (--yes deletes them)"
+    how = "deleted" if done else WOULD_BE_DELETED
     note(f"{len(going.rows)} topics with {queues} queues and {messages} messages {how}")

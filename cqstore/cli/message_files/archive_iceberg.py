@@ -15,7 +15,7 @@ _BATCH = re.compile(r"batch=(\d+)/(.+)")
 
 
 def open_catalog(folder: Path) -> Any:
-    """Return the catalog in ``folder``; what it writes is on disk before it is referred to.
+    """Return the catalog in ``folder``; its files are synced before it references them.
 
     Raises:
         StoreConfigError: pyiceberg is not installed.
@@ -53,7 +53,7 @@ def table_batches(folder: Path) -> Iterator[tuple[Path, list[ArchivedFile]]]:
         match = _BATCH.fullmatch(path)
         if match is None or task.delete_files:
             raise RefusedStoreError(
-                f"the table was rewritten by others, the order of its rows is lost: {path}",
+                f"the table was rewritten by another program, its row order is lost: {path}",
                 path=folder,
             )
         found.setdefault(int(match[1]), []).append(

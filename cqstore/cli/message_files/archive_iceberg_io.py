@@ -21,7 +21,7 @@ class _SyncedStream(io.FileIO):
 
 
 class _SyncedFile(PyArrowFile):
-    """A file of an Iceberg table; what is written to it is synced when it is closed."""
+    """A file of an Iceberg table that is synced when it is closed after a write."""
 
     def create(self, overwrite: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyiceberg's
         path = Path(self.location.removeprefix("file://"))
@@ -30,7 +30,7 @@ class _SyncedFile(PyArrowFile):
 
 
 class SyncedFileIO(PyArrowFileIO):
-    """pyiceberg's files, of which those that are written are synced."""
+    """pyiceberg's file access that syncs written files."""
 
     def new_output(self, location: str) -> Any:
         """Return the file to be written."""

@@ -1,8 +1,7 @@
-"""The messages of an archive, in the order in which ``cqstore import`` puts them.
+"""The messages of an archive, in the order in which ``cqstore import`` appends them.
 
-Batch by batch, in each topic by topic, and of a topic by source and phy offset: the order that each
-queue had in its log. A batch that comes later comes behind all others, so the number of a row stays
-what it was. Needs pyarrow.
+Ordered by batch, topic, source and phy offset: each queue keeps the order of its log. A new batch
+is read after all others, so the number of a row does not change. Needs pyarrow.
 """
 
 import heapq
@@ -51,7 +50,7 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
     Raises:
         StoreConfigError: pyarrow is not installed.
         CorruptionError: a file or a manifest is missing or damaged; rows before it were yielded.
-        IllegalLineError: a row is no message; likewise.
+        IllegalLineError: a row is not a valid message; rows before it were yielded.
         BeyondEndError: the rows end before ``first``.
         StoreIOError: something cannot be read.
     """
@@ -96,7 +95,7 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
         CorruptionError: it is not as the manifest or ``cqstore archive`` has it.
     """
     arrow, count = require_arrow(), 0
-    with os_errors("read a file of an archive", path):
+    with os_errors("read the archive file", path):
         check_regular(path)
         _check(path, file.size, path.stat().st_size, "bytes")
         try:
@@ -108,8 +107,8 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
             if isinstance(exc, OSError) and exc.errno is not None:
                 raise
             raise CorruptionError(
-                f"no whole file of an archive behind row {count}", path=path,
-                expected="Parquet as cqstore archive writes it", got=str(exc),
+                f"cannot read the archive file after row {count}", path=path,
+                expected="Parquet written by cqstore archive", got=str(exc),
             ) from exc  # fmt: skip
     _check(path, file.messages, count, "rows")
 
@@ -117,7 +116,7 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
 def _check(path: Path, expected: int, got: int, what: str) -> None:
     if expected != got:
         raise CorruptionError(
-            "a file of the archive is not the one that was written", path=path,
+            "the archive file has changed since it was written", path=path,
             expected=f"{expected} {what}", got=f"{got} {what}",
         )  # fmt: skip
 
@@ -130,7 +129,7 @@ def _batches(path: Path) -> Iterator[Any]:
 
 
 def _line(number: int, row: Row) -> MessageLine:
-    """Return a row of an archive as a message to be put.
+    """Return a row of an archive as a message to append.
 
     Raises:
         IllegalLineError: it is none.

@@ -1,11 +1,11 @@
-"""What lies in an archive: ``cqstore archive`` writes it, ``cqstore import`` reads it.
+"""Contents of an archive: ``cqstore archive`` writes it, ``cqstore import`` reads it.
 
     FOLDER/batch=00000001/_manifest.json
     FOLDER/batch=00000001/topic=orders/day=2026-11-26/part-00000.parquet
 
-A batch is what one run has added. Its folder comes by one rename, so a reader sees all of it or
-nothing; its number is the next behind the highest, so of two runs that end at once one is told.
-Names that begin with ``_`` are passed over by Spark and Arrow.
+A batch is the output of one run. Its folder appears by one rename, so a reader sees all of it or
+nothing. Its number is the next after the highest, so if two runs end at once, one reports it.
+Spark and Arrow skip names that begin with ``_``.
 """
 
 import re
@@ -60,7 +60,7 @@ class ArchivedFile(_Element):
     def _is_below(cls, path: str) -> str:
         parts = PurePosixPath(path).parts
         if not parts or path.startswith("/") or ".." in parts:
-            raise ValueError("leads out of the batch")
+            raise ValueError("path is outside the batch")
         return path
 
 
@@ -82,12 +82,12 @@ def batch_folder(folder: Path, number: int) -> Path:
 
 
 def batch_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the batches that are there, in order.
+    """Return the numbers of the existing batches, in order.
 
     Raises:
         StoreIOError: the folder cannot be read.
     """
-    with os_errors("list an archive", folder):
+    with os_errors("list the archive", folder):
         names = [entry.name for entry in folder.iterdir()] if is_dir(folder) else []
     return sorted(int(match[1]) for name in names if (match := _BATCH.fullmatch(name)))
 
@@ -107,12 +107,12 @@ def read_manifest(batch: Path) -> Manifest:
         StoreIOError: it cannot be read.
     """
     path = batch / MANIFEST
-    with os_errors("read the manifest of a batch", path):
+    with os_errors("read the batch manifest", path):
         data = read_file(path, _MAX_BYTES)
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as exc:
         raise CorruptionError(
-            "this is no manifest of a batch", path=path,
-            expected="JSON as cqstore archive writes it", got=first_fault(exc),
+            "invalid batch manifest", path=path,
+            expected="JSON written by cqstore archive", got=first_fault(exc),
         ) from exc  # fmt: skip

@@ -48,7 +48,7 @@ class ExportPosition:
             CorruptionError: it is no such file.
             StoreIOError: it cannot be read.
         """
-        with os_errors("read the position of an export", path):
+        with os_errors("read the export position", path):
             data = read_file(path, _MAX_POSITION_BYTES)
         try:
             fields = json.loads(data)
@@ -60,8 +60,8 @@ class ExportPosition:
                 raise TypeError  # noqa: TRY301 - as of what is not there
         except (ValueError, TypeError, AttributeError, KeyError) as exc:
             raise CorruptionError(
-                "this is no position of an export", path=path,
-                expected="JSON as an export writes it", got=f"{data[:60]!r}",
+                "invalid export position", path=path,
+                expected="JSON written by cqstore export", got=f"{data[:60]!r}",
             ) from exc  # fmt: skip
         return found
 
@@ -88,7 +88,7 @@ class PartFile:
         position = self._position
         if position is None or (not now and time.monotonic() - self._noted < _SECONDS):
             return
-        with os_errors("write an export", self._path):
+        with os_errors("write the export", self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
             position.written_bytes = self._file.tell()
@@ -100,15 +100,15 @@ class PartFile:
 def part_file(
     target: Path, position: ExportPosition | None, *, resume: bool
 ) -> Iterator[tuple[PartFile, ExportPosition | None]]:
-    """Give the file to be written, and the position it goes on from; rename it when all is well.
+    """Yield the file to write and the position to continue from; rename the file on success.
 
-    With a ``position`` what was written stays beside ``target`` when the block ends otherwise, and
-    ``resume`` goes on with it. Else it is removed.
+    On failure, an export with a ``position`` keeps its unfinished file next to ``target``, and
+    ``resume`` continues it. Without a position the file is removed.
 
     Raises:
-        RefusedStoreError: ``target`` is there, or an unfinished one; or there is none to go on
-            with, or one of another export.
-        CorruptionError: the unfinished one is shorter than its position says.
+        RefusedStoreError: ``target`` or an unfinished file exists, or the unfinished file to resume
+            belongs to another export.
+        CorruptionError: the unfinished file is shorter than its position.
         StoreIOError: something cannot be written.
     """
     refuse_existing(target)
@@ -116,9 +116,9 @@ def part_file(
     if resume and exists(_position_path(part)):
         position = _to_resume(part, position)
     elif os.path.lexists(part):
-        way = "remove it" if resume or position is None else "go on with --resume, or remove it"
-        raise RefusedStoreError(f"an export was not finished: {way}", path=part)
-    with os_errors("write an export", target):
+        way = "remove it" if resume or position is None else "continue with --resume, or remove it"
+        raise RefusedStoreError(f"found an unfinished export: {way}", path=part)
+    with os_errors("write the export", target):
         fd = open_regular(part, os.O_RDWR | os.O_CREAT)
         whole = False
         try:
@@ -149,7 +149,7 @@ def refuse_existing(target: Path) -> None:
         RefusedStoreError: ``target`` is there.
     """
     if os.path.lexists(target):
-        raise RefusedStoreError("this is there already, and is not written over", path=target)
+        raise RefusedStoreError("the target already exists and is not overwritten", path=target)
 
 
 def _position_path(part: Path) -> Path:
@@ -160,13 +160,13 @@ def _to_resume(part: Path, asked: ExportPosition | None) -> ExportPosition:
     found = ExportPosition.read(_position_path(part))
     if asked is None or found.asked != asked.asked:
         raise RefusedStoreError(
-            f"this export asked for something else: {json.dumps(found.asked)}", path=part
+            f"cannot resume: the export has other options: {json.dumps(found.asked)}", path=part
         )
     return found
 
 
 def _cut(part: Path, file: BinaryIO, size: int) -> None:
-    """Cut an unfinished export to ``size`` bytes, to go on from there.
+    """Truncate an unfinished export to ``size`` bytes, to continue from there.
 
     Raises:
         CorruptionError: it has fewer.
@@ -174,7 +174,7 @@ def _cut(part: Path, file: BinaryIO, size: int) -> None:
     found = os.fstat(file.fileno()).st_size
     if found < size:
         raise CorruptionError(
-            "the unfinished export is too short", path=part,
+            "the unfinished export is shorter than its position", path=part,
             expected=f"at least {size} bytes", got=f"{found} bytes",
         )  # fmt: skip
     file.truncate(size)

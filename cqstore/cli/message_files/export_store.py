@@ -1,4 +1,4 @@
-"""The store that an export makes: a folder of its own, with the messages that were asked for."""
+"""The store that an export creates: a new folder with the selected messages."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ class StoreWriter(MessageWriter):
         self._places = list[str]()
 
     def write(self, read: ReadMessage) -> None:
-        """Keep a message until there are ``_LIST`` of them, which are then put at once.
+        """Collect a message; every ``_LIST`` messages are appended at once.
 
         Raises:
             IllegalMessageError: it, or one before it, cannot be put; the sentence says which.
@@ -46,7 +46,7 @@ class StoreWriter(MessageWriter):
             self.finish()
 
     def finish(self) -> None:
-        """Put what waits; it is durable once the store is closed.
+        """Append the collected messages; they are durable once the store is closed.
 
         Raises:
             IllegalMessageError: the new store does not take a message.
@@ -56,7 +56,7 @@ class StoreWriter(MessageWriter):
         for place, result in zip(self._places, results, strict=True):
             if not result.ok:
                 raise IllegalMessageError(
-                    f"{place} cannot be put into a store: {result.status.name}, {result.reason}"
+                    f"cannot append {place} to the store: {result.status.name}, {result.reason}"
                 )
         self._waiting, self._places = [], []
 
@@ -76,7 +76,7 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
     refuse_existing(target)
     part = target.with_name(f"{target.name}.part")
     if os.path.lexists(part):
-        raise RefusedStoreError("an export was not finished: remove it", path=part)
+        raise RefusedStoreError("found an unfinished export: remove it", path=part)
     config = source.config.without_replicas().model_copy(
         update={
             "flush_disk_type": FlushDiskType.ASYNC_FLUSH,
@@ -108,7 +108,7 @@ def _write_topics(store: MessageStore, source: MessageStore) -> None:
     try:
         known = topic_table(components_of(source).paths.config)
     except StoreError as exc:
-        note(f"the topics of the new store are made of its queues: {exc}")
+        note(f"the topics of the new store are created from its queues: {exc}")
         known = None
     rows = {} if known is None else known.topics
     shown = topics_of_spans(store.queue_spans())

@@ -1,7 +1,7 @@
-"""How far an import is, so that one that was cut short, by a crash too, puts no message twice.
+"""Position of an import: after an interruption or crash, no message is appended twice.
 
-The file says how many rows were put and where the log ended then; both are on disk when it is
-written. What was put behind that place is read from the log itself, and compared with the rows.
+The file records how many rows were appended and where the log ended then; both are on disk when it
+is written. Messages appended after that offset are read from the log and compared with the rows.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class ImportPosition:
             StoreIOError: it cannot be written.
         """
         fields = {name: getattr(self, name) for name in self.__slots__}
-        with os_errors("write the position of an import", path):
+        with os_errors("write the import position", path):
             replace_file(path, json.dumps(fields).encode() + b"\n")
 
     @classmethod
@@ -50,11 +50,11 @@ class ImportPosition:
         """Return what ``path`` holds of an import of ``source``.
 
         Raises:
-            CorruptionError: it is no position.
-            RefusedStoreError: it is that of another file.
+            CorruptionError: the file is not an import position.
+            RefusedStoreError: the position belongs to another file.
             StoreIOError: it cannot be read.
         """
-        with os_errors("read the position of an import", path):
+        with os_errors("read the import position", path):
             data = read_file(path, _MAX_BYTES)
         try:
             found = cls(**json.loads(data))
@@ -64,18 +64,18 @@ class ImportPosition:
                 raise TypeError  # noqa: TRY301 - as of what is not there
         except (ValueError, TypeError) as exc:
             raise CorruptionError(
-                "this is no position of an import", path=path,
-                expected="JSON as an import writes it", got=f"{data[:60]!r}",
+                "invalid import position", path=path,
+                expected="JSON written by cqstore import", got=f"{data[:60]!r}",
             ) from exc  # fmt: skip
         if found.source != str(source.absolute()):
             raise RefusedStoreError(
-                f"this is the position of another file: {found.source}", path=path
+                f"the position belongs to another file: {found.source}", path=path
             )
         return found
 
 
 class RowsDigest:
-    """Digest of all rows that were put, in order: shows whether a file was edited since."""
+    """Digest of all imported rows, in order: detects that the file was edited since."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
@@ -111,8 +111,8 @@ def rows_behind(
         digest.add(row)
     if digest.hexdigest() != begun.rows_digest:
         raise RefusedStoreError(
-            f"the rows before {begun.next_row}, which were put, are others now: the file was"
-            " edited since; import without --position, or with --continue-from N",
+            f"cannot continue the import: the rows before row {begun.next_row} have changed since"
+            " they were imported. Import without --position, or with --continue-from N",
             path=source,
         )
     return chain(following, rows)
@@ -124,29 +124,29 @@ def pass_rows_put(
     rows: Iterator[MessageLine],
     digest: RowsDigest | None,
 ) -> int:
-    """Take those of ``rows``, which begin where ``begun`` says, that the log has; return the next.
+    """Skip the rows after ``begun`` that the log already has; return the number of the next row.
 
-    ``store`` is open to write, so no other process puts. ``digest`` takes the rows too.
+    ``store`` is open read-write, so no other process appends. The rows are added to ``digest``.
 
     Raises:
-        RefusedStoreError: the log ends before the position, or has gone on with messages that are
-            not the next rows: another writer has put them.
+        RefusedStoreError: the log ends before the position, or continues with other messages than
+            the next rows: another writer has appended them.
     """
     log = components_of(store).log
     if not log.min_phy_offset() <= begun.phy_offset <= log.max_phy_offset():
         raise RefusedStoreError(
-            f"the import had come to phy offset {begun.phy_offset}, and the log goes from"
-            f" {log.min_phy_offset()} to {log.max_phy_offset()}: give --continue-from",
+            f"cannot continue the import: it ended at phy offset {begun.phy_offset}, but the log"
+            f" ranges from {log.min_phy_offset()} to {log.max_phy_offset()}. Give --continue-from",
             path=store.root, phy_offset=begun.phy_offset,
         )  # fmt: skip
     next_row = begun.next_row
     for record in log.scan(begun.phy_offset):
         row = next(rows, None)
         if row is None or not _is_of(log.message(record.phy_offset), row.message):
-            which = "there is no such row" if row is None else f"row {row.number} is another one"
+            which = "the input has no such row" if row is None else f"row {row.number} differs"
             raise RefusedStoreError(
-                f"the import had come to row {begun.next_row}; the log has a message behind it that"
-                f" another writer put ({which}): give --continue-from",
+                f"cannot continue the import at row {begun.next_row}: another writer has appended"
+                f" a message since ({which}). Give --continue-from",
                 path=store.root, phy_offset=record.phy_offset,
             )  # fmt: skip
         if digest is not None:
@@ -156,7 +156,7 @@ def pass_rows_put(
 
 
 def _is_of(stored: StoredMessage, put: Message) -> bool:
-    """Return whether a record is that of a message as the import put it."""
+    """Return whether a record stores this message as the import appended it."""
     return (
         stored.topic == put.topic
         and stored.queue_id == put.queue_id

@@ -155,7 +155,9 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
     number = 0
     with os_errors("read messages", path):
         if not path.stat().st_size:
-            raise UnsupportedFormatError(f"the file is empty: no {kind.value} file", path=path)
+            raise UnsupportedFormatError(
+                f"the file is empty: expected a {kind.value} file", path=path
+            )
         try:
             for batch in _batches(path, kind):
                 if number == 0:
@@ -170,8 +172,8 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
         except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError) as exc:
             if (type(exc) is OSError and exc.errno is None) or not isinstance(exc, OSError):
                 raise CorruptionError(
-                    f"no whole {kind.value} file behind row {number}", path=path,
-                    expected=f"{kind.value} with the columns that export writes", got=str(exc),
+                    f"cannot read the {kind.value} file after row {number}", path=path,
+                    expected=f"{kind.value} with the columns of cqstore export", got=str(exc),
                 ) from exc  # fmt: skip
             raise
     refuse_beyond(first, number)
@@ -207,18 +209,18 @@ def _check_schema(path: Path, found: Any) -> None:
     for field in found:
         if field.name not in wanted.names:
             raise UnsupportedFormatError(
-                f"an unknown column {field.name!r:.60}: expected {', '.join(wanted.names)}",
+                f"unknown column {field.name!r:.60}: expected {', '.join(wanted.names)}",
                 path=path,
             )
         if not _is_like(field.type, wanted.field(field.name).type):
             raise UnsupportedFormatError(
-                f"column {field.name} is of another type: expected"
+                f"column {field.name} has the wrong type: expected"
                 f" {wanted.field(field.name).type}, found {field.type}",
                 path=path,
             )
     if "topic" not in found.names:
         raise UnsupportedFormatError(
-            f"no column topic: found {', '.join(found.names)[:200]}", path=path
+            f"column topic is missing: found {', '.join(found.names)[:200]}", path=path
         )
 
 

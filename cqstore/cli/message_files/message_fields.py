@@ -1,4 +1,4 @@
-"""A message as fields: what ``get``, ``tail`` and ``export`` print and ``put`` and ``import`` take.
+"""A message as fields: printed by ``get``, ``tail`` and ``export``, read by ``put`` and ``import``.
 
 ``FIELDS`` are all of them. Those of ``PLACES`` say where the message was and when it was stored;
 a put gives it new ones, so they are read and dropped. All others are kept.
@@ -44,7 +44,7 @@ _PORT = re.compile(r"-?\d{1,10}")
 
 
 class ReadMessage(NamedTuple):
-    """A message that was read: with the fields of the put, its body decompressed, and its record.
+    """A message that was read: its fields with the body decompressed, and its record.
 
     ``queue_id`` and ``queue_offset`` are those of the queue that was read.
     """
@@ -82,7 +82,7 @@ def read_messages(
 
 
 def message_fields(read: ReadMessage) -> Row:
-    """Return a message as a row: text as text, a body that is no UTF-8 as Base64."""
+    """Return a message as a row; a body that is not UTF-8 is Base64."""
     return {**_head_fields(read), **body_fields(bytes(read.message.body))}
 
 
@@ -114,7 +114,7 @@ def _head_fields(read: ReadMessage) -> dict[str, object]:
 
 
 def to_put(message: Message) -> Message:
-    """Return a message that was read as it is put: its body compressed again as ``sys_flag`` says.
+    """Return a message ready for a put: its body compressed again according to ``sys_flag``.
 
     Without the properties that the store gives each record.
 
@@ -133,7 +133,7 @@ def to_put(message: Message) -> Message:
             kind = CompressionType(number)
         except ValueError as exc:
             raise IllegalMessageError(
-                f"sysFlag is {message.sys_flag}, and no compression has type {number}"
+                f"invalid sysFlag {message.sys_flag}: unknown compression type {number}"
             ) from exc
         message.body, _ = compress(bytes(message.body), kind)
     return message
@@ -154,5 +154,5 @@ def host_of(field: str, text: str) -> Host:
         return Host(packed + int(port).to_bytes(_PORT_BYTES, "big", signed=True))
     except (ValueError, OverflowError) as exc:
         raise IllegalMessageError(
-            f"{field} is {text!r:.60}, not an address, a space and a port"
+            f"invalid {field} {text!r:.60}: expected an address, a space and a port"
         ) from exc

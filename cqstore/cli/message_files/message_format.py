@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[str, _Part]] = {
     "m": ("born time, ms", lambda read: str(read.message.born_timestamp)),
     "H": ("born host", lambda read: host_text(read.message.born_host)),
     "S": ("size of the body, bytes", lambda read: str(len(read.message.body))),
-    "b": ("body (Base64 where it is no UTF-8)", _body),
+    "b": ("body (Base64 if not UTF-8)", _body),
     "%": ("a percent sign", lambda _: "%"),
 }
 _ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
@@ -95,6 +95,6 @@ class MessageFormat:
 def _unknown(text: str, at: int, known: str) -> typer.BadParameter:
     what = text[at : at + 2]
     return typer.BadParameter(
-        f"{what!r} at character {at + 1} of {text!r} means nothing; there are {known}",
+        f"unknown {what!r} at character {at + 1} of {text!r}: expected one of {known}",
         param_hint="--format",
     )

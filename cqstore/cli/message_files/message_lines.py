@@ -1,4 +1,4 @@
-"""Messages as lines of JSON: what ``cqstore put`` reads from standard input, and ``import``.
+"""Messages as lines of JSON: the input of ``cqstore put`` and ``cqstore import``.
 
 A value of another type than its field's is refused, never turned into text: what was meant can
 only be guessed. Every refusal names line and field.
@@ -36,7 +36,7 @@ class MessageLine:
 
 
 class IllegalLineError(IllegalMessageError):
-    """Line ``number`` is no message."""
+    """Line ``number`` is not a valid message."""
 
     number = 0
 
@@ -71,6 +71,11 @@ def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLin
     refuse_beyond(first, number)
 
 
+def done_before(count: int, number: int) -> str:
+    """Return how many messages were appended before row ``number``, and how to continue there."""
+    return f"{count} messages before it were appended; continue with --continue-from {number}"
+
+
 def refuse_beyond(first: int, last: int) -> None:
     """Refuse to begin at a line or row that is not there; the end is the one after the ``last``.
 
@@ -79,7 +84,7 @@ def refuse_beyond(first: int, last: int) -> None:
     """
     if first > last + 1:
         raise BeyondEndError(
-            f"line or row {first} does not exist: the input has {last}; nothing was put"
+            f"line or row {first} does not exist: the input has {last}; no message was appended"
         )
 
 
@@ -98,7 +103,7 @@ def to_message(fields: dict[str, object]) -> Message:
     """
     if unknown := sorted(fields.keys() - _KNOWN):
         raise IllegalMessageError(
-            f"unknown fields: {', '.join(unknown)}; known are {', '.join(FIELDS)}"
+            f"unknown fields: {', '.join(unknown)}; known fields: {', '.join(FIELDS)}"
         )
     _check_places(fields)
     properties = _properties(fields.get("properties"))
@@ -150,17 +155,17 @@ def _object(line: bytes) -> dict[str, object]:
         fields = json.loads(line.decode().rstrip(), object_pairs_hook=_once)
     except UnicodeDecodeError as exc:
         raise IllegalMessageError(
-            f"byte {exc.start + 1} is no UTF-8 ({exc.reason}); a body of any bytes is a bodyBase64"
+            f"byte {exc.start + 1} is not UTF-8 ({exc.reason}); use bodyBase64 for a binary body"
         ) from exc
     except (ValueError, RecursionError) as exc:
-        raise IllegalMessageError(f"no JSON: {json_fault(exc)}") from exc
+        raise IllegalMessageError(f"invalid JSON: {json_fault(exc)}") from exc
     if not isinstance(fields, dict):
-        raise IllegalMessageError(f"{_shown(fields)} is no JSON object with a topic")
+        raise IllegalMessageError(f"{_shown(fields)} is not a JSON object with a topic")
     return fields
 
 
 def json_fault(exc: ValueError | RecursionError) -> str:
-    """Return why a line is no JSON; its number, which the caller names, is not that of Python."""
+    """Return why a line is not JSON, without Python's line number: the caller adds the real one."""
     if isinstance(exc, json.JSONDecodeError):
         return f"{exc.msg} (character {exc.pos + 1})"
     return str(exc).partition(";")[0]  # behind it Python names a function of its own
@@ -190,7 +195,7 @@ def _body(fields: dict[str, object]) -> bytes:
     try:
         return base64.b64decode(_text("bodyBase64", fields["bodyBase64"]), validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise IllegalMessageError(f"bodyBase64 is no Base64: {exc}") from exc
+        raise IllegalMessageError(f"bodyBase64 is not Base64: {exc}") from exc
 
 
 def _properties(given: object) -> dict[str, str]:
@@ -202,7 +207,7 @@ def _properties(given: object) -> dict[str, str]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise IllegalMessageError(f"properties is {_shown(given)}, not an object of texts")
+        raise IllegalMessageError(f"properties is {_shown(given)}, not an object of strings")
     return {
         _text("a property's name", name): _text(f"property {name}", each)
         for name, each in given.items()
@@ -236,12 +241,12 @@ def _text(field: str, given: object) -> str:
         IllegalMessageError: it is none.
     """
     if not isinstance(given, str):
-        raise IllegalMessageError(f"{field} is {_shown(given)}, not a text")
+        raise IllegalMessageError(f"{field} is {_shown(given)}, not a string")
     try:
         given.encode()
     except UnicodeEncodeError as exc:
         raise IllegalMessageError(
-            f"{field} has half a surrogate pair at character {exc.start + 1}, which no UTF-8 holds"
+            f"{field} has an unpaired surrogate at character {exc.start + 1}, which is not UTF-8"
         ) from exc
     return given
 

@@ -1,4 +1,4 @@
-"""MessageOutput: messages as ``--output`` or ``--format`` says, the same in every verb."""
+"""MessageOutput: prints messages by ``--output`` or ``--format``, the same in every command."""
 
 import sys
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class MessageOutput:
     """Prints messages on standard output."""
 
     def __init__(self, kind: RowFormat, pattern: str | None, *, endless: bool = False) -> None:
-        """Check what was asked for, before anything is read.
+        """Check the options before anything is read.
 
         Raises:
             typer.BadParameter: the pattern has a field that is none, or does not go with ``kind``;
@@ -26,13 +26,13 @@ class MessageOutput:
         self._kind, self._pattern = kind, None
         if pattern is not None:
             if kind is not RowFormat.JSONL:
-                raise typer.BadParameter(f"--output {kind.value} says nothing beside --format")
+                raise typer.BadParameter(f"--output {kind.value} cannot be combined with --format")
             self._kind, self._pattern = _form_of(pattern)
         if endless and self._kind not in ENDLESS:
-            raise typer.BadParameter(f"{self._kind.value} has an end, and --follow has none")
+            raise typer.BadParameter(f"format {self._kind.value} is not supported with --follow")
 
     def messages(self, reads: Iterable[ReadMessage], has_more: HasMore | None = None) -> int:
-        """Print ``reads`` as they come; return how many there were.
+        """Print ``reads`` as they arrive; return how many there were.
 
         For ``has_more`` see ``Output.rows``; lines of a pattern have no such field.
         """
@@ -46,7 +46,7 @@ class MessageOutput:
 
 
 def _form_of(text: str) -> tuple[RowFormat, MessageFormat | None]:
-    """Return what ``--format`` asks for: a form that has a name, or lines.
+    """Return the form of ``--format``: a named one, or a line pattern.
 
     Raises:
         typer.BadParameter: it is neither.
@@ -58,6 +58,6 @@ def _form_of(text: str) -> tuple[RowFormat, MessageFormat | None]:
     except ValueError as exc:
         known = ", ".join(each.value for each in RowFormat)
         raise typer.BadParameter(
-            f"{text!r} is no format: there are {known}, and lines with %t, %b ...",
+            f"invalid format {text!r}: expected {known}, or a line pattern with %t, %b ...",
             param_hint="--format",
         ) from exc

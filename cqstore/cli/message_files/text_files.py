@@ -64,7 +64,7 @@ class MessageWriter(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is still in memory; nothing comes behind it."""
+        """Write the messages that are still in memory; nothing may be written after that."""
 
 
 class TextWriter(MessageWriter):
@@ -112,7 +112,7 @@ class CsvWriter(TextWriter):
 
 
 class PatternWriter(TextWriter):
-    """Writes each message as the line that ``--format`` says."""
+    """Writer of each message as a line by the pattern of ``--format``."""
 
     def __init__(self, file: BinaryIO, pattern: MessageFormat) -> None:
         """Write a line of ``pattern``, as ``--format`` has it, for each message."""
@@ -120,7 +120,7 @@ class PatternWriter(TextWriter):
         self._pattern = pattern
 
     def line(self, read: ReadMessage) -> str:
-        """Return the message as the pattern says."""
+        """Return the message formatted by the pattern."""
         return self._pattern.line(read)
 
 
@@ -179,22 +179,22 @@ def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
             raise IllegalLineError.at(max(number, 1), f"{where}: {exc.reason}") from exc
         except (csv.Error, UnicodeDecodeError) as exc:
             where = f"row {number + 1} (line {rows.line_num})" if head_is_read else "line 1"
-            raise IllegalLineError.at(number + 1, f"{where}: no CSV: {exc}") from exc
+            raise IllegalLineError.at(number + 1, f"{where}: invalid CSV: {exc}") from exc
 
 
 def _check_names(names: list[str]) -> None:
     if unknown := sorted(set(names) - set(FIELDS)):
         raise IllegalMessageError(
-            f"unknown columns: {', '.join(unknown)[:200]}; known are {', '.join(FIELDS)}"
+            f"unknown columns: {', '.join(unknown)[:200]}; known columns: {', '.join(FIELDS)}"
         )
     if "topic" not in names or len(set(names)) != len(names):
-        raise IllegalMessageError("the head names no topic, or a column twice")
+        raise IllegalMessageError("the header has no column topic, or has a column twice")
 
 
 def _fields(names: list[str], row: list[str]) -> dict[str, object]:
-    """Return the fields of a row; of body and bodyBase64 the one that is not empty."""
+    """Return the fields of a row, with either body or bodyBase64, whichever is not empty."""
     if len(row) != len(names):
-        raise IllegalMessageError(f"{len(row)} values, and the head names {len(names)} columns")
+        raise IllegalMessageError(f"{len(row)} values, but the header has {len(names)} columns")
     fields: dict[str, object] = {}
     for name, text in zip(names, row, strict=True):
         if name in _NUMBERS:
@@ -216,4 +216,4 @@ def _properties(text: str) -> object:
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError) as exc:
-        raise IllegalMessageError(f"properties are no JSON: {json_fault(exc)}") from exc
+        raise IllegalMessageError(f"properties are not JSON: {json_fault(exc)}") from exc

@@ -42,7 +42,7 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def text_input(path: Path) -> Iterator[BinaryIO]:
-    """Open text in UTF-8, of which any line is read as soon as it is there.
+    """Open UTF-8 text; each line can be read as soon as it arrives.
 
     Raises:
         RefusedStoreError: there is no such file, or it is a folder.
@@ -57,7 +57,7 @@ def text_input(path: Path) -> Iterator[BinaryIO]:
         elif not exists(path):
             raise RefusedStoreError("no such file", path=path)
         elif is_dir(path):
-            raise RefusedStoreError("this is a folder, not a file", path=path)
+            raise RefusedStoreError("the path is a folder, not a file", path=path)
         elif is_file(path):
             file = stack.enter_context(reading(path))
         else:
@@ -78,7 +78,7 @@ def plain_text(file: BinaryIO, path: Path) -> BinaryIO:
         head = file.read(_HEAD_BYTES)
     if head.startswith(_WIDE_MARKS) or b"\0" in head[:2]:
         raise UnsupportedFormatError(
-            "this is UTF-16 or UTF-32, and UTF-8 is expected; convert it:"
+            "the input is UTF-16 or UTF-32, expected UTF-8. Convert it first:"
             f" iconv -f UTF-16 -t UTF-8 {path} > NEW",
             path=path,
         )
@@ -86,7 +86,7 @@ def plain_text(file: BinaryIO, path: Path) -> BinaryIO:
 
 
 class _Pieces(io.RawIOBase):
-    """Bytes that a function returns, at most so many as it is asked for; none at the end."""
+    """Stream over the bytes that a function returns; empty bytes mean the end."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read, self._rest = read, b""
@@ -107,7 +107,7 @@ def _buffered(read: Callable[[int], bytes]) -> BinaryIO:
 
 
 def _joined(head: bytes, file: BinaryIO) -> BinaryIO:
-    """Return a reader of ``head`` and what ``file`` has behind it."""
+    """Return a reader of ``head`` followed by the rest of ``file``."""
     rest = [head] if head else []
     read = cast("io.BufferedReader", file).read1
     return _buffered(lambda size: rest.pop() if rest else read(size))
@@ -121,8 +121,8 @@ def _guarded(read: Callable[[int], bytes], kind: str, path: Path) -> Callable[[i
             return read(size)
         except (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError) as exc:
             raise CorruptionError(
-                "the compressed file is damaged or cut short", path=path,
-                expected=f"whole {kind} data", got=str(exc),
+                "the compressed file is damaged or truncated", path=path,
+                expected=f"complete {kind} data", got=str(exc),
             ) from exc  # fmt: skip
 
     return guarded
@@ -145,4 +145,4 @@ def _zstd_pieces(file: BinaryIO) -> Iterator[bytes]:
         if frame.eof:
             rest, begun, frame = frame.unused_data, False, made.decompressobj()
     if begun:
-        raise EOFError("the last frame does not end")
+        raise EOFError("the last frame is incomplete")

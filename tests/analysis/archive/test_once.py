@@ -125,7 +125,7 @@ def test_a_damaged_manifest_is_told(tmp_path: Path, text: str) -> None:
     put(root, 1)
     archive(folder, s=root)
     (folder / "batch=00000001" / "_manifest.json").write_text(text)
-    with pytest.raises(CorruptionError, match="no manifest of a batch"):
+    with pytest.raises(CorruptionError, match="invalid batch manifest"):
         archive(folder, s=root)
 
 

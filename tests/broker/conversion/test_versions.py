@@ -59,12 +59,12 @@ def both(tmp_path: Path) -> Both:
     [
         (True, 10**6, 10**13, ""),
         (True, 0, 0, ""),
-        (True, 10**6, -5000, "do not say"),
-        (True, -(10**6), -(10**13), "by its version the database is"),
-        (False, 10**6, 10**13, "by its version the JSON file is"),
+        (True, 10**6, -5000, "the data versions do not show which one is newer"),
+        (True, -(10**6), -(10**13), "the database has the newer data version"),
+        (False, 10**6, 10**13, "the JSON file has the newer data version"),
         (False, -(10**6), -(10**13), ""),
         (False, 0, 0, ""),
-        (False, 0, 5, "by its version the JSON file is"),
+        (False, 0, 5, "the JSON file has the newer data version"),
     ],
 )
 def test_versions_that_speak_against_the_times_are_told(
@@ -86,7 +86,8 @@ def test_preflight_warns_of_tables_in_doubt(both: Both, to: str) -> None:
     both.counts(10**6, 10**13)
     both.at(json_newer=False)
     found = {each.code: each for each in table_findings(both.paths, to, {})}
-    assert found["tables-in-doubt"].affected[0].name.startswith("topics: by its time the database")
+    name = found["tables-in-doubt"].affected[0].name
+    assert name.startswith("topics: the database was modified later, but ")
     both.at(json_newer=True)
     assert "tables-in-doubt" not in {each.code for each in table_findings(both.paths, to, {})}
 

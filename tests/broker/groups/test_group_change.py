@@ -135,12 +135,13 @@ def test_it_is_told_what_would_change_what_did_and_that_nothing_had_to(root: Pat
     def said(*to: object) -> str:
         return call("groups", "reset", root, "billing", *words, *to).stderr
 
-    assert said(3) == "cqstore: 1 of 1 offsets would change (--yes does it)\n"
-    assert said(4) == "cqstore: 0 of 1 offsets would change (--yes does it)\n"
+    assert said(3) == "cqstore: 1 of 1 offsets would change (use --yes to apply)\n"
+    assert said(4) == "cqstore: 0 of 1 offsets would change (use --yes to apply)\n"
     before = tree_digest(root / "config")
-    assert said(4, "--yes") == "cqstore: nothing was to be changed\n"
+    assert said(4, "--yes") == "cqstore: no offset needs to be changed\n"
     assert tree_digest(root / "config") == before
-    assert said(3, "--yes").startswith("cqstore: 1 of 1 offsets changed; what was there is in ")
+    changed = "cqstore: 1 of 1 offsets changed; the previous metadata is in "
+    assert said(3, "--yes").startswith(changed)
 
 
 def test_what_was_there_is_kept(root: Path) -> None:
@@ -222,7 +223,8 @@ REFUSALS: dict[str, tuple[list[object], type[BaseException], str]] = {
     "unknown": (["copy", "biling", "g"], RefusedStoreError, "biling"),
     "nothing": (["forget", "unknown"], RefusedStoreError, "unknown"),
     "a topic beside settings": (
-        ["forget", "audit", "--settings", "--topic", "orders"], SystemExit, "says nothing beside"
+        ["forget", "audit", "--settings", "--topic", "orders"], SystemExit,
+        "--topic cannot be combined with --settings",
     ),
     "another form": (["forget", "audit", "--form", "v2"], RefusedStoreError, "v2"),
 }  # fmt: skip
@@ -277,7 +279,7 @@ def test_a_torn_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "said"),
     [
-        (errno.EINVAL, RefusedStoreError, "convert to json"),
+        (errno.EINVAL, RefusedStoreError, "Convert to json"),
         (errno.EIO, StoreIOError, "cannot change the metadata: Input/output error"),
     ],
 )

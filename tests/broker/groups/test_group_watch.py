@@ -281,7 +281,7 @@ def test_where_there_is_no_group_a_sentence_says_so(writer: MessageStore) -> Non
     writer.close()
     done = commands.run(["top", root, "--by", "group"])
     config = root / "config"
-    told = f"cqstore: no group has settings or offsets here: {config}\n"
+    told = f"cqstore: no consumer groups found in {config}\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "", told)
 
 
@@ -338,10 +338,10 @@ def test_the_command_looks_once_and_changes_no_byte(writer: MessageStore) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--by", "group"], "no metadata of a broker is there"),
-        (["--by", "group", "--form", "v1"], "no metadata of a broker is there"),
-        (["--by", "group", "--form", "xml"], "no form 'xml': json, v1, single, v2"),
-        (["--form", "json"], "groups alone have one: --by group"),
+        (["--by", "group"], "no broker metadata found"),
+        (["--by", "group", "--form", "v1"], "no broker metadata found"),
+        (["--by", "group", "--form", "xml"], "invalid form 'xml': expected json, v1, single, v2"),
+        (["--form", "json"], "only allowed with --by group"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(tmp_path: Path, words: list[str], said: str) -> None:

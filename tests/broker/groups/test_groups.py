@@ -121,7 +121,7 @@ def test_a_group_has_its_retries_and_dead_letters_beside_its_lag(store: Path) ->
 def test_totals_are_said_on_standard_error(store: Path) -> None:
     done = call("groups", store)
     assert done.stderr == (
-        "cqstore: lag 8, of it expired 0, in 5 queues of 2 topics; retry lag 2, dead letters 2\n"
+        "cqstore: lag 8 (0 expired) in 5 queues of 2 topics; retry lag 2, dead letters 2\n"
     )
 
 
@@ -152,7 +152,7 @@ def test_rows_are_ordered_by_a_column_and_cut(store: Path) -> None:
     ] == [2]
     done = call("groups", store, "--sort", "size")
     assert done.exit_code == 2
-    assert "no column 'size': group, topics," in done.output.replace("\n", " ")
+    assert "unknown column 'size': expected group, topics," in done.output.replace("\n", " ")
 
 
 def test_the_same_columns_are_printed_as_csv(store: Path) -> None:

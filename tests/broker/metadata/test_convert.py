@@ -36,6 +36,7 @@ from tests.kit.tree import tree_digest
 SECONDS = 60
 MOST = 250
 DROP = ["--drop", "forbidden", "--drop", "pull-offsets"]
+FINISHED = "an earlier conversion, which was interrupted, is finished"
 PAIRS = [(one, other) for one in Form for other in Form if one is not other]
 
 
@@ -144,7 +145,7 @@ def test_without_yes_nothing_is_changed(stores: Path) -> None:
     before = tree_digest(stores / Form.JSON)
     result = call(stores / Form.JSON, Form.V1, "--output", "json")
     assert result.exit_code == 0
-    assert result.stderr == "cqstore: nothing was changed (--yes does it)\n"
+    assert result.stderr == "cqstore: nothing was changed (use --yes to apply)\n"
     row = json.loads(result.stdout)
     assert (row["from"], row["to"], row["offsets"], row["done"]) == ("json", "v1", 38, False)
     assert tree_digest(stores / Form.JSON) == before
@@ -163,10 +164,11 @@ def test_what_has_been_done_names_the_setting_that_reads_it(
     stores: Path, to: Form, setting: str
 ) -> None:
     root = stores / (Form.V1 if to is Form.JSON else Form.JSON)
-    assert call(root, to, "--yes", *DROP).stderr == f"cqstore: a broker reads it with{setting}\n"
+    said = call(root, to, "--yes", *DROP).stderr
+    assert said == f"cqstore: a broker with{setting} reads this form\n"
     again = call(root, to, "--yes")
     assert again.stdout == ""
-    assert "in no other: nothing is to be done" in again.stderr
+    assert f"nothing to do: the metadata is already in the form {to} only" in again.stderr
 
 
 def test_each_rename_is_on_disk_before_the_next_and_all_of_them_before_the_journal_goes(
@@ -267,7 +269,7 @@ def test_two_files_of_offsets_that_differ_are_named(stores: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["--from", "v2"]])
 def test_a_folder_without_such_metadata_is_refused(tmp_path: Path, words: list[str]) -> None:
-    assert "no metadata" in refused(tmp_path, Form.V1, *words)
+    assert "no broker metadata found" in refused(tmp_path, Form.V1, *words)
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -382,7 +384,7 @@ def test_stopped_at_any_change_one_form_is_whole_and_the_next_call_goes_on(
             begun = is_placing(StorePaths(conversion_of.root))
             result = call(conversion_of.root, to, *conversion_of.words)
             assert result.exit_code == 0, at
-            assert ("what an earlier call had begun is finished\n" in result.stderr) is begun, at
+            assert (f"{FINISHED}\n" in result.stderr) is begun, at
         conversion_of.check_converted(at)
     assert at > 15
 
@@ -432,7 +434,7 @@ def test_what_was_written_since_is_not_moved_away(stores: Path, writer: str) -> 
         os.utime(config / "consumerOffset.json", ns=(later, later))
     result = call(stopped.root, Form.V1, "--yes")
     assert "--from" in str(result.exception)
-    assert "what it has not done is dropped. What it moved away is below" in result.stderr
+    assert "the rest of that conversion is dropped. Files that it moved are in" in result.stderr
     done(stopped.root, Form.V1, "--from", "json")
     assert the_one(stopped.root).offsets["orders8@billing1"][0] == 850
 

@@ -107,7 +107,7 @@ def test_version_2_is_refused_before_a_byte_is_written(tmp_path: Path) -> None:
     made = BrokerMetadata(Form.V2, tmp_path, offsets={"t@g": {0: 5}})
     write_form(made, Form.V2, tmp_path)
     before = sorted((tmp_path / "config").iterdir())
-    with pytest.raises(RefusedStoreError, match="form v2, which is not written here: convert"):
+    with pytest.raises(RefusedStoreError, match=r"the form v2 is not supported\. Convert them"):
         OwnedTable(StorePaths(tmp_path), Table.OFFSETS)
     assert sorted((tmp_path / "config").iterdir()) == before
 

@@ -54,6 +54,6 @@ def test_what_is_as_old_as_the_journal_was_written_before_it(
     os.utime(old / name, ns=(at + later, at + later))
     said = finish_placing(paths)
     assert said is not None
-    assert ("what an earlier call had begun is finished" in said) == (not later)
+    assert ("an earlier conversion, which was interrupted, is finished" in said) == (not later)
     assert (tmp_path / "moved").exists() == (not later)
     assert not is_placing(paths)

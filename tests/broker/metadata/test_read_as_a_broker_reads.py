@@ -47,7 +47,7 @@ def test_a_backup_alone_is_read_with_a_note(root: Path) -> None:
     ):
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["offset"] == 1
-        assert ".bak is read, as a broker reads it: consumerOffset.json" in done.stderr
+        assert ".bak is read instead, as by a broker: consumerOffset.json" in done.stderr
     assert tree_digest(root) == before
     checked = call("show", root, "--check", "--output", "jsonl")
     found = {row["code"]: row for row in map(json.loads, checked.stdout.splitlines())}
@@ -128,7 +128,7 @@ def test_pull_offsets_of_groups_that_commit_are_left_out_with_a_note(
     pulled = replace(pushed, pull_offsets={"t@g": {0: 5}, "t@puller": {0: 9}})
     write_form(pulled, Form.V2, tmp_path / "pull")
     done = call("convert", tmp_path / "pull", "--to", to, "--yes")
-    assert "holds no offsets of pull consumers: t@puller" in str(done.exception)
+    assert "does not support offsets of pull consumers: t@puller" in str(done.exception)
 
 
 def test_a_page_explains_each_remark() -> None:

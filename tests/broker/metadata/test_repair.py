@@ -46,7 +46,7 @@ def rows(verb: str, root: Path, *words: str, code: int = 0) -> list[dict[str, An
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-NOT_YET = "cqstore: nothing was changed (--yes does it)\n"
+NOT_YET = "cqstore: nothing was changed (use --yes to apply)\n"
 """Said wherever something would be changed, and nowhere else."""
 
 
@@ -143,7 +143,7 @@ def test_what_a_file_cannot_hold_is_named_with_the_form_that_has_it(
     before = tree_digest(root / "config")
     refusal = call("repair", root, "--yes").exception
     assert isinstance(refusal, RefusedStoreError)
-    assert "this cannot be kept in the form json: a name is empty" in str(refusal)
+    assert "cannot store the metadata in the form json: a name is empty" in str(refusal)
     assert refusal.path == root / "config"
     assert tree_digest(root / "config") == before
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_kept_is_not_replaced(stores: Path) -> None:
     StorePaths(root).replaced.write_bytes(b"in the way")
     refusal = call("repair", root, "--yes").exception
     assert isinstance(refusal, StoreIOError)
-    assert str(refusal) == f"cannot repair a file of the broker's: File exists ({path})"
+    assert str(refusal) == f"cannot repair the broker's metadata file: File exists ({path})"
     assert path.read_bytes() == b"{"
 
 

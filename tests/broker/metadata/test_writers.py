@@ -188,7 +188,7 @@ def test_a_model_comes_back_whole_or_is_refused_before_anything_is_written(
         root = Path(folder)
         refused = list(refusals(found, form))
         if refused:
-            with pytest.raises(RefusedStoreError, match="cannot be kept"):
+            with pytest.raises(RefusedStoreError, match="cannot store the metadata in the form"):
                 write_form(found, form, root)
             assert not list(root.iterdir())
             return
@@ -220,9 +220,14 @@ REFUSED = [
     (Form.V2, one(offsets={"nothing": {0: 1}}), "'nothing'"),
     (Form.V2, one(topics=topic("x" * 32768)), "32768 bytes"),
     (Form.V2, one(topics={"orders": {"topicName": "other"}}), "'other'"),
-    (Form.JSON, one(offsets={"a@b": {1 << 31: 1}}), str(1 << 31)),
+    (
+        Form.JSON,
+        one(offsets={"a@b": {1 << 31: 1}}),
+        f"queue {1 << 31}: the queue ID does not fit in 32 bits",
+    ),
+    (Form.JSON, one(offsets={"a@b": {0: 1 << 63}}), f"queue 0: {1 << 63} does not fit in 64 bits"),
     (Form.V1, one(forbidden={"g": {"t": 1 << 31}}), "32 bits"),
-    (Form.V1, one(topics={"\ud800": {}}), r"the name '\ud800' is no text of UTF-8"),
+    (Form.V1, one(topics={"\ud800": {}}), r"the name '\ud800' is not valid UTF-8"),
     (Form.JSON, one(groups={"": {}}), "empty"),
     (Form.JSON, one(groups={"g": {"retryMaxTimes": float("inf")}}), "'g' has a number"),
     (Form.V2, one(versions={Table.TOPICS: DataVersion(0, 0, 1 << 63)}), "64 bits"),
@@ -299,7 +304,7 @@ NUMBER = struct.pack(">q", 5)
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        (b"\2\0\3\2\0\1a", b"\1{}", "none of a table"),
+        (b"\2\0\3\2\0\1a", b"\1{}", "the key does not belong to a table"),
         (b"\1\0\5\2\0\1a", b"\1{}", "5 is not a valid TableId"),
         (b"\1\0\0\2\0\1a", b"\1{}", "0 is not a valid TableId"),
         *[
@@ -307,13 +312,13 @@ NUMBER = struct.pack(">q", 5)
             for table in (1, 2, 3, 4)
             for kind in (0, 3, 255)
         ],
-        (b"\1\0\3\1data_versio", 3 * NUMBER, "none of a data version"),
-        (b"\1\0\2\1data_versions", 3 * NUMBER, "none of a data version"),
+        (b"\1\0\3\1data_versio", 3 * NUMBER, "the key is not the key of a data version"),
+        (b"\1\0\2\1data_versions", 3 * NUMBER, "the key is not the key of a data version"),
         (b"\1\0\3\1data_version", 2 * NUMBER, "requires a buffer of 24 bytes"),
-        (TOPIC + b"\0\1ab", b"\1{}", "goes on for 1 bytes behind the name"),
-        (GROUP + b"\0\1a" + b"xyz", b"\1{}", "goes on for 3 bytes behind the name"),
-        (TOPIC + b"\0\1a", b"\2{}", "of kind 02, not JSON"),
-        (GROUP + b"\0\1a", b"", "of kind none, not JSON"),
+        (TOPIC + b"\0\1ab", b"\1{}", "the key has 1 more bytes after the name"),
+        (GROUP + b"\0\1a" + b"xyz", b"\1{}", "the key has 3 more bytes after the name"),
+        (TOPIC + b"\0\1a", b"\2{}", "the value has type 02: expected JSON"),
+        (GROUP + b"\0\1a", b"", "the value has type none: expected JSON"),
         (TOPIC + b"\0\3ab", b"\1{}", "a name of 3 bytes in 2"),
         (TOPIC + b"\0", b"\1{}", "requires a buffer of at least 2 bytes"),
         (OFFSET + b"\0\1a\0\0\1b\1" + bytes(4), NUMBER, "no byte 1 follows a name"),
@@ -333,7 +338,7 @@ def test_a_row_that_no_release_writes_is_named_and_the_others_are_read(
     (fault,) = found.faults
     assert isinstance(fault, CorruptionError)
     assert fault.path == folder
-    assert f"the row of {key!r}: " in str(fault)
+    assert f"invalid row {key!r}: " in str(fault)
     assert sentence in str(fault)
     assert (found.topics, found.groups) == ({"good": {"order": True}}, {})
     assert (found.offsets, found.pull_offsets) == ({"good@g": {0: 7}}, {})

@@ -72,7 +72,7 @@ def test_overdue_is_what_was_due_by_then(golden: Golden, name: str) -> None:
 def test_without_positions_a_level_waits_from_its_minimum(golden: Golden) -> None:
     root = golden("special-default")
     done = call("pending", root, "--of", "delay")
-    assert "no positions of delay levels are there" in done.stderr
+    assert "no delay level offsets found" in done.stderr
     assert done.exit_code == 0
     units = sum(map(len, dumped("special-default", SCHEDULE_TOPIC).values()))
     assert sum(row["pending"] for row in rows("pending", root, "--of", "delay")) == units
@@ -170,8 +170,8 @@ def test_an_op_message_decides_the_half_messages_that_it_names(
     assert [each["checkTimes"] for each in listed] == [None, None, None, 4, None]
     assert row["oldestStoreTimestamp"] == listed[2]["storeTimestamp"]
     assert call("pending", root).stderr == (
-        "cqstore: 0 delayed messages wait, 0 of them overdue; "
-        "2 half messages are undecided, 3 decided; 0 timer messages wait\n"
+        "cqstore: 0 delayed messages pending, 0 of them overdue; "
+        "2 half messages undecided, 3 decided; 0 timer messages pending\n"
     )
 
 
@@ -191,13 +191,13 @@ def test_an_op_message_without_offsets_is_named(tmp_path: Path, backend: str) ->
     root = half_store(tmp_path / "store", backend, [b"0,x", b"\xff", b"2"])
     assert states(root, code=1) == {0: None, 1: None, 2: 2, 3: None, 4: None}
     said = call("pending", root).stderr
-    assert "op message 0 of queue 0 names no half messages" in said
-    assert "op message 1 of queue 0 names no half messages" in said
+    assert "op message 0 of queue 0 has no valid half message offsets" in said
+    assert "op message 1 of queue 0 has no valid half message offsets" in said
 
 
 def test_of_several_forms_one_has_to_be_named(tmp_path: Path, backend: str) -> None:
     root = half_store(tmp_path / "store", backend, [])
-    assert "no metadata is there" in call("pending", root).stderr
+    assert "no broker metadata found: a broker checks half messages" in call("pending", root).stderr
     unpack_forms(tmp_path / "forms")
     (tmp_path / "forms" / "v2" / "config").rename(root / "config")
     write_offsets(root, {f"{HALF_TOPIC}@{GROUP}": {0: 4}})

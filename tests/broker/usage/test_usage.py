@@ -74,7 +74,7 @@ def test_units_of_light_queues_are_records_of_other_topics(golden: Golden) -> No
     )
     assert call("usage", root).stderr.startswith(
         f"cqstore: {total} bytes in {sum(map(len, units.values())) - len(light)} units, "
-        f"and {len(light)} units of light queues; "
+        f"plus {len(light)} units in light queues; "
     )
     shown = [row for row in rows("usage", root) if row["kind"] == "light"]
     assert {row["share"] for row in shown} == {None}

@@ -216,7 +216,7 @@ def test_a_backup_alone_and_a_file_edited_by_hand_are_compared(golden: Golden, n
     assert [(each.code, each.sentence) for each in look(root)] == found
     path.rename(path.with_name(f"{name}.bak"))
     alone = [(each.code, each.sentence) for each in look(root)]
-    remark = "Files are missing, and their .bak is read, as a broker reads it"
+    remark = "These files are missing; their .bak is read instead, as by a broker"
     assert [each for each in alone if each not in found] == [
         ("tables-backup-alone", f"{remark}: {name}.")
     ]

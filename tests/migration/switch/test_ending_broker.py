@@ -26,7 +26,7 @@ from tests.kit.tree import tree_digest
 from tests.migration.switch.test_switch import backend_of, prepare
 
 Golden = Callable[[str], Path]
-WAITS = "waiting until its tables have not changed"
+WAITS = "waiting until the broker's tables have not changed"
 
 
 @pytest.fixture(autouse=True)

@@ -122,7 +122,7 @@ def test_a_database_that_cannot_be_read_may_be_left_for_older_files(root: Path) 
     (root / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
     os.utime(root / "config" / "topics.json", (1000, 1000))
     before, words = tree_digest(root / "config"), ("--to", "double-write-file")
-    assert "--accept-older-tables goes on" in refused(root, *words)
+    assert "use --accept-older-tables to keep the JSON files" in refused(root, *words)
     report = taken(root, *words, "--accept-older-tables")
     assert report["olderTables"] == ["topics", "subscriptionGroups", "consumerOffsets"]
     assert report["convertedTables"] == {}
@@ -133,10 +133,13 @@ def test_a_database_that_cannot_be_read_may_be_left_for_older_files(root: Path) 
     ("words", "sentence"),
     [
         (("--to", "double-write-file", "--without", "topics"), "--without topics: there are forb"),
-        (("--to", "double-write-file", "--without", "forbidden", "--keep-tables"), "go with --to"),
-        (("--without", "forbidden"), "go with --to, and not with --keep-tables"),
-        (("--accept-older-tables",), "go with --to, and not with --keep-tables"),
-        (("--verify", "--without", "forbidden"), "go with --to, and not with --keep-tables"),
+        (
+            ("--to", "double-write-file", "--without", "forbidden", "--keep-tables"),
+            "require --to without --keep-tables",
+        ),
+        (("--without", "forbidden"), "require --to without --keep-tables"),
+        (("--accept-older-tables",), "require --to without --keep-tables"),
+        (("--verify", "--without", "forbidden"), "require --to without --keep-tables"),
     ],
 )
 def test_options_that_say_nothing_are_refused(

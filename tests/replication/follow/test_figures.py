@@ -90,7 +90,7 @@ def test_top_shows_a_follower_and_its_store_is_read_meanwhile(
             process.terminate()
             process.communicate(timeout=60)
         shown = follower_facts(root)
-        assert f"there is no process {process.pid} here" in str(shown["state"])
+        assert f"process {process.pid} does not exist here" in str(shown["state"])
 
 
 def is_whole(now: Following) -> bool:

@@ -282,4 +282,4 @@ def test_the_command_names_what_it_passes_over(root: Path) -> None:
     done = CliRunner().invoke(app, ["get", str(root), "--topic", "t"])
     assert done.exit_code == 1
     assert len(done.stdout.splitlines()) == COUNT - 1
-    assert "unit 3 is passed over: the body's CRC does not match" in done.stderr
+    assert "unit 3 is skipped: the body's CRC does not match" in done.stderr
