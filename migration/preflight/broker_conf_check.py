@@ -85,7 +85,7 @@ def lint(
     yield from unknown.finding(
         "keys-unknown",
         Severity.INFO,
-        "Nothing is known of these keys: a plug-in may have them, RocketMQ itself ignores them.",
+        "These keys are unknown: RocketMQ ignores them, but a plug-in may use them.",
     )
     for note in line_notes(conf.lines):
         yield _finding(note.code, note.key, _capital(note.sentence))
@@ -100,7 +100,7 @@ def _of_key(name: str, text: str, key: BrokerKey, version: Version) -> Preflight
         return _finding("key-removed", name, _removed(name, key, shown), instead=INSTEAD.get(name))
     if key.since is not None and version < key.since:
         first = release(key.since)
-        sentence = f"RocketMQ {shown} does not know {name}, which came with {first}."
+        sentence = f"RocketMQ {shown} does not support {name}, which was added in {first}."
         return _finding("key-too-new", name, sentence, since=first)
     judged = judge(name, text, key, trims=version >= _TRIMS)
     if judged.sentence:
@@ -109,7 +109,7 @@ def _of_key(name: str, text: str, key: BrokerKey, version: Version) -> Preflight
         sentence = _capital(judged.sentence)
         return _finding("value-bad", name, sentence, value=text, allowed=allowed)
     if name in UNUSED:
-        sentence = f"Nothing in RocketMQ acts on {name}."
+        sentence = f"{name} has no effect in RocketMQ."
         return _finding("key-unused", name, sentence, Severity.INFO)
     return None
 
@@ -121,14 +121,14 @@ def _of_size(
     finding, current = _of_key(name, text, key, version), _SIZES[name]
     is_read = (key.since or OLDEST) <= version and (key.until is None or version < key.until)
     value = judge(name, text, key).value if is_read else None
-    here = f"the {_WHAT[current]} files here have {found} bytes"
-    right = "leave the key out" if found == _DEFAULTS[current] else f"write {current}={found}"
+    here = f"the {_WHAT[current]} files of this store have {found} bytes"
+    right = "remove the key" if found == _DEFAULTS[current] else f"set {current}={found}"
     if isinstance(value, int):
         unit = _UNIT if current == "mappedFileSizeConsumeQueue" else 1
         if -(-value // unit) * unit == found:
             return finding
-        sentence = f"{name}={value} is wrong: {here}, and no broker starts with another size;"
-        return _finding("conf-against-layout", name, f"{sentence} {right}.", foundBytes=found)
+        sentence = f"{name}={value} is wrong: {here}, and a broker does not start with another size"
+        return _finding("conf-against-layout", name, f"{sentence}; {right}.", foundBytes=found)
     if finding is None or is_read:
         return finding
     sentence = f"RocketMQ {release(version)} does not read {name}; {here}: {right}."
@@ -155,11 +155,11 @@ def file_sizes(paths: StorePaths, log_folders: Iterable[Path]) -> dict[str, int]
 def _removed(name: str, key: BrokerKey, text: str) -> str:
     """Return the sentence about a key that the release does not have any more."""
     if key.since is None:
-        gone = f"No RocketMQ reads {name}"
+        gone = f"No RocketMQ release reads {name}"
     else:
-        gone = f"RocketMQ {text} has no {name} any more"
+        gone = f"RocketMQ {text} no longer supports {name}"
     if name in INSTEAD:
-        return f"{gone}: write {INSTEAD[name]}."
+        return f"{gone}: use {INSTEAD[name]}."
     return f"{gone}: {NO_NEED.get(name, 'there is no replacement')}."
 
 
@@ -169,7 +169,7 @@ def _misspelt(name: str) -> PreflightFinding | None:
     meant = near_key(name, [each for each, key in keys.items() if key.until is None])
     if meant is None:
         return None
-    sentence = f"RocketMQ has no key {name}; is {meant} meant?"
+    sentence = f"RocketMQ has no key {name}; did you mean {meant}?"
     return _finding("key-misspelt", name, sentence, meant=meant)
 
 

@@ -39,14 +39,14 @@ class CombinedStart(QueueCheck):
         yield from self._reset.finding(
             "combined-start-resets",
             Severity.WARN,
-            "The maxima of queues differ between the backends: a start of RocketMQ with double "
-            "write begins each of them anew and hides or deletes what the other backend has.",
+            "The max offsets of queues differ between the backends: RocketMQ with double write "
+            "resets these queues at startup and hides or deletes the units of the other backend.",
             unitsAtRisk=self._hidden,
         )
         yield from self._later.finding(
             "other-backend-lacks-history",
             Severity.WARN,
-            f"In backend {self._names[1]!r} queues begin later than in {self._names[0]!r}; "
-            "RocketMQ's own check does not see that.",
+            f"Queues begin later in backend {self._names[1]!r} than in {self._names[0]!r}; "
+            "RocketMQ's own check does not detect this.",
             unitsLacking=self._units_lacking,
         )

@@ -31,11 +31,11 @@ class OffsetsCheck:
         sources = read_newest(self._paths.config, table_forms(self._paths))
         offsets = sources.get(Table.OFFSETS)
         if offsets is None:
-            yield not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
+            yield not_compared(Severity.INFO, "No consumer offsets found in config/.")
             return
         for source in self._sources(offsets):
             if faults := faults_of(Table.OFFSETS, source, self._paths.config):
-                said = f"Consumer offsets cannot be read from the form {source.form}"
+                said = f"Cannot read the consumer offsets in form {source.form}"
                 yield not_compared(Severity.WARN, f"{said}: {faults[0]}.")
             yield from self._check(source, sources)
         yield from self._found()
@@ -57,7 +57,7 @@ class OffsetsCheck:
         for key, row in found.offsets.items():
             ways = fitting_readings(key, topics.topics, groups.groups)
             if not ways:
-                said = f"{key!r} in the consumer offsets is not TOPIC@GROUP"
+                said = f"Invalid key {key!r} in the consumer offsets: expected TOPIC@GROUP"
                 yield not_compared(Severity.WARN, f"{said} ({found.path}).")
             if len(ways) > 1:
                 ways = [each for each in ways if self._has_queues(each[0])]
@@ -89,19 +89,20 @@ class OffsetsCheck:
         yield from self._beyond.finding(
             "consumers-beyond-max",
             Severity.WARN,
-            "Consumers are beyond the maximum of their queue: a broker will set them back.",
+            "Consumer offsets are above the max offset of their queue: a broker will lower them.",
             compared=self.compared,
         )
         yield from self._below.finding(
             "consumers-below-min",
             Severity.INFO,
-            "Consumers are below the minimum of their queue: what they have not read has expired.",
+            "Consumer offsets are below the min offset of their queue: the unread messages"
+            " have expired.",
             compared=self.compared,
         )
         yield from self._unknown.finding(
             "consumers-of-unknown-topics",
             Severity.WARN,
-            "Consumers have offsets on topics without queues.",
+            "Consumer groups have offsets for topics that have no queues.",
             compared=self.compared,
         )
 

@@ -93,11 +93,11 @@ def preflight(
     """
     if to not in bulk_names():
         known = " or ".join(map(repr, bulk_names()))
-        raise StoreConfigError(f"queues can go to {known}, not to {to!r}")
+        raise StoreConfigError(f"invalid target backend {to!r}: expected {known}")
     version = parse_version(rocketmq_version)
     conf, values = _read(broker_conf)
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
-    with os_errors("look at the store", root):  # where nothing nearer names a path
+    with os_errors("examine the store", root):  # where nothing nearer names a path
         found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
         in_use = any(finding.code == IN_USE for finding in state)
@@ -135,7 +135,7 @@ def _of_conf(
             affected=[Affected(name=sentence.partition("=")[0])], affected_total=1,
         )  # fmt: skip
     folders = found.layout.log_folders if found.layout is not None else []
-    with os_errors("look at the store", root):
+    with os_errors("examine the store", root):
         sizes = file_sizes(StorePaths(root), folders)
     yield from lint(conf, version, to, found.verdict, sizes)
 
@@ -234,7 +234,7 @@ class _Examination:
         if self._is_written and queues.hides_unflushed:
             yield not_compared(
                 Severity.INFO,
-                "Consumer offsets are compared when the broker has stopped: it has the newest units"
+                "Consumer offsets are not compared while the broker runs: it keeps the newest units"
                 " of its queues in memory.",
             )
         else:
@@ -275,8 +275,8 @@ def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFindi
     yield from found.finding(
         "delay-levels",
         Severity.WARN,
-        "The newest delayed messages wait other times than messageDelayLevel says: steps that build"
-        " queues from the log refuse such settings (pass the broker's).",
+        "The delays of the newest delayed messages differ from messageDelayLevel: the switch, the"
+        " rollback and follow refuse such settings. Pass the broker's settings with --config.",
     )
 
 
@@ -287,15 +287,15 @@ def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
         yield PreflightFinding(
             code="queues-damaged",
             severity=Severity.REFUSE,
-            sentence="Queues have lost units or files: open the store to write once (cqstore "
-            "recover), which rebuilds them from the log.",
+            sentence="Queues have lost units or files: run cqstore recover, which rebuilds them "
+            "from the log.",
             figures={"queues": len(report.queues_damaged)},
         )
     if report.last_exit_ok and report.dropped_bytes:
         yield PreflightFinding(
             code="log-tail",
             severity=Severity.WARN,
-            sentence="Something lies behind the end of the commit log: a tail that RocketMQ has "
-            "cut and not erased, or damage (see cqstore check).",
+            sentence="There is data after the end of the commit log: a tail that RocketMQ has "
+            "truncated but not erased, or damage. Run cqstore check.",
             figures={"bytes": report.dropped_bytes, "logEnd": report.end_phy_offset},
         )

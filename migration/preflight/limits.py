@@ -64,8 +64,8 @@ def map_count(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFindi
     if limit is None or needed <= limit:
         return
     sentence = (
-        "A broker maps every file: with the queue files that are here now, also while it writes "
-        "both backends, it needs more maps than vm.max_map_count allows."
+        "A broker maps every file: with the existing queue files, also during double write, it "
+        "needs more maps than vm.max_map_count allows."
         if mapped is None
         else "A broker maps every queue file: it will need more maps than vm.max_map_count allows."
     )
@@ -97,16 +97,15 @@ def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFind
         yield PreflightFinding(
             code="open-files",
             severity=Severity.REFUSE,
-            sentence="A broker will need more open files than the hard limit (ulimit -Hn) allows "
-            "here.",
+            sentence="A broker will need more open files than the hard limit (ulimit -Hn) allows.",
             figures=figures,
         )
     elif soft is not None and needed > soft:
         yield PreflightFinding(
             code="open-files",
             severity=Severity.WARN,
-            sentence="A broker will need more open files than the soft limit (ulimit -n): raise it "
-            "where the broker is started.",
+            sentence="A broker will need more open files than the soft limit (ulimit -n) allows: "
+            "raise the limit where the broker is started.",
             figures=figures,
         )
 
@@ -120,7 +119,7 @@ def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]
     yield PreflightFinding(
         code="inodes",
         severity=Severity.REFUSE,
-        sentence="The file system has fewer free inodes than there will be files and folders.",
+        sentence="The file system has too few free inodes for the new files and folders.",
         figures={"needed": needed, "free": facts.free_inodes},
     )
 
@@ -131,14 +130,14 @@ def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     if facts is None:
         return
     once, apparent = extent.footprint.disk_bytes, extent.footprint.apparent_bytes
-    severity, sentence = Severity.INFO, "The disk has room for the copy and a second one beside it."
+    severity, sentence = Severity.INFO, "The disk has enough space for the copy and a second one."
     if facts.free_bytes < once:
-        severity, sentence = Severity.REFUSE, "The disk has no room for the copy."
+        severity, sentence = Severity.REFUSE, "The disk has too little space for the copy."
     elif facts.free_bytes < 2 * once:
         severity = Severity.WARN
         sentence = (
-            "The disk has room for the copy, but not for a second one, which attempts that are "
-            "repeated and compactions need."
+            "The disk has enough space for the copy, but not for a second one, which repeated "
+            "attempts and compactions need."
         )
     figures: dict[str, Figure] = {
         "bytes": once, "withSecondCopy": 2 * once, "freeBytes": facts.free_bytes,
@@ -159,9 +158,9 @@ def memory(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]
     yield PreflightFinding(
         code="memory",
         severity=Severity.INFO if enough else Severity.WARN,
-        sentence="There is memory for a worker on every core."
+        sentence="There is enough memory for one worker per core."
         if enough
-        else "There is not memory for a worker on every core: run with fewer (--master local[N]).",
+        else "There is too little memory for one worker per core: use fewer (--master local[N]).",
         figures={"bytes": needed, "availableBytes": available, "cores": cores},
     )
 
@@ -172,8 +171,8 @@ def duration(extent: Extent, machine: MachineLimits) -> PreflightFinding:
     return PreflightFinding(
         code="duration",
         severity=Severity.INFO,
-        sentence="A rough guess of how long the run takes on one core, the queues in memory; the "
-        "log is read once for the store timestamps.",
+        sentence="Rough estimate of the run time on one core with the queues in memory; logBytes "
+        "of the log are read once for store timestamps.",
         figures={
             "units": units,
             "queues": queues,

@@ -138,15 +138,15 @@ class LiteQueues(QueueCheck):
             yield PreflightFinding(
                 code="lite-queues-not-compared",
                 severity=Severity.INFO,
-                sentence="There are lite queues, and the expirations of their topics"
-                " (lite.topic.expiration) could not be read: a broker may delete them.",
+                sentence="There are lite queues, but the expirations of their parent topics"
+                " (lite.topic.expiration) cannot be read: a broker may delete the queues.",
                 figures={"liteQueues": self._lite, "units": self._units},
             )
         yield from self._expiring.finding(
             "lite-queues-expire",
             Severity.WARN,
-            "Lite queues got no message for longer than lite.topic.expiration of their parent: a"
-            " broker deletes them, read or not, once it has run for minLiteTTl.",
+            "Lite queues received no message for longer than lite.topic.expiration of their parent:"
+            " a broker deletes them, read or unread, after it has run for minLiteTTl.",
             liteQueues=self._lite,
             parents=len(self._parents),
             queuesAtRisk=self._expiring.total,

@@ -64,9 +64,9 @@ def _version_2(tables: list[TableForms], values: Mapping[str, Any]) -> Iterator[
     if there and not is_set:
         yield _finding(
             "tables-in-version-2", Severity.WARN,
-            "The broker keeps its tables in config/rdb, which is read with"
-            " configManagerVersion=v2 alone: without it topics, groups and offsets are those of"
-            " before.",
+            "The broker's tables are in config/rdb, which a broker reads only with"
+            " configManagerVersion=v2: without it, the broker uses older topics, groups and"
+            " offsets.",
         )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterato
         sources = ", ".join(f"{table} from {form}" for table, form in found.sources.items())
         yield _finding(
             "tables-converted", Severity.INFO,
-            f"The move converts {sources} into the form {facts['to']}: {facts['topics']} topics,"
+            f"The move converts {sources} to form {facts['to']}: {facts['topics']} topics,"
             f" {facts['groups']} groups, {facts['offsets']} offsets.",
         )  # fmt: skip
 
@@ -101,7 +101,7 @@ def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
     try:
         doubts = table_doubts(paths)
     except StoreError as exc:
-        sentence = f"Whether the newest tables are in JSON or in RocksDB was not compared: {exc}."
+        sentence = f"Cannot determine whether the newest tables are in JSON or in RocksDB: {exc}."
         yield _finding("tables-not-compared", Severity.WARN, sentence)
         return
     count = NameCount()
@@ -110,9 +110,9 @@ def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
     yield from count.finding(
         "tables-in-doubt",
         Severity.WARN,
-        "Which form of these tables the last broker wrote is in doubt. A move decides by the times"
-        " of the files, which a copy may have changed: set the time of the right form to now (touch"
-        " the file, or the database's CURRENT) before it.",
+        "It is unclear which form of these tables the last broker wrote. The move decides by the"
+        " file times, which a copy may have changed: before the move, set the time of the right"
+        " form to now (touch the file, or the database's CURRENT).",
     )
 
 
@@ -124,8 +124,8 @@ def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
     yield from count.finding(
         "older-databases",
         Severity.INFO,
-        "Databases of the broker's tables are older than its JSON files: the move takes them out of"
-        " the way, or a broker with RocksDB queues would go on with them.",
+        "Databases of the broker's tables are older than its JSON files: the move moves them aside,"
+        " because a broker with RocksDB queues would read them.",
     )
 
 
@@ -136,8 +136,8 @@ def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
         if files.get(LMQ_OFFSETS_FILE, -1) >= max(0, *files.values()):
             yield _finding(
                 "offsets-of-light-queues", Severity.INFO,
-                f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq); one with"
-                f" RocksDB queues reads {OFFSETS_FILE} alone. The move writes that.",
+                f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq), but a broker"
+                f" with RocksDB queues reads only {OFFSETS_FILE}. The move writes it.",
             )  # fmt: skip
 
 
@@ -149,8 +149,8 @@ def _not_brought(paths: StorePaths) -> Iterator[PreflightFinding]:
     yield from count.finding(
         "left-by-follow",
         Severity.INFO,
-        "Beside log, queues, tables and timer there is more: a switch leaves it in its place, but"
-        " migrate follow does not bring it into the new folder.",
+        "The store's folder has other files: migrate switch leaves them in place, but migrate"
+        " follow does not copy them to the new folder.",
     )
 
 

@@ -52,5 +52,5 @@ class QueueIds(QueueCheck):
         yield from self._bad.finding(
             "negative-queue-id",
             Severity.REFUSE,
-            "Queues have ids below 0, which no broker writes and RocksDB's key order does not fit.",
+            "Queue ids are negative: no broker writes them, and they break RocksDB's key order.",
         )

@@ -93,7 +93,7 @@ class Totals(QueueCheck):
         yield PreflightFinding(
             code="totals",
             severity=Severity.INFO,
-            sentence="So much there is to move.",
+            sentence="Amount of data to move.",
             figures={
                 "topics": self.topics,
                 "queues": self.queues,

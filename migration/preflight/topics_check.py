@@ -66,7 +66,7 @@ class TopicsCheck(QueueCheck):
         yield from self._missing.finding(
             "topics-without-metadata",
             Severity.WARN,
-            "Topics with queues are not among the broker's topics: a broker deletes their RocksDB "
+            "Topics with queues are missing from the topic table: a broker deletes their RocksDB "
             "queues ten minutes after its start.",
             listedTopics=self._listed,
             queuesAtRisk=self._queues_at_risk,
@@ -78,7 +78,7 @@ class TopicsCheck(QueueCheck):
         yield from self._idle.finding(
             "topics-without-queues",
             Severity.INFO,
-            "Topics of the broker have no queues: nothing was written to them.",
+            "Topics of the topic table have no queues: nothing was written to them.",
         )
 
 
@@ -87,10 +87,10 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFind
     config = paths.config
     found = read_newest(config, table_forms(paths)).get(Table.TOPICS)
     if found is None:
-        sentence = "There is no config/topics.json: a broker that starts so knows no topic."
+        sentence = "config/topics.json does not exist: a broker that starts here has no topics."
         return TopicsCheck(set()), [_not_compared(Severity.WARN, sentence)]
     if faults := faults_of(Table.TOPICS, found, config):
-        sentence = f"The topics cannot be read from the form {found.form}: {faults[0]}."
+        sentence = f"Cannot read the topics in form {found.form}: {faults[0]}."
         return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
     limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
     lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}

@@ -36,8 +36,8 @@ class BatchQueues(QueueCheck):
         yield from self._found.finding(
             "batch-queues",
             Severity.REFUSE,
-            "Topics have batch queues (queue.type=BatchCQ): RocksDB has no such units, and "
-            "RocketMQ does not start on both.",
+            "Topics have batch queues (queue.type=BatchCQ): RocksDB does not support them, and "
+            "RocketMQ does not start with both.",
         )
 
 
@@ -131,14 +131,15 @@ class UnitCheck(QueueCheck):
         yield from self._holes.finding(
             "holes",
             Severity.REFUSE if self._holes_refuse else Severity.WARN,
-            "Units are missing inside queues; on RocksDB a broker sends a consumer that meets such "
-            "a hole back to offset 0: rebuild the queues first (cqstore rebuild DIR --topic T).",
+            "Units are missing inside queues; with RocksDB, a broker resets a consumer that "
+            "reaches such a hole to offset 0: rebuild the queues first (cqstore rebuild DIR "
+            "--topic T).",
             missingUnits=self._missing,
         )
         yield from self._outside.finding(
             "units-outside-log",
             Severity.REFUSE,
-            "Units lead to records outside the commit log: recover or rebuild first.",
+            "Units point outside the commit log: run cqstore recover or cqstore rebuild first.",
             units=self._astray,
             logMin=self._low_phy,
             logMax=self._high_phy,
@@ -146,13 +147,13 @@ class UnitCheck(QueueCheck):
         yield from self._ext.finding(
             "extension-addresses",
             Severity.INFO,
-            "Tags codes of units are addresses of extension files; they are replaced by the tags "
-            "codes that lie there.",
+            "Tags codes of units are addresses in extension files; the move replaces them with the "
+            "tags codes that are stored there.",
             units=self._addresses,
         )
         yield from self._blanks.finding(
             "pre-blank-units",
             Severity.INFO,
-            "First files begin with pre-blank units, which are no units and are left out.",
+            "The first files of queues begin with pre-blank units, which are empty and skipped.",
             units=self._blank_units,
         )
