@@ -68,8 +68,8 @@ def refuse_left(broker: StorePaths, without: Collection[AcceptedLoss]) -> None:
         is_used = is_dir(folder) and any(files_below(folder))
     if is_used and AcceptedLoss.COMPACTION not in without:
         raise RefusedStoreError(
-            "messages of compacted topics lie here, which are not brought into the new folder. To"
-            f" go on without them: --without {AcceptedLoss.COMPACTION}", path=folder,
+            "the store has messages of compacted topics, which are not copied to the new store. To"
+            f" continue without them, pass --without {AcceptedLoss.COMPACTION}", path=folder,
         )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[Accep
         if stamps(broker) == before:
             return
     raise RefusedStoreError(
-        f"the broker's tables changed while they were copied, {_TRIES} times in a row: a process"
-        " still writes them",
+        f"cannot copy the broker's tables: they changed during each of {_TRIES} attempts, so a"
+        " process is still writing them. Stop it and run the command again",
         path=broker.config,
     )

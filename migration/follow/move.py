@@ -140,7 +140,7 @@ class FollowedMove:
                 if not self._is_stopped():
                     await to_the_end(self._verify, store)
             if not self._is_stopped():
-                self._tell("following; stop the broker when it suits")
+                self._tell("following; you can stop the broker now")
             await self._follower(store).run(self._has_stopped)
             await self._process.ended(self._tell)
             await to_the_end(self._finish, store)
@@ -162,8 +162,8 @@ class FollowedMove:
         layout, _ = resolve_layout(self._broker.root, self._broker_config, read_only=True)
         if not layout.has_log:
             raise RefusedStoreError(
-                "the broker's commit log is not here. If its storePathCommitLog is another folder,"
-                " make this path a symbolic link to that folder; several folders cannot be"
+                "no commit log found. If the broker's storePathCommitLog is another folder, make"
+                " this path a symbolic link to that folder; a log in several folders cannot be"
                 " followed",
                 path=self._broker.commit_log,
             )
@@ -171,7 +171,8 @@ class FollowedMove:
         new, former = self._own.root.resolve(), self._broker.root.resolve()
         if new == former or former in new.parents or new in former.parents:
             raise RefusedStoreError(
-                "the new store needs a folder of its own, and not one in the other or around it",
+                "the folder of the new store must not be, contain or be inside the folder of the"
+                f" broker's store, {self._broker.root}",
                 path=self._own.root,
             )
         if not self.report.stopped:
@@ -196,7 +197,7 @@ class FollowedMove:
                 raise RefusedStoreError(each.sentence(), path=self._broker.root)
 
     def _open(self) -> MessageStore:
-        self._tell("opening the follower")
+        self._tell("opening the new store")
         config = self._config.without_schedule()
         # Without installed hooks: the broker calls them.
         options = OpenOptions(backend=self._backend, hooks=StoreHooks(installed=False))
@@ -212,16 +213,16 @@ class FollowedMove:
         end = store.max_phy_offset()
         if self.report.stopped and end > self.report.end:
             raise RefusedStoreError(
-                f"it was put to since it took the broker's place at {self.report.end}: the log ends"
-                f" at {end}",
+                f"messages were appended after the takeover at phy offset {self.report.end}: the"
+                f" log now ends at {end}. Keep using this store; it cannot follow again",
                 path=self._own.root,
             )
         newest = newest_table(self._own) if self.report.stopped else None
-        with os_errors("look at the note of the move", self._note):
+        with os_errors("examine the state file of the move", self._note):
             if newest is not None and newest > self._note.stat().st_mtime:
                 raise RefusedStoreError(
-                    "its tables were written since it took the broker's place: they would be lost"
-                    " under the former broker's",
+                    "the tables were changed after the takeover: the former broker's tables would"
+                    " overwrite them. Keep using this store; it cannot follow again",
                     path=self._own.config,
                 )
 
@@ -257,7 +258,7 @@ class FollowedMove:
 
         Again where the broker had not dispatched yet what its log had.
         """
-        self._tell("comparing each queue with the broker's")
+        self._tell("comparing all queues with the broker's")
         store.flush()
         compared, shown = self._compare_running(store)
         for _ in range(_TRIES):
@@ -268,8 +269,8 @@ class FollowedMove:
         self._mark_verified(compared, shown)
         if shown < store.max_phy_offset():
             self._tell(
-                "the broker's queues show what it has flushed; the rest is compared when it has"
-                " stopped"
+                "the broker has not flushed all units of its queues: the rest is compared after it"
+                " has stopped"
             )
 
     def _mark_verified(self, compared: Compared, end: int, before: int = 0) -> None:
@@ -279,8 +280,8 @@ class FollowedMove:
         self.report.verified_to = end
         self._write_note()
         self._tell(
-            f"{compared.queues} queues and {self.report.units} units are those of the broker, up to"
-            f" phy offset {end}"
+            f"{compared.queues} queues and {self.report.units} units are equal to the broker's, up"
+            f" to phy offset {end}"
         )
 
     def _compare_running(self, store: MessageStore) -> tuple[Compared, int]:
@@ -295,7 +296,7 @@ class FollowedMove:
 
     def _delete(self, store: MessageStore, topics: list[str]) -> None:
         if topics:
-            self._tell(f"{len(topics)} topics are deleted at the broker: deleted here")
+            self._tell(f"deleting {len(topics)} topics that the broker has deleted")
             store.delete_topics(topics)
             self.report.deleted_topics += len(topics)
 
@@ -309,12 +310,13 @@ class FollowedMove:
             queue, finding = next(iter(compared.differences()))
             raise RefusedStoreError(
                 f"{compared.tally.differing} queues differ from the broker's: queue"
-                f" {queue.queue_id} of {queue.topic!r}: {compared.sentence(finding)}",
+                f" {queue.queue_id} of topic {queue.topic!r}: {compared.sentence(finding)}",
                 path=self._own.root,
             )
         if compared.skipped:
             raise RefusedStoreError(
-                f"{len(compared.skipped)} BatchCQ queues live in files alone",
+                f"cannot move {len(compared.skipped)} BatchCQ queues: BatchCQ queues exist only as"
+                " files",
                 path=self._broker.root,
             )
 
@@ -338,8 +340,8 @@ class FollowedMove:
         """Take the rest from the broker's log, and hold the ends of all queues against its own."""
         if exists(self._broker.abort):
             raise RefusedStoreError(
-                "the broker was not stopped well: start it and stop it once more, then call this"
-                " again",
+                "the broker did not shut down cleanly: start it, stop it again, then repeat this"
+                " call",
                 path=self._broker.root,
             )
         with self._reading() as theirs:
@@ -389,13 +391,15 @@ class FollowedMove:
             return FollowedReport()
         try:
             found = read_marker(self._note)
-            if found.pop("broker") != str(self._broker.root):
-                raise RefusedStoreError("this folder follows another store", path=self._own.root)
+            if (broker := found.pop("broker")) != str(self._broker.root):
+                raise RefusedStoreError(
+                    f"this folder already follows another store, {broker}", path=self._own.root
+                )
             return FollowedReport(**found)
         except (
             CorruptionError, ValueError, TypeError, KeyError, AttributeError, OSError,
         ) as exc:  # fmt: skip
-            raise StoreError("the note of the move is damaged", path=self._note) from exc
+            raise StoreError("the state file of the move is corrupted", path=self._note) from exc
 
     def _write_note(self) -> None:
         note = {"broker": str(self._broker.root), **asdict(self.report)}

@@ -118,14 +118,14 @@ def refuse_other_ends(theirs: LastUnits, ours: LastUnits, broker: Path) -> None:
         unit, mine = theirs.get(key), ours.get(key)
         if unit != mine:
             raise RefusedStoreError(
-                f"queue {key.queue_id} of {key.topic!r} ends otherwise at the broker, with"
-                f" {_said(unit)}, than here, with {_said(mine)}",
+                f"queue {key.queue_id} of topic {key.topic!r}: the broker's last unit is"
+                f" {_place(unit)}, the new store's is {_place(mine)}",
                 path=broker,
             )
 
 
-def _said(unit: tuple[int, int] | None) -> str:
-    return f"unit {unit[0]} at phy offset {unit[1]}" if unit else "nothing"
+def _place(unit: tuple[int, int] | None) -> str:
+    return f"{unit[0]} at phy offset {unit[1]}" if unit else "missing"
 
 
 def refuse_lost_history(theirs: CommitLog, own: CommitLog) -> None:
@@ -137,8 +137,8 @@ def refuse_lost_history(theirs: CommitLog, own: CommitLog) -> None:
     begin, there = own.min_phy_offset(), theirs.min_phy_offset()
     if begin > there:
         raise RefusedStoreError(
-            f"the broker's log begins at {there}, the follower's at {begin}: older messages would"
-            " be lost. Start over with an empty folder",
+            f"the broker's log begins at {there}, the new store's at {begin}: older messages would"
+            " be lost. Start again with an empty folder",
             path=theirs.files.folder,
         )
 
@@ -152,8 +152,8 @@ def refuse_other_tail(theirs: CommitLog, own: CommitLog) -> None:
     end, theirs_end = own.max_phy_offset(), theirs.max_phy_offset()
     if theirs_end < end:
         raise RefusedStoreError(
-            f"the broker's log ends at {theirs_end}, the follower's at {end}: the broker has lost"
-            " what it had sent. Keep both",
+            f"the broker's log ends at {theirs_end}, the new store's at {end}: the broker has lost"
+            " data that it had sent. Keep both stores",
             path=theirs.files.folder,
         )
     minimum = max(theirs.min_phy_offset(), own.min_phy_offset(), 0)
@@ -181,7 +181,7 @@ def drain(theirs: CommitLog, own: MessageStore) -> int:
         if came_to == at:
             if size < limit:
                 raise CorruptionError(
-                    "the broker's log does not go on with a whole record",
+                    "no complete record found in the broker's log",
                     path=theirs.files.folder, phy_offset=at,
                 )  # fmt: skip
             limit *= 2  # a record longer than that
