@@ -85,8 +85,8 @@ def read_versioned(path: Path, kind: type[M], version: int, name: str) -> M:
         said = found.get("format") if isinstance(found, dict) else None
         if said != version and isinstance(said, int):
             raise UnsupportedFormatError(
-                f"the {name} has format {said}, this release reads {version}", path=path
+                f"the {name} has format {said}, but this release reads format {version}", path=path
             )
         return kind.model_validate_json(text)
     except (ValueError, ValidationError, RecursionError) as exc:
-        raise CorruptionError(f"this is no {name}", path=path) from exc
+        raise CorruptionError(f"not a valid {name}", path=path) from exc

@@ -135,13 +135,13 @@ class Workspace:
         """
         if not begin and not exists(self.root):
             raise RefusedStoreError(
-                "there is no migration here: cqstore migrate plan begins one", path=self.root
+                "no migration found: run cqstore migrate plan first", path=self.root
             )
         missing = [folder for folder in (self.root, *self.root.parents) if not exists(folder)]
         path = self.root / "lock"
-        with os_errors("work in the migration's folder", self.root):
+        with os_errors("use the workspace of the migration", self.root):
             make_folder(self.root)
-            descriptor = lock_file(path, "another migration works here")
+            descriptor = lock_file(path, "another migration command is using this workspace")
             try:
                 self.history()
                 yield

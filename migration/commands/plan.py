@@ -79,8 +79,8 @@ def plan(
     with progress("planning", unit="units") as tick:
         if source == LOG and replace:
             raise RefusedStoreError(
-                "--replace is not for --from log: cqstore rebuild DIR --backend builds queues that"
-                " are there anew from the log, and keeps the old ones",
+                "--replace cannot be used with --from log: to rebuild existing queues from the log"
+                " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
                 path=root,
             )
         if source == LOG:
@@ -97,8 +97,8 @@ def plan(
     output(kind).record(_plan_row(made, opener, tables, space.plan))
     if opener:
         note(
-            f"{root}: process {opener} has the store open and may be writing: what it puts from now"
-            " on is not in the plan, and the switch, for which it has to stop, catches up with it"
+            f"{root}: process {opener} has the store open: the plan does not contain messages that"
+            " arrive from now on. Stop it before migrate switch, which adds them from the log"
         )
 
 

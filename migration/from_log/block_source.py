@@ -45,7 +45,7 @@ class BlockUnitSource:
             self._queues = np.load(folder / QUEUES, "r", allow_pickle=False)
             self._pieces = np.load(folder / PIECES, "r", allow_pickle=False)
         if self._queues.dtype != QUEUE_ROWS or self._pieces.dtype != PIECE_ROWS:
-            raise CorruptionError("this is no merged index of a scan", path=folder)
+            raise CorruptionError("not a valid merged index of a log scan", path=folder)
         self._next = 0
         self._units: dict[int, tuple[str, UnitRows]] = {}  # by task: attempt, rows
 
@@ -159,13 +159,13 @@ class BlockUnitSource:
         if task not in self._units:
             done = self._space.read_done(task)
             if done is None:
-                raise CorruptionError("scanned blocks have gone", path=self._space.done(task))
+                raise CorruptionError("scanned blocks are missing", path=self._space.done(task))
             units = map_units(self._space.attempt(task, done.attempt))
             self._units[task] = done.attempt, units
         attempt, units = self._units[task]
         if row + count > len(units):
             raise CorruptionError(
-                "a piece of a queue lies behind the end of its block file",
+                "units of a queue are missing at the end of a block file",
                 path=self._space.attempt(task, attempt) / UNITS,
                 expected=row + count, got=len(units),
             )  # fmt: skip

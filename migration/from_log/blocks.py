@@ -120,7 +120,7 @@ def read_index(folder: Path, digest: str) -> tuple[list[QueueKey], Runs]:
     with os_errors("read the index of a block file", folder):
         if (found := _digest(folder)) != digest:
             raise CorruptionError(
-                "the index of scanned blocks was changed", path=folder, expected=digest, got=found
+                "the index of scanned blocks was modified", path=folder, expected=digest, got=found
             )
         with reading(folder / _RUNS) as file:
             runs: Runs = np.load(file, allow_pickle=False)

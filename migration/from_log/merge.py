@@ -135,8 +135,8 @@ def _fold(
             phy_offset = int(map_units(folders[task])["phy_offset"][row])
             if first > end:
                 raise QueueGapError(
-                    f"units of queue {queue.queue_id} of topic {queue.topic!r} are missing before"
-                    " the one that comes: the log is not whole, or not all of it is there",
+                    f"queue {queue.queue_id} of topic {queue.topic!r}: units are missing before the"
+                    " next record. The log is damaged, or log files are missing",
                     phy_offset=phy_offset, expected=f"queue offset {end}",
                     got=f"queue offset {first}",
                 )  # fmt: skip

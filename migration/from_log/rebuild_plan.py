@@ -18,7 +18,13 @@ from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
 from cqstore.migration.from_log.scan_task import PROGRESS, scan_item, scan_range
 from cqstore.migration.markers import read_progress
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
-from cqstore.migration.plan.plan import Plan, Slice, refuse_second_plan, write_plan
+from cqstore.migration.plan.plan import (
+    LOG_IN_SEVERAL_FOLDERS,
+    Plan,
+    Slice,
+    refuse_second_plan,
+    write_plan,
+)
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.tasks import MASTER, check_master, run_tasks
 from cqstore.migration.workspace import Workspace, write_file
@@ -114,14 +120,14 @@ def _refuse(layout: StoreLayout, target: str) -> None:
     paths = layout.paths
     refuse_read_only(layout)
     if not layout.has_log:
-        raise RefusedStoreError("there is no commit log", path=paths.commit_log)
+        raise RefusedStoreError("no commit log found", path=paths.commit_log)
     if target in layout.backends:
-        raise RefusedStoreError(f"there are {target} queues already", path=paths.root)
+        raise RefusedStoreError(f"the store already has {target} queues", path=paths.root)
     if layout.log_folders != [paths.commit_log]:
-        raise RefusedStoreError("its commit log is spread over several paths", path=paths.root)
+        raise RefusedStoreError(LOG_IN_SEVERAL_FOLDERS, path=paths.root)
     if (batches := unlike_others(paths)) is not None:
         raise RefusedStoreError(
-            "the store has BatchCQ queues, which are read, not written", path=batches
+            "the store has BatchCQ queues, which can be read but not written", path=batches
         )
 
 
@@ -165,7 +171,7 @@ class _LogPlanner:
         found = [self._scan_space.read_done(task) for task in range(len(scan.ranges))]
         scans = [done for done in found if done is not None]
         if len(scans) < len(found):
-            raise RefusedStoreError("scanned blocks have gone", path=self._scan_space.root)
+            raise RefusedStoreError("scanned blocks are missing", path=self._scan_space.root)
         end = self._end_of(scans)
         merged = merge_indexes(self._scan_space, scans, self._expired().items())
         plan = write_plan(self._space, self._plan(scan, segment_units, end))
@@ -196,7 +202,7 @@ class _LogPlanner:
         )  # fmt: skip
         if exists(space.plan) and space.read_plan() == plan:
             return plan
-        with os_errors("begin a scan", space.root):
+        with os_errors("start a scan of the log", space.root):
             if exists(space.root):
                 shutil.rmtree(space.root)
         write_file(space.plan, plan.model_dump_json(indent=1) + "\n")
@@ -216,7 +222,7 @@ class _LogPlanner:
         missing = [task for task, each in done.items() if each is None]
         kept = {space.plan} | {space.done(t) for t, each in done.items() if each is not None}
         kept |= {space.attempt(t, each.attempt) for t, each in done.items() if each is not None}
-        with os_errors("tidy the scanned blocks", space.root):
+        with os_errors("clean up the scanned blocks", space.root):
             for path in space.root.iterdir():
                 if is_dir(path) and path not in kept:
                     shutil.rmtree(path)
@@ -258,8 +264,9 @@ class _LogPlanner:
         if survivor is not None:
             file = self._log.files.find(last.end)
             raise CorruptionError(
-                f"the log is damaged ({last.fault}) and a valid record lies behind, at {survivor}:"
-                " see cqstore check; on a copy, cqstore recover --cut-at loses what follows",
+                f"the log is damaged ({last.fault}) and a valid record follows at {survivor}. Run"
+                f" cqstore check; on a copy, cqstore recover --cut-at {last.end} removes the damage"
+                " and all records after it",
                 path=file.path if file is not None else self._paths.commit_log,
                 phy_offset=last.end,
             )

@@ -92,7 +92,7 @@ class ScanSpace:
         try:
             return ScanPlan.model_validate_json(text)
         except (ValueError, ValidationError) as exc:
-            raise CorruptionError("this is no plan of a scan", path=self.plan) from exc
+            raise CorruptionError("not a valid plan of a log scan", path=self.plan) from exc
 
     def read_done(self, task: int) -> ScanDone | None:
         """Return the marker of a task whose files are there, else ``None``."""

@@ -103,7 +103,7 @@ def _scan_file(
     """Scan one file; return whether its last record is followed by the end of the file."""
     file = log.files.find(start)
     if file is None:
-        done.fault, done.end = "the file has gone", start
+        done.fault, done.end = "the log file no longer exists", start
         return False
     told = done.units
     try:

@@ -29,12 +29,12 @@ class BackendComparison(NamedTuple):
         words = []
         if self.units and self.example is not None:
             words.append(
-                f"lack the first {self.units} units of {self.queues} queues (of queue"
-                f" {self.example.queue_id} of {self.example.topic!r}, say)"
+                f"lack {self.units} older units in {self.queues} queues (for example in queue"
+                f" {self.example.queue_id} of topic {self.example.topic!r})"
             )
         if self.ends_at < log_end:
-            words.append(f"have nothing of the log behind phy offset {self.ends_at} of {log_end}")
-        return f"the {self.name} queues {' and '.join(words) or 'have all'}"
+            words.append(f"end at phy offset {self.ends_at}, but the log ends at {log_end}")
+        return f"the {self.name} queues {' and '.join(words) or 'are complete'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +48,30 @@ class BothSides:
     def refusal(self) -> str:
         """Return why queues are not simply moved, what happened, and the ways there are."""
         source, target = self.source, self.target
-        told = f"{source.sentence(self.log_end)}; {target.sentence(self.log_end)}"
+        facts = f"{source.sentence(self.log_end)}; {target.sentence(self.log_end)}"
+        there = f"the store already has {target.name} queues"
         both = (
-            "cqstore recover DIR gives each from the log what it lacks, then cqstore mode DIR --to"
-            f" {target.name} goes there step by step"
+            "run cqstore recover DIR to complete both backends from the log, then cqstore mode DIR"
+            f" --to {target.name}, step by step"
         )
+        alone = f"{both[0].upper()}{both[1:]}"
         if not (source.units or target.units) and source.ends_at == target.ends_at:
-            return f"there are {target.name} queues already: {told}; {both}"
-        words = f"there are {target.name} queues already (storeType was changed by hand?): {told}"
+            return f"{there}: {facts}. {alone}"
+        words = f"{there} (was storeType changed by hand?): {facts}"
         if self.why_not_replace():
-            return f"{words}. {both[0].upper()}{both[1:]}"
+            return f"{words}. {alone}"
         return (
-            f"{words}. Either plan --replace rebuilds the {target.name} queues from the"
-            f" {source.name} queues, and the old ones are kept in cqstore/replaced; or {both}"
+            f"{words}. Use plan --replace to rebuild the {target.name} queues from the"
+            f" {source.name} queues (the old ones are kept in cqstore/replaced), or {both}"
         )
 
     def why_not_replace(self) -> str | None:
         """Return why the target must not be replaced by what the source has; ``None``: it may."""
         if self.source.units:
-            return f"{self.source.sentence(self.log_end)} that the {self.target.name} queues have"
+            return (
+                f"{self.source.sentence(self.log_end)}; the {self.target.name} queues have those"
+                " units"
+            )
         return None
 
 

@@ -22,7 +22,7 @@ def log_identity(log_folders: list[Path]) -> str:
     while True:
         found = log_file_paths(log_folders)
         if not found:
-            raise RefusedStoreError("there is no commit log", path=log_folders[0])
+            raise RefusedStoreError("no commit log found", path=log_folders[0])
         oldest = found[0]
         try:
             with os_errors("read the commit log", oldest), reading(oldest) as file:

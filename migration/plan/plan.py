@@ -22,6 +22,9 @@ from cqstore.store.settings.config import StoreConfig
 
 FORMAT = 1
 """Version of the plan's files."""
+LOG_IN_SEVERAL_FOLDERS = "a commit log in several folders is not supported"
+PLAN_AGAIN = "make a new plan (cqstore migrate rollback, then cqstore migrate plan)"
+"""End of an error about a plan that no longer fits its store."""
 _SHOWN_BY_FILES = frozenset({
     "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "rocksdbMemoryBytes",
 })  # fmt: skip
@@ -118,13 +121,13 @@ class Plan(BaseModel):
         given = config.model_dump(mode="json", by_alias=True, include=config.model_fields_set)
         own = self.config.model_dump(mode="json", by_alias=True)
         others = [
-            f"{key} is {value}, planned with {own[key]}"
+            f"{key} is {value}, but {own[key]} in the plan"
             for key, value in sorted(given.items())
             if key not in _SHOWN_BY_FILES and own[key] != value
         ]
         if others:
             raise RefusedStoreError(
-                f"the plan was made under other settings: {'; '.join(others)}. Plan again",
+                f"the plan was made with other settings: {'; '.join(others)}; {PLAN_AGAIN}",
                 path=Path(self.store),
             )
 
@@ -152,21 +155,21 @@ def refuse_second_plan(workspace: Workspace) -> None:
         return
     try:
         plan = read_plan(workspace)
-        which = f", made at {plan.created} to move {plan.source} to {plan.target}"
+        which = f" (made at {plan.created} to move {plan.source} to {plan.target})"
     except StoreError:  # it cannot be read; the way out is the same
         which = ""
     if exists(workspace.switched):
         way = (
-            "the store was switched by it: end that migration with cqstore migrate finish, or undo"
-            " it with cqstore migrate rollback, and plan again"
+            "The store was switched with it: end that migration with cqstore migrate finish, or"
+            " undo it with cqstore migrate rollback, and plan again"
         )
     else:
         way = (
-            "go on with it by cqstore migrate run, or drop it with cqstore migrate rollback and"
+            "Continue it with cqstore migrate run, or drop it with cqstore migrate rollback and"
             " plan again"
         )
     raise RefusedStoreError(
-        f"nothing was planned: there is a plan already{which}; {way}", path=workspace.plan
+        f"cannot make a plan: a plan already exists{which}. {way}", path=workspace.plan
     )
 
 
@@ -178,9 +181,9 @@ def refuse_switched(workspace: Workspace, plan: Plan) -> None:
     """
     if exists(workspace.switched):
         raise RefusedStoreError(
-            f"the plan to move {plan.source} to {plan.target}, made at {plan.created}, is carried"
-            " out and switched: end it with cqstore migrate finish, or undo it with cqstore"
-            " migrate rollback",
+            f"the plan to move {plan.source} to {plan.target}, made at {plan.created}, has already"
+            " been carried out and the store was switched: end the migration with cqstore migrate"
+            " finish, or undo it with cqstore migrate rollback",
             path=workspace.plan,
         )
 
@@ -195,11 +198,11 @@ def read_plan(workspace: Workspace) -> Plan:
     """
     path = workspace.plan
     if not exists(path):
-        raise RefusedStoreError("there is no plan yet: run cqstore migrate plan", path=path)
+        raise RefusedStoreError("no plan found: run cqstore migrate plan first", path=path)
     plan = read_versioned(path, Plan, FORMAT, "plan")
     if plan.own_digest() != plan.digest:
         raise CorruptionError(
-            "the plan was changed since it was made", path=path, expected=plan.digest,
+            "the plan was modified after it was made", path=path, expected=plan.digest,
             got=plan.own_digest(),
         )  # fmt: skip
     return plan
@@ -217,11 +220,13 @@ def read_slices(path: Path, segment: Segment) -> Iterator[Slice]:
     digest = hashlib.blake2b(lines, digest_size=16).hexdigest()
     if digest != segment.digest:
         raise CorruptionError(
-            f"the lines of segment {segment.number} were changed since the plan was made",
+            f"the lines of segment {segment.number} were modified after the plan was made",
             path=path, position=segment.position, expected=segment.digest, got=digest,
         )  # fmt: skip
     for line in lines.splitlines():
         topic, queue_id, begin, end, following, checksum = json.loads(line)
         if not 0 <= begin <= end <= MAX_UNITS:
-            raise CorruptionError("a slice of the plan is impossible", path=path, got=line.decode())
+            raise CorruptionError(
+                "invalid range of units in the plan", path=path, got=line.decode()
+            )
         yield Slice(QueueKey(topic, queue_id), begin, end, following, checksum)

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from cqstore.migration.plan.both_sides import compare_backends
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
-from cqstore.migration.plan.plan import Plan, Slice, refuse_second_plan, write_plan
+from cqstore.migration.plan.plan import (
+    LOG_IN_SEVERAL_FOLDERS,
+    Plan,
+    Slice,
+    refuse_second_plan,
+    write_plan,
+)
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
@@ -70,26 +76,27 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     name = components_of(store).queues.backends()[0].name
     there = target in components_of(store).layout.backends
     if there and (name == target or len(components_of(store).queues.backends()) == 1):
-        raise RefusedStoreError(f"there are {target} queues already", path=root)
+        raise RefusedStoreError(f"the store already has {target} queues", path=root)
     if name not in components_of(store).layout.backends:
         raise RefusedStoreError(
-            "the store has no queues to move; plan --from log builds them from its commit log",
+            "the store has no queues to move: use plan --from log to build them from its commit"
+            " log",
             path=root,
         )
     if store.report.needed and not locked_by(components_of(store).paths):
         raise RefusedStoreError(
-            "the store was not closed cleanly: its queues may lack records; run cqstore recover"
-            " first (on a copy, if you like)",
+            "the store was not closed cleanly, so its queues may be incomplete: run cqstore recover"
+            " first (on a copy, if you prefer)",
             path=root,
         )
     if components_of(store).layout.log_folders != [components_of(store).paths.commit_log]:
-        raise RefusedStoreError("its commit log is spread over several paths", path=root)
+        raise RefusedStoreError(LOG_IN_SEVERAL_FOLDERS, path=root)
     if there:
         both = compare_backends(store, target)
         if not replace:
             raise RefusedStoreError(both.refusal(), path=root)
         if (reason := both.why_not_replace()) is not None:
-            raise RefusedStoreError(f"the {target} queues are not replaced: {reason}", path=root)
+            raise RefusedStoreError(f"cannot replace the {target} queues: {reason}", path=root)
     return there
 
 
@@ -153,7 +160,7 @@ class _Planner:
         for queue in sorted(queues.queues(), key=key_order):
             if queues.queue_type(queue.topic) is QueueType.BATCH:
                 raise RefusedStoreError(
-                    f"topic {queue.topic!r} has BatchCQ queues, which RocksDB cannot hold",
+                    f"topic {queue.topic!r} has BatchCQ queues, which RocksDB does not support",
                     path=self._store.root,
                 )
             self._target.check_queue(queue)

@@ -135,7 +135,7 @@ class _Open:
 def missing_unit(queue: QueueKey, queue_offset: int, root: Path) -> CorruptionError:
     """Return the error of a queue that lacks a unit inside its range."""
     return CorruptionError(
-        f"queue {queue.queue_id} of topic {queue.topic!r} lacks a unit inside its range"
-        " (see cqstore check; cqstore rebuild rebuilds it from the log)",
+        f"a unit is missing inside queue {queue.queue_id} of topic {queue.topic!r}: run cqstore"
+        " check, then cqstore rebuild to rebuild the queue from the log",
         path=root, expected=f"a unit at queue offset {queue_offset}", got="none",
     )  # fmt: skip

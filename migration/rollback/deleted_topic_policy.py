@@ -86,9 +86,9 @@ def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
     if not topics:
         return
     raise RefusedStoreError(
-        f"{len(topics)} topics have queues among the {left} queues and none among those that are"
-        f" served: {some_of(topics[:_NAMED], len(topics))}. If they were deleted since the switch,"
-        " say --returning delete; to have them back, --returning keep (--dry-run lists them all)",
+        f"{len(topics)} topics have {left} queues, but no queues in the backend that is served:"
+        f" {some_of(topics[:_NAMED], len(topics))}. If they were deleted after the switch, pass"
+        " --returning delete; to restore them, pass --returning keep (--dry-run lists all of them)",
         path=root,
     )
 

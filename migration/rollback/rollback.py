@@ -79,7 +79,7 @@ def rollback(
             broker = NextBroker(before.backends, config, without, accept_older_tables)
             return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
         if not exists(space.plan):
-            raise RefusedStoreError("there is no migration to roll back", path=space.root)
+            raise RefusedStoreError("no migration to roll back", path=space.root)
         if not dry_run:
             now = current_mode(layout, config)
             _undo_partial_switch(space, layout, now)
@@ -94,7 +94,9 @@ def _mode_before(space: Workspace, root: Path) -> StoreMode:
     """Return the state of the store before the switch; refuses if there were no queues."""
     if read_plan(space).source == LOG:
         raise RefusedStoreError(
-            "queues built from the log have none to go back to: cqstore migrate finish", path=root
+            "cannot roll back: the queues were built from the log, so there are no old queues to"
+            " serve again. Run cqstore migrate finish to end the migration",
+            path=root,
         )
     return StoreMode(read_switched(space).source)
 
@@ -132,7 +134,7 @@ def _walk_back(
     report.add(prepare(layout.paths, broker, space))
     note_tables(layout.paths, space)
     walk(root, config, goal, report, tell, forget)
-    tell(f"moving the {done.target} queues away")
+    tell(f"moving the {done.target} queues to cqstore/replaced")
     _withdraw(layout.paths, done.target, goal)
     report.left_behind = {}
     _clear(space, "rolled back")
@@ -155,12 +157,18 @@ def finish(
     space = Workspace.of_switch(root, workspace)
     with space.held():
         if not exists(space.switched):
-            raise RefusedStoreError("there is no switch to finish", path=space.root)
+            raise RefusedStoreError(
+                "no migration to finish: the store was not switched", path=space.root
+            )
         done = read_switched(space)
         layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
         now, wanted = current_mode(layout, config), StoreMode(done.target)
         if now != wanted:
-            raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)
+            raise RefusedStoreError(
+                f"cannot finish: the state of the store is {now}, expected {wanted}. Change it with"
+                f" cqstore mode --to {wanted}",
+                path=root,
+            )
         left = dict(layout.backend_state.lagging)
         for name in left:
             _withdraw(layout.paths, name, wanted)
@@ -182,8 +190,8 @@ def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) 
     told = [each.get("plan") for each in space.history() if each["step"] == "published"]
     if plan.target in now.backends and plan.digest in told:
         raise RefusedStoreError(
-            f"the note of the switch has gone, and the store's state is {now}: go back to"
-            f" {plan.source} with cqstore mode, step by step",
+            f"the state file of the switch is missing, and the state of the store is {now}: return"
+            f" to {plan.source} with cqstore mode, step by step",
             path=space.switched,
         )
     if plan.target in backend_state.lagging and plan.target not in now.backends:

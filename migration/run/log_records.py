@@ -60,7 +60,7 @@ class LogRecords:
             mine = order[at]
             number = int(file_of[at[0]])
             if number < 0:
-                raise _no_record(rows, int(mine[0]), "before the start of the log")
+                raise _no_record(rows, int(mine[0]), "a phy offset before the start of the log")
             shifted += self._gather_file(number, rows, phy, mine, places)
         return shifted
 
@@ -84,7 +84,9 @@ class LogRecords:
         room = file.file_size - local
         outside = np.flatnonzero(room < MIN_RECORD_SIZE)
         if len(outside):
-            raise _no_record(rows, int(mine[outside[0]]), "behind the end of its log file")
+            raise _no_record(
+                rows, int(mine[outside[0]]), "too few bytes before the end of its log file"
+            )
         head = gather(file, HEAD.dtype, local)
         size, magic, own = head["total_size"], head["magic_code"], head["phy_offset"]
         wrong = (
@@ -109,7 +111,7 @@ def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:
     """Return the error of a unit that leads to no record."""
     size = int(rows["size"][at])
     return CorruptionError(
-        "a unit leads to no record of the log",
+        "a unit does not point to a record of the commit log",
         phy_offset=int(rows["phy_offset"][at]),
         expected=f"a record of {size} bytes",
         got=found,

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.migration.plan.log_identity import log_identity
-from cqstore.migration.plan.plan import Plan, read_plan, refuse_switched
+from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, read_plan, refuse_switched
 from cqstore.migration.run.segment import SegmentDone, read_done, units_done, write_segment
 from cqstore.migration.tasks import MASTER, NO_SPARK, check_master, ready, run_tasks
 from cqstore.migration.workspace import Workspace
@@ -109,8 +109,8 @@ def _room_named(space: Workspace, plan: Plan) -> Iterator[None]:
         a_unit = sum(each.bytes for each in whole) / moved if moved else UNIT_ROWS.itemsize
         place = exc.path or space.root
         raise DiskFullError(
-            f"no space is left on this disk: about {round((plan.units - moved) * a_unit)} bytes"
-            " more are needed there; free them and run again, what was moved is kept",
+            f"no space left on the disk: about {round((plan.units - moved) * a_unit)} more bytes"
+            " are needed. Free space and run cqstore migrate run again; finished segments are kept",
             path=next(each for each in (place, *place.parents) if exists(each)),
         ) from exc
 
@@ -134,21 +134,21 @@ def check_source(plan: Plan, root: Path) -> None:
     """
     if log_identity([Path(folder) for folder in plan.log_folders]) != plan.identity:
         raise RefusedStoreError(
-            f"the plan was made for another store ({plan.store}), or its oldest log file has gone"
-            " since: make a new plan (cqstore migrate rollback, then plan)",
+            f"the plan was made for another store ({plan.store}), or its oldest log file no longer"
+            f" exists: {PLAN_AGAIN}",
             path=root,
         )
     if Path(plan.store) != root.absolute():
         raise RefusedStoreError(
-            f"the plan was made for the store in {plan.store}; where it was moved with its"
-            " workspace, make a new plan",
+            f"the plan was made for the store in {plan.store}. If the store was moved together with"
+            f" its workspace, {PLAN_AGAIN}",
             path=root,
         )
 
 
 def tidy(space: Workspace, plan: Plan) -> None:
     """Remove what tasks left that were stopped, or were of another plan."""
-    with os_errors("tidy the workspace", space.segments):
+    with os_errors("clean up the workspace", space.segments):
         space.segments.mkdir(exist_ok=True)
         kept = set()
         for number in range(len(plan.segments)):
@@ -176,7 +176,7 @@ def assemble(space: Workspace, plan: Plan) -> None:
     for number in range(len(plan.segments)):
         done = read_done(space, number, plan)
         if done is None:
-            raise RefusedStoreError(f"segment {number} has not been moved", path=space.segments)
+            raise RefusedStoreError(f"segment {number} is not finished", path=space.segments)
         parts.append(space.attempt(number, done.attempt))
     target = bulk_backend(plan.target)
     target.assemble(parts, space.unfinished, plan.config, plan.complete_to)

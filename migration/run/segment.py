@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from cqstore.migration.markers import make_marker, read_marker, read_progress
-from cqstore.migration.plan.plan import Plan, Slice, read_plan, read_slices
+from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, Slice, read_plan, read_slices
 from cqstore.migration.run.log_records import LogRecords
 from cqstore.migration.run.plan_source import open_source
 from cqstore.migration.workspace import Workspace
@@ -112,7 +112,7 @@ def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
         RefusedStoreError: there is another plan by now; its markers stay.
     """
     if read_plan(workspace).digest != plan.digest:
-        raise RefusedStoreError("a new plan was made meanwhile", path=workspace.plan)
+        raise RefusedStoreError("a new plan was made while this task ran", path=workspace.plan)
     other = make_marker(
         workspace.done(done.segment), done.attempt, done,
         lambda: read_done(workspace, done.segment, plan),
@@ -183,7 +183,7 @@ class _Mover:
                     break
                 yield
             if self._checksum != each.checksum:
-                raise _changed(each, "its units are not those of the plan")
+                raise _changed(each, "its units differ from the plan")
             if self._filled == CHUNK_UNITS:
                 yield
         if self._waiting:
@@ -200,7 +200,7 @@ class _Mover:
         if count:
             found = source.fill(each.queue, offset, rows)
             if found < count:
-                raise _changed(each, f"the unit at queue offset {offset + found} has gone")
+                raise _changed(each, f"the unit at queue offset {offset + found} no longer exists")
             self._checksum = zlib.crc32(row_table(rows).data, self._checksum)
             light = each.queue.topic.startswith(LMQ_PREFIX)
             places = self._places[first : first + count]
@@ -248,7 +248,8 @@ class _Mover:
         for each, offset, first, count in self._waiting:
             if first <= at < first + count:
                 where = f"unit {offset + at - first} of queue {each.queue.queue_id}"
-                reason = f"{where} of topic {each.queue.topic!r} leads to no record of the log"
+                topic = each.queue.topic
+                reason = f"{where} of topic {topic!r} does not point to a record of the commit log"
                 return CorruptionError(
                     reason, phy_offset=exc.phy_offset, expected=exc.expected, got=exc.got
                 )
@@ -278,8 +279,8 @@ def units_done(workspace: Workspace) -> dict[int, int]:
 def _changed(each: Slice, what: str) -> RefusedStoreError:
     topic, queue_id = each.queue
     return RefusedStoreError(
-        f"the source was changed since the plan was made: queue {queue_id} of topic {topic!r},"
-        f" {what}; make a new plan (cqstore migrate rollback, then plan)"
+        f"the source was changed after the plan was made: queue {queue_id} of topic {topic!r}:"
+        f" {what}; {PLAN_AGAIN}"
     )
 
 

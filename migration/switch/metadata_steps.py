@@ -123,7 +123,9 @@ def _named(name: str) -> AcceptedLoss:
     try:
         return AcceptedLoss(name)
     except ValueError as exc:
-        raise StoreConfigError(f"--without {name}: there are {', '.join(AcceptedLoss)}") from exc
+        raise StoreConfigError(
+            f"invalid value {name!r} for --without: expected {', '.join(AcceptedLoss)}"
+        ) from exc
 
 
 def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> None:
@@ -180,7 +182,7 @@ def prepare_locked(
     away = replaced_folder(paths) / paths.config.name
 
     def put_away(database: Path) -> None:
-        with os_errors("move an older database of the broker's away", away):
+        with os_errors("move an older database of the broker aside", away):
             make_folder(away)
             database.rename(away / database.name)
             sync_folder(away)  # first: after a power failure it is found in one of both

@@ -21,7 +21,7 @@ from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.scan_plan import ScanSpace
 from cqstore.migration.markers import read_marker
 from cqstore.migration.plan.log_identity import tail_identity
-from cqstore.migration.plan.plan import Plan, read_plan
+from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, read_plan
 from cqstore.migration.switch.metadata_steps import (
     TablesReport,
     note_tables,
@@ -144,7 +144,8 @@ def switch(
 def _require_target_kept(plan: Plan, goal: StoreMode, root: Path) -> None:
     if plan.target not in goal.backends:
         raise RefusedStoreError(
-            f"in state {goal} the new {plan.target} queues would not be used", path=root
+            f"cannot switch to state {goal}: it does not use the new {plan.target} queues",
+            path=root,
         )
 
 
@@ -242,7 +243,9 @@ def _check(
     """
     root = layout.paths.root
     if not exists(space.made.root):
-        raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
+        raise RefusedStoreError(
+            "no new queues found: run cqstore migrate run first", path=space.root
+        )
     going_on = _is_publishing(plan, layout)
     reason = None if going_on else verified(space, plan)
     if reason is not None:
@@ -251,12 +254,13 @@ def _check(
     in_the_way = plan.target in layout.backends and not going_on
     if not plan.replaces and ((plan.source != LOG and not alone) or in_the_way):
         raise RefusedStoreError(
-            f"the store's state is {before}; its {plan.source} queues alone were to be moved",
+            f"the backends of the store were changed after the plan to move {plan.source} to"
+            f" {plan.target} was made: the state of the store is {before}",
             path=root,
         )
     if exists(layout.paths.abort):
         raise RefusedStoreError(
-            "the store was not closed well and needs recovery (cqstore recover)", path=root
+            "the store was not closed cleanly and needs recovery: run cqstore recover", path=root
         )
     log = CommitLog(layout.log_folders, config, read_only=True)
     log.load()
@@ -266,14 +270,14 @@ def _check(
         log.close()
     if plan.tail and not found:
         raise RefusedStoreError(
-            f"the log no longer has what lies before phy offset {plan.complete_to}, up to which the"
-            " new queues are whole: make a new plan",
+            f"the log no longer has the records before phy offset {plan.complete_to}, up to which"
+            f" the new queues are complete: {PLAN_AGAIN}",
             path=root,
         )
     if found != plan.tail:
         raise RefusedStoreError(
-            f"this is not the store that the plan was made for ({plan.store}), nor a later state of"
-            " it: their logs differ",
+            f"the plan was made for another store ({plan.store}): the commit logs differ before phy"
+            f" offset {plan.complete_to}",
             path=root,
         )
 
@@ -318,7 +322,7 @@ def walk(
         if now == goal:
             return
         following = now.toward(goal)
-        tell(f"going to {following}")
+        tell(f"changing the state to {following}")
         if following.backends[0] != now.backends[0] and not tidied:
             with MessageStore.open(root, config, housekeeping=False) as store:
                 tidy(store)
@@ -398,7 +402,9 @@ def read_switched(space: Workspace) -> Switched:
     try:
         return Switched(**read_marker(space.switched))
     except (OSError, CorruptionError, ValueError, TypeError) as exc:
-        raise CorruptionError("the note of the switch is damaged", path=space.switched) from exc
+        raise CorruptionError(
+            "the state file of the switch is corrupted", path=space.switched
+        ) from exc
 
 
 def _now() -> str:

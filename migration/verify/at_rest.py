@@ -70,7 +70,7 @@ def _digest(paths: StorePaths, stamp: bytes, folders: Iterable[Path]) -> str:
     """Return a digest of names, sizes and times of files; empty: they cannot all be looked at."""
     digest = blake2b(stamp, digest_size=_DIGEST_BYTES)
     whole = True
-    with os_errors("look at the files of the store", paths.root):
+    with os_errors("list the files of the store", paths.root):
         for folder in folders:
             digest.update(b"//" + os.fsencode(folder) + b"\0")
             if is_dir(folder):

@@ -15,26 +15,29 @@ if TYPE_CHECKING:
 MEANINGS: dict[DifferenceKind, tuple[str, str]] = {
     DifferenceKind.MISSING_HEAD: (
         "units",
-        "in the source; the target begins later, or has none of them",
+        "only in the source; the target begins later or has no units",
     ),
-    DifferenceKind.MISSING_TAIL: ("units", "in the source; the target ends before"),
-    DifferenceKind.HOLE: ("units", "in the source; the target has units before and behind"),
-    DifferenceKind.EXTRA: ("units", "in the target alone"),
+    DifferenceKind.MISSING_TAIL: ("units", "only in the source; the target ends earlier"),
+    DifferenceKind.HOLE: ("units", "only in the source; the target has units before and after"),
+    DifferenceKind.EXTRA: ("units", "only in the target"),
     DifferenceKind.BEHIND_END: (
         "units",
-        "behind the end of a queue of the target; RocketMQ would read them",
+        "after the end of a queue of the target; RocketMQ would read them",
     ),
     DifferenceKind.DIFFERENT: ("units", "on both sides, with different fields"),
-    DifferenceKind.NEXT_OFFSET: ("queues", "go on at another offset"),
-    DifferenceKind.ONLY_SOURCE: ("queues", "in the source alone"),
-    DifferenceKind.ONLY_TARGET: ("queues", "in the target alone"),
+    DifferenceKind.NEXT_OFFSET: ("queues", "continue at another queue offset"),
+    DifferenceKind.ONLY_SOURCE: ("queues", "only in the source"),
+    DifferenceKind.ONLY_TARGET: ("queues", "only in the target"),
     DifferenceKind.NO_RECORD: ("units", "equal on both sides, but the log has no such record"),
-    DifferenceKind.OTHER_QUEUE: ("units", "equal on both sides, but the record is another queue's"),
+    DifferenceKind.OTHER_QUEUE: (
+        "units",
+        "equal on both sides, but the record is of another queue",
+    ),
     DifferenceKind.OTHER_TAGS: (
         "units",
         "equal on both sides, but the record has another tags code",
     ),
-    DifferenceKind.UNREADABLE: ("queues", "cannot be read to their end"),
+    DifferenceKind.UNREADABLE: ("queues", "cannot be read to the end"),
 }
 """What is counted of each kind, and what it means."""
 

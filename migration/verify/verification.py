@@ -141,11 +141,11 @@ def verified(space: Workspace, plan: Plan) -> str | None:
     except StoreError as exc:
         return str(exc)
     if report.plan is None or report.plan.digest != plan.digest:
-        return "the last comparison was of another plan: run cqstore migrate verify"
+        return "the last comparison was made for another plan: run cqstore migrate verify"
     if not report.equal:
-        return f"the last comparison found differences, see {space.report_page}"
+        return f"the last comparison found differences: see {space.report_page}"
     if report.plan.made != made_digest(space):
-        return "the new queues were changed since they were compared: run cqstore migrate verify"
+        return "the new queues were changed after the comparison: run cqstore migrate verify again"
     return None
 
 
@@ -162,7 +162,7 @@ def _plan_of_made(space: Workspace, root: Path) -> Plan:
     check_source(plan, root)
     if not exists(space.made.root):
         raise RefusedStoreError(
-            "there is nothing to compare yet: cqstore migrate run", path=space.root
+            "no new queues to compare: run cqstore migrate run first", path=space.root
         )
     return plan
 

@@ -22,7 +22,7 @@ class Side(TallyModel):
     """One of the two backends that were compared."""
 
     backend: str
-    folder: str = Field(description="Root that the queues lie in.")
+    folder: str = Field(description="Root folder of the queues.")
 
 
 class PlanFacts(TallyModel):
@@ -36,11 +36,11 @@ class PlanFacts(TallyModel):
     )
     at_rest: str = Field(
         "",
-        description="Digests of names, sizes and times of the store's files, of the log's and of"
-        " the queues'; empty: in use.",
+        description="Digests of names, sizes and times of the files of the log and of the queues;"
+        " empty if the store was in use.",
     )
     known_queues: str = Field(
-        "", description="Digest of the file that shows which queues were modified since."
+        "", description="Digest of the file that shows which queues were modified later."
     )
 
 
@@ -52,12 +52,14 @@ class VerifyReport(TallyModel):
     store: str
     source_side: Side
     target_side: Side
-    plan: PlanFacts | None = Field(description="Without a plan both are queues of the store.")
+    plan: PlanFacts | None = Field(description="Null if both backends belong to the store itself.")
     deep: bool = Field(description="Every record was decoded and compared with its units.")
     started: str
     seconds: float
     tasks: NonNegativeInt
-    min_phy_offset: int = Field(description="Start of the log; units of older records expired.")
+    min_phy_offset: int = Field(
+        description="Start of the log; units of older records have expired."
+    )
     max_phy_offset: int
     result: ComparisonTally
 
@@ -90,5 +92,5 @@ def read_report(path: Path) -> VerifyReport:
         CorruptionError: it is none.
     """
     if not exists(path):
-        raise RefusedStoreError("there is no report yet: run cqstore migrate verify", path=path)
+        raise RefusedStoreError("no report found: run cqstore migrate verify first", path=path)
     return read_versioned(path, VerifyReport, FORMAT, "report")
