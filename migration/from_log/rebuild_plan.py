@@ -58,18 +58,18 @@ RANGE_BYTES = 1 << 28
 
 @dataclass(slots=True)
 class LogPlanReport:
-    """The plan that was made from the log, and what the scan took."""
+    """The plan made from the log, and figures of the scan."""
 
     plan: Plan
     merged: Merged
     scanned: int
-    """Tasks that this call ran; the others had been done before."""
+    """Tasks that this call ran; earlier calls had finished the others."""
     tasks: int
     records: int
     exact_records: int
     """Records that were read one by one."""
     seconds: float
-    """Of the scan, without the start of Spark."""
+    """Duration of the scan in seconds, without the start of Spark."""
 
 
 def make_log_plan(
@@ -85,11 +85,11 @@ def make_log_plan(
 ) -> LogPlanReport:
     """Plan to build queues of backend ``target`` from the log of the store in ``root``.
 
-    Scans the log, changes nothing of the store. Stopped, the same call goes on. ``progress`` is
-    told how many units have been found.
+    Scans the log and changes nothing in the store. After an interruption, the same call continues.
+    ``progress`` is called with the number of units that were found.
 
     Raises:
-        RefusedStoreError: it cannot be done; the sentence says why.
+        RefusedStoreError: the queues cannot be built from this log; the message gives the reason.
         StoreConfigError: ``master`` runs no tasks here.
         CorruptionError: the log is damaged, or units are missing inside a queue.
         IllegalMessageError: the target cannot hold a queue.

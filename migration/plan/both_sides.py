@@ -1,7 +1,7 @@
-"""A store in which both backends hold queues: what each lacks, and what can be done about it.
+"""Compare the backends of a store in which both have queues, and suggest what to do.
 
-So it is after ``storeType`` was changed by hand: RocketMQ then fills the new backend from the last
-log files alone, and stops writing the old one.
+This happens after ``storeType`` was changed by hand: RocketMQ then fills the new backend only from
+the last log files, and stops writing the old one.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from cqstore.store.service.opening.components import components_of
 
 
 class BackendComparison(NamedTuple):
-    """One backend, measured by the other one."""
+    """One backend, compared with the other one."""
 
     name: str
     ends_at: int
-    """Phy offset behind the last record that it has."""
+    """Phy offset after the last record in its queues."""
     queues: int
-    """Queues of which it lacks units, older than its end, that the other one has."""
+    """Number of queues that lack units older than its end, which the other backend has."""
     units: int
     example: QueueKey | None
 
     def sentence(self, log_end: int) -> str:
-        """Return in a sentence what the backend lacks of the log and of the other backend."""
+        """Return a sentence about the units that the backend lacks."""
         words = []
         if self.units and self.example is not None:
             words.append(
@@ -46,7 +46,7 @@ class BothSides:
     log_end: int
 
     def refusal(self) -> str:
-        """Return why queues are not simply moved, what happened, and the ways there are."""
+        """Return why the queues are not moved, and the possible next steps."""
         source, target = self.source, self.target
         facts = f"{source.sentence(self.log_end)}; {target.sentence(self.log_end)}"
         there = f"the store already has {target.name} queues"
@@ -66,7 +66,7 @@ class BothSides:
         )
 
     def why_not_replace(self) -> str | None:
-        """Return why the target must not be replaced by what the source has; ``None``: it may."""
+        """Return why the source must not replace the target; ``None`` if it may."""
         if self.source.units:
             return (
                 f"{self.source.sentence(self.log_end)}; the {self.target.name} queues have those"
@@ -88,7 +88,7 @@ def compare_backends(store: MessageStore, target: str) -> BothSides:
 
 
 def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:
-    """Return what ``backend`` lacks of the units of ``other``."""
+    """Return which units of ``other`` are missing in ``backend``."""
     ends_at, queues, units, example = backend.dispatch_from_phy_offset(), 0, 0, None
     for key in other.queues():
         queue = other.queue(*key)
@@ -99,6 +99,6 @@ def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendCompar
             continue
         first = next(queue.read_units(low, 1).rows(), None)
         if begin >= end and first is not None and first[0] >= ends_at:
-            continue  # the log behind its end brings it
+            continue  # it will be dispatched from the log
         queues, units, example = queues + 1, units + lacking, example or key
     return BackendComparison(backend.name, ends_at, queues, units, example)

@@ -1,4 +1,4 @@
-"""Making a plan: every queue's real range and checksum, cut into segments in key order."""
+"""Make a plan: range and checksum of every queue, in segments, in key order."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -46,12 +46,14 @@ def make_plan(
 ) -> Plan:
     """Plan to move the queues of the store in ``root`` to backend ``target``; write the plan.
 
-    Reads the store, changes nothing of it. ``source`` names the backend to move from where several
-    hold queues. With ``replace`` there may be queues of ``target`` already, poorer ones: the switch
-    moves them to ``cqstore/replaced``. ``progress`` is told how many units have been looked at.
+    Reads the store and changes nothing in it. ``source`` selects the backend to move from if
+    several have queues. With ``replace``, existing, less complete queues of ``target`` are allowed:
+    the switch moves them to ``cqstore/replaced``. ``progress`` is called with the number of units
+    that were read.
 
     Raises:
-        RefusedStoreError: it cannot be moved as it lies; the sentence says why.
+        RefusedStoreError: the store cannot be moved in its present state; the message gives the
+            reason.
         CorruptionError: units are missing inside a queue, or cannot be read.
         IllegalMessageError: the target cannot hold a queue.
     """
@@ -70,7 +72,7 @@ def make_plan(
 
 
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
-    """Refuse queues that cannot be moved; return whether those of the target are to be replaced."""
+    """Refuse queues that cannot be moved; return whether to replace those of the target."""
     root = store.root
     refuse_read_only(components_of(store).layout)  # the switch would refuse it
     name = components_of(store).queues.backends()[0].name
@@ -101,7 +103,7 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
 
 
 class _Planner:
-    """Plans the move of one store's queues, which are read whole for that."""
+    """Planner of the queues of one store; it reads all of their units."""
 
     def __init__(
         self,
@@ -174,6 +176,6 @@ class _Planner:
 
 
 def task_settings(store: MessageStore) -> dict[str, object]:
-    """Return the settings that were given, and the sizes that the files show."""
+    """Return the given settings with the actual sizes of the files."""
     queue_file = components_of(store).queues.units_per_file * CQ_UNIT_SIZE
     return settings_of_tasks(store.config, mapped_file_size_consume_queue=queue_file)

@@ -1,8 +1,8 @@
-"""preflight: every check of a folder, put together.
+"""preflight: run all checks of a folder.
 
-Order: the layout and the settings first, since they may forbid to look further; then one pass over
-the queues; then what follows from the totals. Read-only: no lock is taken, no byte changes. So a
-store that a process has open can be examined too; what that process was just writing is read again.
+Order: the layout and the settings first, because they may rule out the other checks; then one pass
+over the queues; then the checks of the totals. Read-only: no lock is taken, no byte changes. So a
+store that a process has open can be examined too; data that it was just writing is read again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,21 +74,21 @@ def preflight(
     running: bool = False,
     progress: Told = noop,
 ) -> PreflightReport:
-    """Return whether the queues in ``root`` may be moved, and with what problems. Changes nothing.
+    """Check whether the queues in ``root`` can be moved, and list the problems. Changes nothing.
 
     Args:
-        root: the store's folder (``storePathRootDir``).
-        config: its settings; without, those of ``broker_conf`` that make sense.
-        to: a backend, ``rocksdb`` or ``file``.
-        broker_conf: the broker's configuration, to be linted.
-        rocketmq_version: the release by whose rules it is, and that will open the store.
-        machine: the computer; for tests.
-        running: examine a store that a process has open too, and say so (``in-use``); without, such
-            a store is refused.
-        progress: is called with how many queues were examined, of how many.
+        root: folder of the store (``storePathRootDir``).
+        config: settings of the store. Default: the valid settings of ``broker_conf``.
+        to: target backend, ``rocksdb`` or ``file``.
+        broker_conf: configuration file of the broker to check.
+        rocketmq_version: RocketMQ release that will open the store; its rules apply.
+        machine: limits of the computer; for tests.
+        running: also examine a store that a process has open, with the warning ``in-use``. Default:
+            such a store is refused.
+        progress: called with the number of examined queues and the total number.
 
     Raises:
-        StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
+        StoreConfigError: ``to``, the version or the configuration file is invalid.
         StoreIOError: the configuration, or a folder of the store, cannot be read.
     """
     if to not in bulk_names():

@@ -1,7 +1,7 @@
-"""What preflight answers: findings, and the report that holds them. JSON-able.
+"""Findings of preflight, and the report that contains them, for JSON.
 
-A finding reports one thing once, however many queues it is about: their names are capped, their
-number is not. Nothing here grows with the number of queues.
+A finding reports one problem once, however many queues it affects: the list of names is limited,
+their number is exact. Memory does not grow with the number of queues.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ Figure = int | float | Text | bool | None
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     REFUSE = "refuse"
     """The move must not begin."""
     WARN = "warn"
-    """It may begin, and this will be a problem."""
+    """The move may begin, but this will cause a problem."""
     INFO = "info"
-    """Worth knowing."""
+    """Information; no problem."""
 
 
 class _ReportModel(BaseModel):
@@ -42,62 +42,62 @@ class _ReportModel(BaseModel):
 
 
 class Affected(_ReportModel):
-    """One thing that a finding is about: a topic, ``TOPIC/QUEUEID``, a key, a folder."""
+    """One thing that a finding affects: a topic, ``TOPIC/QUEUEID``, a key or a folder."""
 
     name: Text
     figures: dict[str, Figure] = Field(default_factory=dict)
 
 
 class PreflightFinding(_ReportModel):
-    """One thing that a preflight found: how much it matters, a sentence, names, numbers."""
+    """One finding of a preflight: code, severity, sentence, figures and affected names."""
 
     code: str
-    """Lower case words with hyphens; the same finding always has the same."""
+    """Lower-case words with hyphens. The same kind of finding always has the same code."""
     severity: Severity
     sentence: Text
-    """One sentence for people, without the figures that follow."""
+    """Text for people, without the figures."""
     figures: dict[str, Figure] = Field(default_factory=dict)
-    """Numbers, each with its unit in the name where it has one."""
+    """Figures by name; a unit is part of the name."""
     affected: list[Affected] = Field(default_factory=list)
-    """The first of what it is about, at most ``NAMES_MAX``."""
+    """First affected things, at most ``NAMES_MAX``."""
     affected_total: int = 0
-    """How many there are in all."""
+    """Number of all affected things."""
 
 
 class PreflightReport(_ReportModel):
-    """All that a preflight found of one folder."""
+    """Report of a preflight of one folder."""
 
     version: int = 1
-    """Of this shape."""
+    """Version of this report format."""
     root: Text
     to: str
-    """The backend that the queues are to go to, ``rocksdb`` or ``file``."""
+    """Target backend, ``rocksdb`` or ``file``."""
     rocketmq_version: str
-    """Which release's rules the settings were read by."""
+    """RocketMQ release whose rules were applied to the settings."""
     layout: str
-    """A ``FolderKind``: what lies in the folder."""
+    """Layout of the folder, a ``FolderKind``."""
     surveyed: str | None = None
-    """The backend whose queues were looked at, ``None`` if none were."""
+    """Backend whose queues were examined; ``None`` if none were."""
     topics: int = 0
     queues: int = 0
     units: int = 0
     """Units from each queue's minimum to its maximum."""
     findings: list[PreflightFinding] = Field(default_factory=list)
-    """Those that refuse first, else in the order of the checks."""
+    """Findings that refuse first, then in the order of the checks."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def may_go_on(self) -> bool:
-        """Return whether nothing refuses."""
+        """Return whether no finding has severity ``refuse``."""
         return not self.refusals
 
     @property
     def refusals(self) -> list[PreflightFinding]:
-        """Return the findings that refuse."""
+        """Return the findings with severity ``refuse``."""
         return [finding for finding in self.findings if finding.severity is Severity.REFUSE]
 
     def find(self, code: str) -> PreflightFinding | None:
-        """Return the first finding with ``code``, ``None`` without."""
+        """Return the first finding with ``code``, or ``None``."""
         return next((finding for finding in self.findings if finding.code == code), None)
 
 

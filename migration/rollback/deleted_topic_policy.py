@@ -1,7 +1,7 @@
-"""Queues that a rollback would restore: RocketMQ deleted them on the side that is served.
+"""Deleted topics that a rollback would restore.
 
-It keeps no journal of what it deletes, so the queues that were left behind have them still; nothing
-distinguishes such a deletion from a loss but the operator.
+RocketMQ does not record the topics that it deletes, so the old queues still have them. Only the
+operator can distinguish such a deletion from a loss.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ _NAMED = 5
 
 
 class DeletedTopicPolicy(StrEnum):
-    """What a rollback does with topics that were deleted after the switch."""
+    """Treatment of topics that RocketMQ deleted after the switch, in a rollback."""
 
     KEEP = "keep"
-    """They come back, with all their messages."""
+    """Restore the topics with all their messages."""
     DELETE = "delete"
-    """They are deleted here too, permanently."""
+    """Delete the topics from the old queues too, permanently."""
 
 
 def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:

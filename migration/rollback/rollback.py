@@ -1,4 +1,4 @@
-"""The rollback of a migration, at any stage, and its final end.
+"""Roll back a migration at any stage, or finish it.
 
 Before the switch the workspace is emptied. After it the store steps back through its states, so the
 old queues catch up before they are served, and then the new ones are moved away.
@@ -53,19 +53,19 @@ def rollback(
     dry_run: bool = False,
     tell: Tell = noop,
 ) -> SwitchReport | None:
-    """Undo a migration, however far it is; ``None``: nothing had been published.
+    """Undo a migration at any stage; return ``None`` if the store was not switched.
 
-    Before the switch the workspace is emptied. After it the old queues catch up from the log, are
-    compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
-    found. Topics that only the old queues have were deleted since, by RocketMQ: ``returning`` says
-    what is to be done with them. With ``dry_run`` the report says what there is to be done, and
-    nothing is changed. The broker's tables are converted into the form that the next broker reads,
-    but for what it does ``without``; ``accept_older_tables``: what is in RocksDB is not brought
-    into JSON files. If interrupted, the same call continues.
+    Before the switch, the workspace is emptied. After the switch, the old queues catch up from the
+    log, are compared and served, and the new ones are moved to ``cqstore/replaced``. Topics that
+    only the old queues have were deleted by RocketMQ since the switch: ``returning`` selects
+    whether to keep or delete them. With ``dry_run``, nothing is changed, and the report shows what
+    would be done. The broker's tables are converted to the form that the next broker reads;
+    ``without`` names data that may be left out. With ``accept_older_tables``, tables in RocksDB are
+    not converted to JSON files. If interrupted, the same call continues.
 
     Raises:
-        RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
-            or there are such topics and ``returning`` says nothing, or the tables cannot be
+        RefusedStoreError: there is nothing to undo, the old queues differ after catching up,
+            ``returning`` is missing although there are such topics, or the tables cannot be
             converted.
         StoreLockedError: the store is open.
     """
@@ -144,13 +144,13 @@ def _walk_back(
 def finish(
     root: Path, config: StoreConfig | None = None, *, workspace: Workspace | None = None
 ) -> dict[str, int]:
-    """End a migration: move the queues that were left behind to ``cqstore/replaced``.
+    """End a migration: move the old queues to ``cqstore/replaced``.
 
-    Returns backend → phy offset up to which it was whole. It cannot be rolled back afterwards,
-    save by another migration. If interrupted, the same call continues.
+    Returns backend → phy offset up to which it was complete. The migration cannot be rolled back
+    afterwards. If interrupted, the same call continues.
 
     Raises:
-        RefusedStoreError: nothing was switched, or the new queues are not the only ones kept.
+        RefusedStoreError: the store was not switched, or it keeps other queues than the new ones.
         StoreLockedError: the store is open.
     """
     root = root.absolute()

@@ -33,18 +33,19 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(slots=True)
 class TablesReport:
-    """What was done to the tables of a broker that is to start on a store."""
+    """Changes to the broker's tables for the broker that starts next on a store."""
 
     state: StoreMode
-    """For which they are."""
+    """State of the store that the tables fit."""
     prepared_tables: list[str] = field(default_factory=list)
+    """Changes that were made to the tables, in sentences."""
     converted_tables: dict[str, object] = field(default_factory=dict)
-    """From which forms into which one, and how much; empty: they were in the right form."""
+    """Source forms, target form and counts; empty if the tables had the right form."""
     older_tables: list[str] = field(default_factory=list)
-    """Whose files, which that broker reads, are older than what the last one kept in RocksDB."""
+    """Tables whose JSON files, which the next broker reads, are older than those in RocksDB."""
 
     def add(self, done: TablesDone) -> None:
-        """Add what a step has done to the tables."""
+        """Add the changes of one step."""
         self.prepared_tables += done.sentences
         self.converted_tables = done.converted or self.converted_tables
         self.older_tables = done.older

@@ -1,10 +1,11 @@
 """The switch to the new queues.
 
-The new queues are put into the store as a backend that lags: its state stays the old one, so
-no reads go to them. Where the store is, file by file, the one that was compared, they are read from
-then on. Else the store goes from state to state (``cqstore mode``): the new backend catches up from
-the log, both are compared again, and only then it is read. The old queues stay where they are, with
-a line that says up to where they are whole; a rollback catches them up from there.
+The new queues are published in the store as a lagging backend: the state of the store does not
+change, so they are not read. If every file of the store is unchanged since the comparison, they are
+served at once. Otherwise the store changes its state step by step (``cqstore mode``): the new
+backend catches up from the log, both backends are compared again, and then the new one is read. The
+old queues stay in place with the phy offset up to which they are complete; a rollback catches them
+up from there.
 """
 
 import json
@@ -55,19 +56,20 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(slots=True, kw_only=True)
 class SwitchReport(TablesReport):
-    """What a switch, or a rollback, did."""
+    """Result of a switch or a rollback."""
 
     before: StoreMode
+    """State of the store before the call."""
     caught_up_units: int = 0
-    """Units dispatched from the log into the backend that lagged."""
+    """Units dispatched from the log into the lagging backend."""
     deleted_since: list[str] = field(default_factory=list)
-    """Topics that had been deleted since the plan was made; they stay deleted."""
+    """Topics deleted after the plan was made; they stay deleted."""
     known_queues: int = 0
-    """Queues whose files are unmodified since they were compared: they were not compared again."""
+    """Queues that were not compared again, because their files are unmodified."""
     left_behind: dict[str, int] = field(default_factory=dict)
-    """Backend that is no longer kept → phy offset up to which it is whole."""
+    """Backend that is no longer written → phy offset up to which it is complete."""
     returning: list[str] = field(default_factory=list)
-    """Of a rollback: topics that only the old queues had, see ``DeletedTopicPolicy``."""
+    """For a rollback: topics that only the old queues have, see ``DeletedTopicPolicy``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +103,17 @@ def switch(
     accept_older_tables: bool = False,
     tell: Tell = noop,
 ) -> SwitchReport:
-    """Publish the verified queues, catch them up from the log, and go to state ``to``.
+    """Publish the verified queues, catch them up from the log, and change to state ``to``.
 
-    ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
-    of a copy of this store. If interrupted, the same call continues. The broker's tables are
-    converted into the form that the next broker reads, but for what it does ``without``;
-    ``accept_older_tables``: what is in RocksDB is not brought into JSON files.
+    By default, ``to`` is the state that keeps only the new backend. ``workspace`` may belong to a
+    copy of this store. If interrupted, the same call continues. The broker's tables are converted
+    to the form that the next broker reads; ``without`` names data that may be left out. With
+    ``accept_older_tables``, tables in RocksDB are not converted to JSON files.
 
     Raises:
-        RefusedStoreError: nothing was verified, the store is another one or needs recovery, its
-            tables cannot be converted, or the new queues differ after they have caught up; the old
-            ones are served then as before.
+        RefusedStoreError: the new queues are not verified, the store is another one or needs
+            recovery, its tables cannot be converted, or the new queues differ after catching up;
+            the old queues are then served as before.
         StoreLockedError: the store is open.
     """
     root = root.absolute()

@@ -39,7 +39,7 @@ MEANINGS: dict[DifferenceKind, tuple[str, str]] = {
     ),
     DifferenceKind.UNREADABLE: ("queues", "cannot be read to the end"),
 }
-"""What is counted of each kind, and what it means."""
+"""For each kind: the things that are counted, and the meaning."""
 
 
 def write_page(path: Path, report: VerifyReport) -> None:
@@ -53,12 +53,12 @@ def write_page(path: Path, report: VerifyReport) -> None:
 
 
 def page(report: VerifyReport) -> str:
-    """Return the page; whatever comes from the store is escaped."""
+    """Return the page; all text from the store is escaped."""
     return _template().render(report=report, result=report.result, meanings=MEANINGS) + "\n"
 
 
 def need_page() -> None:
-    """Check that a page can be made; called before a comparison begins.
+    """Check that a page can be created, before a comparison begins.
 
     Raises:
         StoreConfigError: jinja2 is not installed.

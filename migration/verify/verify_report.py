@@ -1,6 +1,6 @@
-"""The report of a comparison: what a program reads, and what the page for people is made of.
+"""The report of a comparison, for programs and as the source of the HTML page.
 
-Its JSON schema lies beside this module, ``report.schema.json``.
+Its JSON schema is next to this module: ``report.schema.json``.
 """
 
 import json
@@ -26,7 +26,7 @@ class Side(TallyModel):
 
 
 class PlanFacts(TallyModel):
-    """The plan whose outcome was compared."""
+    """The plan whose new queues were compared."""
 
     digest: str
     created: str
@@ -45,7 +45,7 @@ class PlanFacts(TallyModel):
 
 
 class VerifyReport(TallyModel):
-    """The whole report."""
+    """Report of a comparison."""
 
     format: Literal[1] = 1
     verdict: Literal["equal", "different"]
@@ -84,12 +84,12 @@ def write_report(path: Path, report: VerifyReport) -> None:
 
 
 def read_report(path: Path) -> VerifyReport:
-    """Return a report.
+    """Read a report.
 
     Raises:
-        RefusedStoreError: there is none.
-        UnsupportedFormatError: it is of a newer version.
-        CorruptionError: it is none.
+        RefusedStoreError: there is no report.
+        UnsupportedFormatError: it has a newer format.
+        CorruptionError: it is not a valid report.
     """
     if not exists(path):
         raise RefusedStoreError("no report found: run cqstore migrate verify first", path=path)
