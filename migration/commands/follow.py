@@ -1,4 +1,4 @@
-"""``cqstore migrate follow``: the move of a running broker's store, one call from begin to end."""
+"""``cqstore migrate follow``: move the store of a running broker in one call."""
 
 import asyncio
 from pathlib import Path

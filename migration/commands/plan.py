@@ -103,7 +103,7 @@ def plan(
 
 
 def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
-    """Return what is printed of a plan that lies in ``file``; ``opener`` has the store open."""
+    """Return the printed row of a plan in ``file``; process ``opener`` has the store open."""
     return {
         "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
         "expiredQueues": made.expired, "emptyQueues": made.empty, "segments": len(made.segments),
@@ -113,7 +113,7 @@ def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
 
 
 def _tables(root: Path, settings: StoreConfig, to: str) -> object:
-    """Return what a switch is to convert of the broker's tables, or why it would refuse to."""
+    """Return the tables that a switch will convert, or why it would refuse to."""
     try:
         found = plan_conversion(StorePaths(root), NextBroker([to], settings))
     except StoreError as exc:

@@ -18,7 +18,7 @@ from cqstore.store.sentences import some_of
 
 _NAMES_SHOWN = 3
 _NAME_WIDTH = 40
-"""Characters of a name that the table shows; JSON has all."""
+"""Maximum length of a name in the table; JSON has the whole name."""
 
 
 def preflight_command(

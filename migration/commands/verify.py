@@ -77,10 +77,10 @@ def verify_command(
 
 
 def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePlace]:
-    """Return the places of the two backends of a quiescent store, files first.
+    """Return the places of the two backends of a closed store, files first.
 
     Raises:
-        RefusedStoreError: it has not two, needs recovery, or is open.
+        RefusedStoreError: it does not have two backends, needs recovery, or is open.
     """
     with MessageStore.open(
         root, read_config(config, root), read_only=True, housekeeping=False
@@ -128,7 +128,7 @@ def _findings(report: VerifyReport) -> Iterator[Row]:
 
 
 def _facts(report: VerifyReport) -> Row:
-    """Return the facts of a report that are no findings."""
+    """Return the figures of a report."""
     result = report.result
     both = {"source": report.source_side.backend, "target": report.target_side.backend}
     sums = {"source": result.source, "target": result.target}

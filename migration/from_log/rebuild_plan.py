@@ -1,8 +1,8 @@
-"""Planning queues that are built from the commit log alone.
+"""Plan queues that are built from the commit log alone.
 
-The log is scanned into blocks by tasks, the blocks' indexes are merged, and the plan is made as of
-any other source: ``run`` and all that follows do not see the difference. Old queues are asked for
-one thing only, where they can be read: where those go on of which the log has no record any more.
+Tasks scan the log into blocks, the indexes of the blocks are merged, and the plan is made as for
+any other source: ``run`` and the later steps are the same. Old queues, if they can be read, are
+used only for the next offsets of queues without records in the log.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ from cqstore.store.service.recovering.find_log_end import valid_record_behind
 from cqstore.store.settings.config import StoreConfig
 
 RANGE_BYTES = 1 << 28
-"""Log files that one task scans are together no shorter, save the last ones."""
+"""Minimum size of the log files that one task scans, except for the last task."""
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ def _refuse(layout: StoreLayout, target: str) -> None:
     """Refuse a store whose queues cannot be built from its log alone.
 
     Raises:
-        RefusedStoreError: it is one; the sentence says why.
+        RefusedStoreError: it is such a store; the message gives the reason.
     """
     paths = layout.paths
     refuse_read_only(layout)
@@ -132,10 +132,10 @@ def _refuse(layout: StoreLayout, target: str) -> None:
 
 
 class _LogPlanner:
-    """Scans the log of one store in tasks, and plans segments from the blocks that they wrote.
+    """Planner that scans the log of a store in tasks and plans segments from the blocks.
 
-    The caller holds the workspace. What an earlier call has scanned is used if plan, settings and
-    deleted topics are the same.
+    The caller holds the lock of the workspace. Blocks of an earlier call are reused if log files,
+    settings and deleted topics are the same.
     """
 
     def __init__(
@@ -157,10 +157,10 @@ class _LogPlanner:
         self._progress = progress
 
     def run(self, master: str, segment_units: int, range_bytes: int) -> LogPlanReport:
-        """Scan what is not scanned yet, merge the blocks' indexes, and write the plan.
+        """Scan the remaining log files, merge the indexes of the blocks, and write the plan.
 
         Raises:
-            RefusedStoreError: scanned blocks have gone meanwhile.
+            RefusedStoreError: scanned blocks were removed meanwhile.
             CorruptionError: the log is damaged, or units are missing inside a queue.
             IllegalMessageError: the target cannot hold a queue.
         """
@@ -187,7 +187,7 @@ class _LogPlanner:
     # ---- scan
 
     def _begin(self, range_bytes: int) -> ScanPlan:
-        """Write the plan of the scan, or go on with the one that is there if it is the same."""
+        """Write the plan of the scan, or continue with an existing equal one."""
         space = self._scan_space
         journal = self._paths.deleted_topics
         text = read_file(journal, MAX_BYTES) if exists(journal) else b""
@@ -216,7 +216,7 @@ class _LogPlanner:
         return [starts[at : at + count] for at in range(0, len(starts), count)]
 
     def _scan(self, tasks: int, master: str) -> int:
-        """Run the tasks that have not been done; return how many."""
+        """Run the unfinished tasks; return their number."""
         space = self._scan_space
         done = {task: space.read_done(task) for task in range(tasks)}
         missing = [task for task, each in done.items() if each is None]
@@ -240,7 +240,7 @@ class _LogPlanner:
         return len(missing)
 
     def _reported_units(self, missing: Sequence[int]) -> int:
-        """Return how many units the running tasks have found, as far as they have reported."""
+        """Return the number of units that the running tasks have reported."""
         found = dict.fromkeys(missing, 0)
         for path in self._scan_space.root.glob("*/" + PROGRESS):
             try:
@@ -254,10 +254,10 @@ class _LogPlanner:
         return sum(found.values())
 
     def _end_of(self, scans: Sequence[ScanDone]) -> int:
-        """Return where the log ends.
+        """Return the phy offset at which the log ends.
 
         Raises:
-            CorruptionError: records lie behind.
+            CorruptionError: valid records follow.
         """
         last = next((done for done in scans if done.fault), scans[-1])
         survivor = valid_record_behind(self._log, last.end) if last.fault else None
@@ -275,7 +275,7 @@ class _LogPlanner:
     # ---- plan
 
     def _expired(self) -> dict[QueueKey, int]:
-        """Return where queues go on that may have no record left."""
+        """Return the next offsets of queues that may have no records."""
         found = dict(self._old_ends())
         deleted = DeletedTopics(self._paths.deleted_topics)
         deleted.load()
@@ -285,7 +285,7 @@ class _LogPlanner:
         return {queue: end for queue, end in found.items() if queue.topic not in gone}
 
     def _old_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        """Yield the ends of old queues without a unit, if all can be read."""
+        """Yield the next offsets of old queues without units, if all queues can be read."""
         if not self._layout.backends:
             return
         root = self._paths.root

@@ -1,4 +1,4 @@
-"""What keys of a broker.conf mean together, for a release, and against the store on disk.
+"""Check combinations of keys of a broker.conf, for a release and for the store on disk.
 
 Source: spec 9.5, 10, 19.1, 19.4; field notes 12, 16, 26, c ("Trap").
 """
@@ -25,7 +25,7 @@ _ROCKSDB_LMQ: Version = (5, 3, 2)
 _DOUBLE_WRITE = "rocksdbCQDoubleWriteEnable"
 _LMQ_IN_ROCKSDB = "combineCQUseRocksdbForLmq"
 _LITE_TOPICS: Version = (5, 5, 0)
-"""First release whose manager of lite topics asks for light queues in RocksDB."""
+"""First release whose lite topic manager requires light queues in RocksDB."""
 _SEPARATE = "useSeparateStorePathForRocksdbCQ"
 _INSIDE = {FolderKind.ROCKSDB_INSIDE, FolderKind.BOTH_INSIDE}
 _BESIDE = {FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_BESIDE}
@@ -35,7 +35,7 @@ _ROCKSDB_ALONE = {FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE}
 def meaning(
     values: Mapping[str, str], version: Version, to: str, verdict: FolderKind | None
 ) -> Iterator[PreflightFinding]:
-    """Yield findings about ``values``, which are known and good, in a broker of ``version``."""
+    """Yield findings about ``values``, known keys with valid values, of a broker of ``version``."""
     on_rocksdb = values.get("storeType", "").lower() == _ROCKSDB_TYPE.lower()
     yield from _release(values, version, to, on_rocksdb=on_rocksdb)
     yield from _ignored(values, on_rocksdb=on_rocksdb)
@@ -57,7 +57,7 @@ def meaning(
 def _release(
     values: Mapping[str, str], version: Version, to: str, *, on_rocksdb: bool
 ) -> Iterator[PreflightFinding]:
-    """Yield what the release cannot do with the queues that it would have."""
+    """Yield findings about queues that the release does not support."""
     there = backend(to).store_type() == _ROCKSDB_TYPE
     severity = Severity.REFUSE if there else Severity.WARN
     if (there or on_rocksdb) and version < _ROCKSDB_QUEUES:
@@ -75,7 +75,7 @@ def _release(
 
 
 def _double_write(values: Mapping[str, str], version: Version) -> Iterator[PreflightFinding]:
-    """Yield the settings with which a broker with double write ends at its start.
+    """Yield findings about settings with which a broker with double write does not start.
 
     Source: RocketMQ ``CombineConsumeQueueStore``, ``RocksDBLiteLifecycleManager.init``.
     """
@@ -101,7 +101,7 @@ def _double_write(values: Mapping[str, str], version: Version) -> Iterator[Prefl
 
 
 def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[PreflightFinding]:
-    """Yield the keys that mean nothing with this ``storeType``."""
+    """Yield findings about keys without effect under this ``storeType``."""
     double = _is_on(values, _DOUBLE_WRITE)
     if on_rocksdb and double:
         sentence = (
@@ -118,7 +118,7 @@ def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[Preflig
 def _against_layout(
     values: Mapping[str, str], verdict: FolderKind, *, on_rocksdb: bool
 ) -> Iterator[PreflightFinding]:
-    """Yield the settings that contradict where the queues lie."""
+    """Yield findings about settings that contradict the layout of the store."""
     double = not on_rocksdb and _is_on(values, _DOUBLE_WRITE)
     separate = _is_on(values, _SEPARATE)
     if (on_rocksdb or double) and (verdict in _INSIDE if separate else verdict in _BESIDE):
@@ -162,7 +162,7 @@ def _finding(
     severity: Severity = Severity.WARN,
     **figures: Figure,
 ) -> PreflightFinding:
-    """Return a finding about some keys."""
+    """Return a finding about several keys."""
     return PreflightFinding(
         code=code, severity=severity, sentence=sentence, figures=figures,
         affected=[Affected(name=name) for name in names], affected_total=len(names),

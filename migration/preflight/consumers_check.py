@@ -1,4 +1,4 @@
-"""Consumer offsets against the queues: a consumer outside [min, max] is moved by the broker.
+"""Compare consumer offsets with the queues: a broker corrects offsets outside [min, max].
 
 Source: RocketMQ ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``; spec 13.1, 15.
 """
@@ -18,7 +18,7 @@ from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 class OffsetsCheck:
-    """Compares a store's consumer offsets, in whichever form, with the ends of its queues."""
+    """Comparison of the consumer offsets of a store, in any form, with the ends of its queues."""
 
     def __init__(self, paths: StorePaths, queues: ConsumeQueueStore) -> None:
         self._paths = paths
@@ -27,7 +27,7 @@ class OffsetsCheck:
         self.compared = 0
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield consumers beyond the maximum, below the minimum, and of unknown topics."""
+        """Yield findings about offsets above max, below min, or of topics without queues."""
         sources = read_newest(self._paths.config, table_forms(self._paths))
         offsets = sources.get(Table.OFFSETS)
         if offsets is None:
@@ -41,7 +41,7 @@ class OffsetsCheck:
         yield from self._found()
 
     def _sources(self, newest: BrokerMetadata) -> Iterator[BrokerMetadata]:
-        """Yield what holds offsets: of JSON both files, as ``enableLmq`` says which is read."""
+        """Yield the sources of offsets; for JSON both files: ``enableLmq`` selects one."""
         if newest.form is not Form.JSON:
             yield newest
             return
@@ -52,7 +52,7 @@ class OffsetsCheck:
     def _check(
         self, found: BrokerMetadata, sources: Mapping[Table, BrokerMetadata]
     ) -> Iterator[PreflightFinding]:
-        """Compare every offset whose topic is known by the names of topics and groups."""
+        """Compare every offset whose key can be split into topic and group."""
         topics, groups = (sources.get(each, found) for each in (Table.TOPICS, Table.GROUPS))
         for key, row in found.offsets.items():
             ways = fitting_readings(key, topics.topics, groups.groups)
@@ -71,11 +71,11 @@ class OffsetsCheck:
         return next(self._queues.queues(topic), None) is not None
 
     def _compare(self, topic: str, group: str, queue_id: int, offset: int, *, known: bool) -> None:
-        """Count an offset, and note it where it does not lie within its queue."""
+        """Count an offset, and record it if it is outside its queue."""
         self.compared += 1
         name = f"{group} on {topic}/{queue_id}"
         if not known:
-            if offset > 0:  # 0 is what every group has on a topic without messages
+            if offset > 0:  # every group has offset 0 on a topic without messages
                 self._unknown.add(name, offset=offset)
             return
         low, high = self._queues.queue(topic, queue_id).ends()
@@ -85,7 +85,7 @@ class OffsetsCheck:
             self._below.add(name, offset=offset, min=low)
 
     def _found(self) -> Iterator[PreflightFinding]:
-        """Yield a finding for each way in which offsets do not fit."""
+        """Yield one finding for each kind of wrong offset."""
         yield from self._beyond.finding(
             "consumers-beyond-max",
             Severity.WARN,
@@ -108,5 +108,5 @@ class OffsetsCheck:
 
 
 def not_compared(severity: Severity, sentence: str) -> PreflightFinding:
-    """Return the finding that offsets were not compared; the sentence says why."""
+    """Return the finding that offsets were not compared, with the reason in ``sentence``."""
     return PreflightFinding(code="offsets-not-compared", severity=severity, sentence=sentence)

@@ -35,7 +35,12 @@ from cqstore.migration.preflight.preflight_report import (
     Severity,
     by_severity,
 )
-from cqstore.migration.preflight.queue_survey import QueueCheck, QueueSurvey, Told, Totals
+from cqstore.migration.preflight.queue_survey import (
+    QueueCheck,
+    QueueSurvey,
+    SurveyProgress,
+    Totals,
+)
 from cqstore.migration.preflight.topics_check import read_topic_table
 from cqstore.migration.preflight.units import BatchQueues, UnitCheck
 from cqstore.store.errors import StoreConfigError, StoreError, os_errors
@@ -60,7 +65,7 @@ _MAX_PASSES = 3
 _OF_A_WRITER = frozenset({
     "cannot-be-opened", "holes", "queues-damaged", "units-outside-log", "unreadable-queues",
 })  # fmt: skip
-"""Findings that a process which writes, or deletes expired files, may cause for a moment."""
+"""Findings that a writing process may cause for a moment."""
 
 
 def preflight(
@@ -72,7 +77,7 @@ def preflight(
     rocketmq_version: str = RELEASE,
     machine: MachineLimits | None = None,
     running: bool = False,
-    progress: Told = noop,
+    progress: SurveyProgress = noop,
 ) -> PreflightReport:
     """Check whether the queues in ``root`` can be moved, and list the problems. Changes nothing.
 
@@ -97,7 +102,7 @@ def preflight(
     version = parse_version(rocketmq_version)
     conf, values = _read(broker_conf)
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
-    with os_errors("examine the store", root):  # where nothing nearer names a path
+    with os_errors("examine the store", root):  # the path of errors that have none
         found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
         in_use = any(finding.code == IN_USE for finding in state)
@@ -115,7 +120,7 @@ def preflight(
 
 
 def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
-    """Return a configuration, and what the newest release has by it; nothing without one."""
+    """Return a configuration and its valid values; empty without a file."""
     if path is None:
         return None, {}
     conf = BrokerConf.read(path)
@@ -125,7 +130,7 @@ def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
 def _of_conf(
     root: Path, conf: BrokerConf | None, version: Version, to: str, found: FolderFacts
 ) -> Iterator[PreflightFinding]:
-    """Yield what the linter finds in a configuration; without one, what the release means."""
+    """Yield findings about a configuration; without one, about the release."""
     if conf is None:
         yield from meaning({}, version, to, None)
         return
@@ -141,7 +146,7 @@ def _of_conf(
 
 
 class _Examination:
-    """The checks that take an open store: its queues, log and tables."""
+    """The checks that need an open store: queues, log and tables."""
 
     def __init__(
         self,
@@ -151,7 +156,7 @@ class _Examination:
         to: str,
         machine: MachineLimits,
         lite: LiteRules | None,
-        progress: Told,
+        progress: SurveyProgress,
     ) -> None:
         self._progress = progress
         self._root = root
@@ -166,7 +171,7 @@ class _Examination:
         self.totals: Totals | None = None
 
     def report(self, version: str, findings: Sequence[PreflightFinding]) -> PreflightReport:
-        """Return the report of ``findings``, those of this examination among them."""
+        """Return the report of ``findings``, which include those of this examination."""
         totals = self.totals
         return PreflightReport(
             root=str(self._root), to=self._to.name, rocketmq_version=version,
@@ -178,9 +183,9 @@ class _Examination:
         )  # fmt: skip
 
     def beside_writer(self) -> list[PreflightFinding]:
-        """Return everything about a store that a process writes to.
+        """Return the findings about a store that a process writes to.
 
-        What that process may have caused for a moment counts if each of several passes finds it.
+        Findings that the process may have caused for a moment count only if every pass has them.
         """
         self._is_written = True
         findings: list[PreflightFinding] = []
@@ -192,10 +197,10 @@ class _Examination:
         return findings
 
     def run(self) -> Iterator[PreflightFinding]:
-        """Yield everything; a store that cannot be opened is a finding itself."""
+        """Yield all findings; a store that cannot be opened is a finding too."""
         source = next((name for name in self._backends if name != self._to.name), self._to.name)
-        # Of double write the side to be moved is looked at, whichever the settings prefer: what it
-        # lacks is reported, not refused.
+        # With double write, examine the source of the move whatever the settings prefer: missing
+        # units are reported, not refused.
         beside = next((name for name in self._backends if name != source), self._to.name)
         prefer = {"combine_cq_prefer_cq_type": backend(beside).store_type()}
         config = self._config.model_copy(update=prefer)
@@ -211,7 +216,7 @@ class _Examination:
             )
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
-        """Yield what the open store shows: its queues, units, consumers, and the machine's room."""
+        """Yield findings about queues, units, consumers and the limits of the machine."""
         yield from _damage(store)
         by_name: Mapping[str, ConsumeQueueStore] = {
             each.name: each for each in components_of(store).queues.backends()
@@ -243,7 +248,7 @@ class _Examination:
         yield from machine_findings(self._extent(store, by_name), self._machine)
 
     def _extent(self, store: MessageStore, by_name: Mapping[str, ConsumeQueueStore]) -> Extent:
-        """Return how much is to be moved, for what the machine must have."""
+        """Return the amount of data to move, for the limits of the machine."""
         assert self.totals is not None
         paths, log = components_of(store).paths, components_of(store).log
         files = (each.describe().get("queue files") for each in by_name.values())
@@ -264,9 +269,9 @@ def _count_files(folder: Path) -> int:
 
 
 def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFinding]:
-    """Yield one finding if delayed messages are not due by these settings."""
+    """Yield a finding if due times of delayed messages differ from these settings."""
     found = NameCount()
-    with suppress(StoreError):  # what cannot be read is another finding
+    with suppress(StoreError):  # unreadable queues are another finding
         for each in unlike_levels(store, config.message_delay_level, 0):
             found.add(
                 f"{each.queue.topic}/{each.queue.queue_id}", level=each.level,
@@ -281,7 +286,7 @@ def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFindi
 
 
 def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
-    """Yield what the opening found: damaged queues, and what lies behind the end of the log."""
+    """Yield findings of opening the store: damaged queues, and data after the end of the log."""
     report = store.report
     if report.queues_damaged:
         yield PreflightFinding(

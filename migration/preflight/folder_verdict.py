@@ -1,4 +1,4 @@
-"""What lies in the folder, and whether it may be worked on at all. Opens no queue.
+"""Determine the layout of a folder, and whether a move is possible. Opens no queue.
 
 Source: spec 1, 7.2, 10, 19.1, 19.4.
 """
@@ -21,21 +21,21 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class FolderKind(StrEnum):
-    """What lies in a folder, as a preflight says it: which queues, in which places."""
+    """Layout of a folder in a preflight report: which queues, in which places."""
 
     NOT_A_STORE = "not a store"
     FOREIGN = "not readable as a store"
-    """DLedger's log, or a database that has lost its ``CURRENT``."""
+    """A DLedger log, or a database without ``CURRENT``."""
     LOG_ONLY = "log without queues"
     QUEUES_ONLY = "queues without log"
     FILE = "file"
     ROCKSDB_INSIDE = "rocksdb inside consumequeue"
     ROCKSDB_BESIDE = "rocksdb beside consumequeue"
     BOTH_INSIDE = "file and rocksdb inside consumequeue"
-    """Double write, as RocketMQ does it by default."""
+    """The default layout of RocketMQ's double write."""
     BOTH_BESIDE = "file and rocksdb beside consumequeue"
     OTHER = "queues of other backends"
-    """Such as RocketMQ does not have."""
+    """Backends that RocketMQ does not have."""
     TWO_DATABASES = "two rocksdb databases"
 
 
@@ -43,11 +43,11 @@ READABLE = frozenset({
     FolderKind.FILE, FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_INSIDE,
     FolderKind.BOTH_BESIDE, FolderKind.OTHER,
 })  # fmt: skip
-"""Verdicts with which the queues can be looked at."""
+"""Layouts whose queues can be examined."""
 
 
 class FolderFacts(NamedTuple):
-    """What lies in a folder, and the layout or the fault that shows it."""
+    """Verdict about a folder, with its layout or the error that prevents reading it."""
 
     verdict: FolderKind
     layout: StoreLayout | None
@@ -55,7 +55,7 @@ class FolderFacts(NamedTuple):
 
 
 def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
-    """Look at ``root``; changes nothing, takes no lock."""
+    """Determine the layout of ``root``; change nothing, take no lock."""
     if not is_dir(root):
         return FolderFacts(FolderKind.NOT_A_STORE, None)
     paths = StorePaths(root)
@@ -85,11 +85,11 @@ _HELD = {
     frozenset({_ROCKSDB}): (FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE),
     frozenset({_FILES, _ROCKSDB}): (FolderKind.BOTH_INSIDE, FolderKind.BOTH_BESIDE),
 }
-"""What RocketMQ's words for the backends make of them: without, and with a database beside."""
+"""RocketMQ's store types → the layout without, and with a separate database folder."""
 
 
 def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[PreflightFinding]:
-    """Yield what the verdict means for a move to ``to``."""
+    """Yield findings about the layout for a move to ``to``."""
     verdict, paths = found.verdict, StorePaths(root)
     refusal = _REFUSED.get(verdict)
     if refusal is not None:
@@ -140,7 +140,7 @@ _REFUSED = {
 
 
 def _foreign_files(layout: StoreLayout) -> list[PreflightFinding]:
-    """Return one finding if other files than those of the log are in its folders."""
+    """Return one finding if the log folders contain other files."""
     names = NameCount()
     for path in layout.foreign:
         names.add(str(path))
@@ -154,7 +154,7 @@ def _foreign_files(layout: StoreLayout) -> list[PreflightFinding]:
 
 
 def _without_log(layout: StoreLayout) -> str | None:
-    """Return which setting leads away from the log; ``None``: none does."""
+    """Return the sentence about a storePathCommitLog without a log, or ``None``."""
     if layout.log_folders == [layout.paths.root / "commitlog"]:
         return None
     named = ", ".join(map(str, layout.log_folders))
@@ -172,7 +172,7 @@ def _refuse(code: str, sentence: str) -> PreflightFinding:
 
 
 def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFinding]:
-    """Yield which process has the store open, or how it was left.
+    """Yield findings about a process that has the store open, or about an unclean shutdown.
 
     ``running``: the store is examined while that process writes to it.
     """

@@ -16,7 +16,7 @@ NAMES_MAX = 20
 
 
 def _printable(value: Any) -> Any:
-    """Escape what is no UTF-8, as names of folders may be: JSON and terminals take none of it."""
+    """Escape text that is not UTF-8, such as some folder names, for JSON and terminals."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -36,7 +36,7 @@ class Severity(StrEnum):
 
 
 class _ReportModel(BaseModel):
-    """A part of the report: unchangeable; its fields have RocketMQ's kind of names in JSON."""
+    """Immutable part of the report; its fields have camelCase names in JSON, as in RocketMQ."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -105,19 +105,19 @@ _ORDER = list(Severity)
 
 
 def by_severity(findings: Iterable[PreflightFinding]) -> list[PreflightFinding]:
-    """Return findings with what refuses first; of one severity they keep their order."""
+    """Return findings sorted by severity, ``refuse`` first; the sort is stable."""
     return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
 
 
 class NameCount:
-    """Names of one kind, counted; the first ``NAMES_MAX`` are kept."""
+    """Counter of names of one kind that keeps the first ``NAMES_MAX``."""
 
     def __init__(self) -> None:
         self.affected: list[Affected] = []
         self.total = 0
 
     def add(self, name: str, **figures: Figure) -> None:
-        """Count one, with what there is to say of it alone."""
+        """Count one name, with its own figures."""
         self.total += 1
         if len(self.affected) < NAMES_MAX:
             self.affected.append(Affected(name=name, figures=figures))
@@ -125,7 +125,7 @@ class NameCount:
     def finding(
         self, code: str, severity: Severity, sentence: str, **figures: Figure
     ) -> list[PreflightFinding]:
-        """Return the finding about all of them, nothing if there was none."""
+        """Return a list of the finding about all names; empty if there are none."""
         if not self.total:
             return []
         found = PreflightFinding(

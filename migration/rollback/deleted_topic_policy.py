@@ -32,10 +32,10 @@ class DeletedTopicPolicy(StrEnum):
 
 
 def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
-    """Return the topics of which backend ``left`` has queues that the one that is read has not.
+    """Return the sorted topics of queues that backend ``left`` has and the served one lacks.
 
-    Sorted. Queues whose records have expired, whose deletion our journal contains, or whose records
-    are still to come from the log, do not count. Changes nothing.
+    Queues do not count if their records have expired, if a journal contains their deletion, or if
+    their records are still to be dispatched. Changes nothing.
 
     Raises:
         StoreError: a backend cannot be read.
@@ -64,7 +64,7 @@ def _topics(
 def _queues(
     left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
 ) -> Iterator[QueueKey]:
-    """Yield the queues that ``left`` has and ``served`` deleted without our journal."""
+    """Yield the queues that ``left`` has and ``served`` lost without an entry in the journal."""
     has_all_before = served.dispatch_from_phy_offset()
     for key in left.queues():
         queue = left.queue(*key)
@@ -78,10 +78,10 @@ def _queues(
 
 
 def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
-    """Refuse a rollback that would restore topics unasked.
+    """Refuse a rollback that would restore deleted topics without a decision of the operator.
 
     Raises:
-        RefusedStoreError: there are some; the sentence names the first.
+        RefusedStoreError: there are such topics; the message names the first ones.
     """
     if not topics:
         return
@@ -94,9 +94,9 @@ def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
 
 
 def delete_missing_topics(store: MessageStore, left: str) -> None:
-    """Delete from backend ``left``, which is kept beside the one that is read, what that lacks.
+    """Delete the queues from backend ``left`` that the served backend lacks.
 
-    Topics of which nothing is left are deleted durably, so that no replay brings them back.
+    Topics without remaining queues are deleted durably, so that no replay restores them.
     """
     by_name = {each.name: each for each in components_of(store).queues.backends()}
     if left not in by_name:  # detached: the step is refused with the reason

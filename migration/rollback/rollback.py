@@ -1,7 +1,7 @@
 """Roll back a migration at any stage, or finish it.
 
-Before the switch the workspace is emptied. After it the store steps back through its states, so the
-old queues catch up before they are served, and then the new ones are moved away.
+Before the switch, the workspace is emptied. After the switch, the store changes its state step by
+step, so the old queues catch up before they are served; then the new ones are moved away.
 """
 
 import shutil
@@ -91,7 +91,7 @@ def rollback(
 
 
 def _mode_before(space: Workspace, root: Path) -> StoreMode:
-    """Return the state of the store before the switch; refuses if there were no queues."""
+    """Return the state of the store before the switch; refuse if there are no old queues."""
     if read_plan(space).source == LOG:
         raise RefusedStoreError(
             "cannot roll back: the queues were built from the log, so there are no old queues to"
@@ -110,7 +110,7 @@ def _walk_back(
     *,
     dry_run: bool,
 ) -> SwitchReport:
-    """Serve the old queues again, or only say what there is to be done for it."""
+    """Serve the old queues again, or only report what would be done."""
     root, done, config = layout.paths.root, read_switched(space), broker.config
     before, goal = current_mode(layout, config), StoreMode(done.source)
     report = SwitchReport(before=before, state=before)
@@ -177,18 +177,18 @@ def finish(
 
 
 def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
-    """Take out what an interrupted switch has published already.
+    """Remove queues that an interrupted switch has published.
 
     Raises:
-        CorruptionError: something may be published, and the plan that says so cannot be read.
-        RefusedStoreError: the new queues are in use: it was no interrupted switch.
+        CorruptionError: queues may be published, but the plan cannot be read.
+        RefusedStoreError: the new queues are in use, so the switch was not interrupted.
     """
     backend_state = layout.backend_state
     if backend_state.mode is None and not backend_state.lagging:
-        return  # nothing was ever published, whatever the plan says
+        return  # nothing was published, whatever the plan contains
     plan = read_plan(space)
-    told = [each.get("plan") for each in space.history() if each["step"] == "published"]
-    if plan.target in now.backends and plan.digest in told:
+    published = [each.get("plan") for each in space.history() if each["step"] == "published"]
+    if plan.target in now.backends and plan.digest in published:
         raise RefusedStoreError(
             f"the state file of the switch is missing, and the state of the store is {now}: return"
             f" to {plan.source} with cqstore mode, step by step",

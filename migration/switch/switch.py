@@ -74,18 +74,18 @@ class SwitchReport(TablesReport):
 
 @dataclass(frozen=True, slots=True)
 class SkippableComparison:
-    """What a switch that began in this call need not compare once more."""
+    """Comparisons that a switch, begun in this call, does not have to repeat."""
 
     whole: bool = False
-    """Nothing at all: no byte has changed since all was compared."""
+    """All comparisons: no file has changed since the last one."""
     known: KnownFile | None = None
     stamp: int = 0
-    """Of the lock file: as long as it is the same no broker has been started."""
+    """Stamp of the lock file: no broker was started while it is unchanged."""
 
 
 @dataclass(slots=True)
 class Switched:
-    """The note of a switch that was made, ``switched.json``."""
+    """Content of the state file of a switch, ``switched.json``."""
 
     at: str
     plan: str
@@ -129,7 +129,7 @@ def switch(
         report = SwitchReport(before=before, state=before)
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
-        plan_conversion(layout.paths, broker)  # what is refused is refused before all else
+        plan_conversion(layout.paths, broker)  # refuse before anything is changed
         skippable = _publish(space, own, plan, layout, broker, report, goal, tell)
         note_tables(layout.paths, own)
         if skippable.whole:
@@ -159,10 +159,10 @@ def _publish(
     space: Workspace, own: Workspace, plan: Plan, layout: StoreLayout, broker: NextBroker,
     report: SwitchReport, goal: StoreMode, tell: Tell,
 ) -> SkippableComparison:  # fmt: skip
-    """Put tables and new queues into the store; return what need not be compared once more.
+    """Publish tables and new queues in the store; return the comparisons that can be skipped.
 
-    These are kept alone from here on if ``goal`` says so, and nothing has touched the store since
-    they were compared. Where an interrupted call has put them there only the tables are.
+    The new queues become the only backend at once if ``goal`` is that state and the store has not
+    changed since the comparison. If an interrupted call has published them, only the tables are.
     """
     paths, before, config = layout.paths, report.before, broker.config
     if exists(own.switched):
@@ -179,17 +179,17 @@ def _publish(
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
-                # Noted first: queues that are moved away file by file must not be served.
+                # Set first: queues must not be served while their files are moved away one by one.
                 set_mode(paths, before, {plan.target: 0})
                 target.withdraw(paths, replaced_folder(paths))
         set_mode(paths, before, {plan.target: plan.complete_to})
         target.publish(space.made, paths, config)
-        if own != space:  # that of a copy: a rollback looks here
+        if own != space:  # workspace of a copy: a rollback reads these files
             for path in (space.slices, space.report, space.plan):
                 _copy(path, own.root / path.name)
         note = Switched(_now(), plan.digest, plan.source, plan.target)
         write_file(own.switched, json.dumps(asdict(note)) + "\n")
-        if alone:  # last: from here on there is nothing to go on with
+        if alone:  # last: after this, nothing is left to continue
             _advance_checkpoint(layout, config, plan)
             set_mode(paths, goal, {plan.source: plan.complete_to})
         skippable = SkippableComparison(alone, known, lock_stamp(paths))
@@ -202,9 +202,9 @@ def _publish(
 
 
 def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) -> None:
-    """Say in the checkpoint that the new queues are whole, if it speaks of such queues.
+    """Record in the checkpoint that the new queues are complete, if it covers their backend.
 
-    What is killed while it opens the store is recovered from there, not from the log's beginning.
+    After a crash while the store is opened, recovery starts there and not at the start of the log.
     """
     if not backend(plan.target).counts_in_checkpoint:
         return
@@ -218,9 +218,9 @@ def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) ->
 
 
 def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell: Tell) -> int:
-    """Open the store with the new queues alone; if that fails, the old ones are kept as before.
+    """Open the store with only the new queues; if that fails, keep the old ones as before.
 
-    Returns how many units were caught up.
+    Returns the number of units that were caught up.
     """
     tell("opening the store")
     try:
@@ -238,10 +238,10 @@ def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell
 def _check(
     space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
 ) -> None:
-    """Refuse to publish new queues that were not verified, or into a store in another state.
+    """Refuse to publish unverified queues, or to publish into a store in another state.
 
     Raises:
-        RefusedStoreError: one of these; the sentence says which.
+        RefusedStoreError: the message gives the reason.
     """
     root = layout.paths.root
     if not exists(space.made.root):
@@ -287,7 +287,7 @@ def _check(
 def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
     """Return whether an interrupted switch has begun to publish, after all checks.
 
-    The new queues may have moved in part.
+    Some of the new queues may have been moved already.
     """
     return layout.backend_state.lagging.get(plan.target) == plan.complete_to
 
@@ -301,10 +301,10 @@ def walk(
     tidy: Callable[[MessageStore], object],
     skippable: SkippableComparison | None = None,
 ) -> None:
-    """Take the steps to ``goal``, one after the other.
+    """Change the state step by step to ``goal``.
 
-    ``tidy`` is told the store, open to write and with both backends, before another one of them is
-    read. A process that was killed in a step may have had the store open: then it is recovered.
+    ``tidy`` is called with the store, open for writing with both backends, before the other backend
+    is read. The store is recovered first if a process was killed in a step while it had it open.
 
     Raises:
         RefusedStoreError: a step has obstacles, or a backend cannot catch up.
@@ -343,9 +343,9 @@ def walk(
 
 
 def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
-    """Keep queues that were built from the log alone: what was there before is no measure.
+    """Keep only the queues built from the log, without comparing them with the old ones.
 
-    Opens the store, which catches them up; returns how many units that took.
+    Opens the store, which catches them up; returns the number of units.
     """
     layout, config = resolve_layout(root, config, read_only=True)
     alone = StoreMode(plan.target)
@@ -362,7 +362,7 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: T
 
 
 def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
-    """Open the store to write if it was not closed well, or keeps a backend that lags."""
+    """Open the store for writing if it was not closed cleanly or has a lagging backend."""
     layout, settings = resolve_layout(root, config, read_only=True)
     kept = current_mode(layout, settings).backends
     needed = exists(layout.paths.abort) or any(
@@ -375,7 +375,7 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
 
 
 def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
-    """Delete from the new backend what the old one had deleted since the plan was made."""
+    """Delete queues from the new backend that the old one has lost since the plan was made."""
     by_name = {each.name: each for each in components_of(store).queues.backends()}
     old, new = by_name.get(plan.source), by_name.get(plan.target)
     if old is None or new is None:  # detached: the step is refused with the reason
@@ -396,7 +396,7 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def read_switched(space: Workspace) -> Switched:
-    """Return what the switch noted.
+    """Read the state file of the switch.
 
     Raises:
         CorruptionError: it cannot be read.
