@@ -202,9 +202,7 @@ def test_a_queue_that_differs_ends_the_move_and_changes_nothing(tmp_path: Path) 
             file.seek(20 * 3 + 12)
             file.write(b"\1" * 8)
         before = tree_digest(root)
-        with pytest.raises(
-            RefusedStoreError, match="queue 0 of topic 't4': tags_code differs"
-        ):
+        with pytest.raises(RefusedStoreError, match="queue 0 of topic 't4': tags_code differs"):
             moving(master, own).start().end()
         assert tree_digest(root) == before
 
