@@ -315,9 +315,8 @@ class CommitLog(_tail.LogTail):
 
         They are in the log when this returns, and on disk after a flush. Those that fit the current
         file become visible together, with one store time; a killed process leaves the first of
-        them, or none. With ``whole`` all of them are written into one file (RocketMQ's client
-        batch). Fewer are appended if there is no space for the next file, or before a record that
-        is larger than a file.
+        them, or none. With ``whole`` all go into one file (RocketMQ's client batch). Fewer are
+        appended if there is no space for the next file, or before a record larger than a file.
 
         Raises:
             DiskFullError: no space for the next file, and nothing was appended.
@@ -340,8 +339,7 @@ class CommitLog(_tail.LogTail):
         """Return the complete records at the start of ``data``, to be checked; nothing is written.
 
         Raises:
-            RefusedStoreError: they do not continue the log; an empty log begins at the start of a
-                file.
+            RefusedStoreError: they do not continue the log; an empty one begins at a file's start.
         """
         if phy_offset != self.end and (phy_offset % self._file_size or not self._is_empty()):
             raise RefusedStoreError(
@@ -353,8 +351,7 @@ class CommitLog(_tail.LogTail):
     def append_raw(self, raw: RawRecords) -> int:
         """Append checked records unchanged; return the phy offset after them.
 
-        If there is no space for the next file, it is the start of that file. Call ``count_raw``
-        next.
+        If there is no space for the next file, it is that file's start. Call ``count_raw`` next.
 
         Raises:
             DiskFullError: no space for the next file, and nothing was appended.

@@ -169,8 +169,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def recover(self) -> None:
         """Recover every replica, and record those that lack records which are no longer in the log.
 
-        If another program may have used the store since, units are compared first, see
-        ``_compare``.
+        If another program may have used the store, units are compared first, see ``_compare``.
 
         Raises:
             StoreError: a replica that the store needs failed; another one is detached.
@@ -192,8 +191,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def _compare(self) -> None:
         """Find units that a replica lacks although it claims to be complete; the replay adds them.
 
-        RocketMQ enables double write without the history, silently. Does nothing with one replica
-        left.
+        RocketMQ enables double write silently, without the history. Does nothing if only one
+        replica is left.
 
         Raises:
             RefusedStoreError: read-only, and the replica that the settings prefer lacks units.
@@ -217,8 +216,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Refuse a topic that a replica does not support, even a detached one: it must catch up.
 
         Raises:
-            IllegalMessageError: a replica does not support it, or that for light queues is
-                detached.
+            IllegalMessageError: one does not support it, or the one for light queues is detached.
         """
         light = self._router.light
         if light is not None and light.name in self.detached and is_light(topic):

@@ -87,8 +87,7 @@ class MessageStore:
     Any thread may call any method. A message that was put is visible to every later read; it is
     durable when the put returns under ``SYNC_FLUSH``, and survives a killed process (not a power
     failure) under ``ASYNC_FLUSH``. After a failed write or flush the store refuses further writes.
-    While a disk has no space for units or keys, the store refuses puts, and reads return what
-    queues and index have.
+    While a disk has no space for units or keys it refuses puts, and reads use the stored ones.
     """
 
     def __init__(self, components: StoreComponents) -> None:
@@ -286,8 +285,7 @@ class MessageStore:
         Raises:
             RefusedStoreError: the records do not continue the log, or this store delivers delayed
                 messages, like its master; nothing was appended.
-            CorruptionError: no valid record where one should start, or a gap in its queue; nothing
-                was appended.
+            CorruptionError: an invalid record, or a gap in its queue; nothing was appended.
             DiskFullError: there is no space for the next file, or for units or keys of records that
                 were appended before; nothing was appended.
             DispatcherError: a dispatcher failed at such a record; nothing was appended.
@@ -419,8 +417,7 @@ class MessageStore:
         ``max_msgs_num_batch``, if given, limits them too. ``begin`` and ``end`` limit the store
         time of each record, both included (``Time``; ``None``: unlimited). The index has hashes
         only: each record's own keys are compared, so a collision is not returned (RocketMQ returns
-        it). An index that a broker kept in ``rocksdbstore`` is searched too, as it was at the first
-        query.
+        it). A broker's index in ``rocksdbstore`` is searched too, as it was at the first query.
 
         Raises:
             TypeError: an argument has a wrong type.
@@ -615,8 +612,7 @@ class MessageStore:
 
         Raises:
             ReadOnlyStoreError: the store is read-only: nothing arrives.
-            StoreClosedError, StoreFailedError: the store was closed, or a write failed, before or
-                during the wait.
+            StoreClosedError, StoreFailedError: closed, or a failed write, also during the wait.
             NestedCallError: the thread is inside another call of the store.
         """
         check_queue(topic, queue_id, offset=offset)
