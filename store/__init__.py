@@ -1,4 +1,4 @@
-"""The log, and the promise that the consume queues keep: a RocketMQ-compatible message store.
+"""The log, and the interface of the consume queues: a RocketMQ-compatible message store.
 
-What programs import is in the package ``cqstore``.
+Programs import the package ``cqstore``.
 """

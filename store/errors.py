@@ -66,7 +66,7 @@ class StoreError(Exception):
         if self.phy_offset is not None:
             where.append(f"phy_offset {self.phy_offset}")
         text = f"{self.reason} ({', '.join(where)})" if where else self.reason
-        return text.encode("utf-8", "backslashreplace").decode()  # of names that are no text
+        return text.encode("utf-8", "backslashreplace").decode()  # names may not be valid text
 
 
 class StoreConfigError(StoreError):
@@ -122,7 +122,7 @@ class NoSuchMessageError(StoreError):
 
 
 class StoreIOError(StoreError):
-    """The operating system refused an operation."""
+    """An operation of the operating system failed."""
 
 
 class DiskFullError(StoreIOError):
@@ -208,11 +208,11 @@ def is_full(exc: OSError) -> bool:
 def os_errors(action: str, path: str | Path) -> Iterator[None]:
     """Turn an ``OSError`` of the block into a ``StoreIOError`` that names ``path``.
 
-    Where it is entered for every queue a string is cheaper.
+    If it is entered for every queue, a string is cheaper than a path.
 
     Raises:
-        DiskFullError: the disk, or a quota, has no room.
-        StoreIOError: the system refused something else.
+        DiskFullError: the disk or a quota is full.
+        StoreIOError: any other error of the system.
     """
     try:
         yield
@@ -225,8 +225,8 @@ def vanished_file(exc: BaseException | None) -> str | None:
     """Return the file whose absence ``exc`` reports, if nothing has that name now.
 
     A folder is listed first and each file is opened later: a file that another process removed in
-    between is not damage, and a new listing does not have it. ``None``: ``exc`` is something else,
-    as with a dangling link.
+    between is not damage, and a new listing does not have it. ``None``: ``exc`` is another error,
+    for example because of a dangling link.
     """
     while exc is not None:
         if isinstance(exc, FileNotFoundError) and isinstance(exc.filename, str | Path):

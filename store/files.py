@@ -1,7 +1,7 @@
-"""Files: the one place that opens, writes whole, replaces and syncs them.
+"""Files: the only module that opens, writes, replaces and syncs whole files.
 
-What every part of the store needs of the operating system beside maps and RocksDB. These functions
-raise ``OSError`` as it comes: the caller's ``os_errors`` says what was being done.
+It has all operations of the operating system that the store needs, except for maps and RocksDB. The
+functions raise ``OSError`` unchanged: the caller's ``os_errors`` names the operation.
 """
 
 import ctypes
@@ -20,13 +20,13 @@ from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.path_kind import is_dir
 
 PAGE_BYTES = 4096
-"""What RocketMQ's settings count in."""
+"""The page size in RocketMQ's settings."""
 NAME_DIGITS = 20
 LAST_OFFSET = LONG_MAX
-"""What a long can hold, and with it any offset in a row of files."""
+"""Maximum of a long, and of any offset in consecutive files."""
 _LAST_NAME = f"{LAST_OFFSET:0{NAME_DIGITS}d}"
 _NO_FILE = {errno.EISDIR, errno.ENXIO}
-"""How the system refuses to open a folder to be written, a socket, a FIFO without a reader."""
+"""Errors of opening a folder for writing, a socket, or a FIFO without a reader."""
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a character device",
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 def file_name(file_from_offset: int) -> str:
-    """Return the name of a file of a row: its start offset as 20 decimal digits."""
+    """Return the name of a log file: its start offset as 20 decimal digits."""
     return f"{file_from_offset:0{NAME_DIGITS}d}"
 
 
@@ -51,13 +51,13 @@ def is_file_name(name: str) -> bool:
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
-    """Open a regular file and return its descriptor; never waits, whatever lies there.
+    """Open a regular file and return its descriptor; never waits, whatever the path is.
 
     A link is followed, but not to a FIFO, a device or a folder.
 
     Raises:
-        CorruptionError: it is no regular file.
-        OSError: it cannot be opened.
+        CorruptionError: it is not a regular file.
+        OSError: the file cannot be opened.
     """
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
@@ -81,21 +81,21 @@ def _no_regular_file(path: Path | str, mode: int) -> CorruptionError:
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[BinaryIO]:
-    """Open a regular file to be read, buffered.
+    """Open a regular file for reading, buffered.
 
     Raises:
-        CorruptionError, OSError: as ``open_regular``.
+        CorruptionError, OSError: as for ``open_regular``.
     """
     with os.fdopen(open_regular(path), "rb") as file:
         yield file
 
 
 def read_file(path: Path | str, limit: int) -> bytes:
-    """Return all of a regular file, which is ``limit`` bytes long by its format, or shorter.
+    """Return the content of a regular file, which its format limits to ``limit`` bytes.
 
     Raises:
-        CorruptionError: it is longer, or no regular file.
-        OSError: it cannot be read.
+        CorruptionError: the file is longer, or not a regular file.
+        OSError: the file cannot be read.
     """
     with reading(path) as file:
         data = file.read(limit + 1)
@@ -108,16 +108,16 @@ def read_file(path: Path | str, limit: int) -> bytes:
 
 
 def check_regular(path: Path | str) -> None:
-    """Check that a file can be given to code that opens it by its name: that would wait.
+    """Check a file for code that opens it by its name, which could wait.
 
     Raises:
-        CorruptionError, OSError: as ``open_regular``.
+        CorruptionError, OSError: as for ``open_regular``.
     """
     os.close(open_regular(path))
 
 
 def check_folder(folder: Path | str) -> None:
-    """Check that ``folder`` holds nothing but folders and files, as ``check_regular`` does."""
+    """Check that ``folder`` contains only folders and regular files, see ``check_regular``."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not (entry.is_file() or entry.is_dir()):
@@ -127,8 +127,8 @@ def check_folder(folder: Path | str) -> None:
 class Descriptor:
     """An open file, closed when the last holder releases it.
 
-    So a file can be closed while another thread reads it: that read ends well, and the number is
-    never given to another file under a reader's feet.
+    So a file can be closed while another thread reads it: that read completes, and the number is
+    not given to another file while a reader uses it.
     """
 
     __slots__ = ("number",)
@@ -137,16 +137,16 @@ class Descriptor:
         self.number = open_regular(path, flags)
 
     def __del__(self, _close: Callable[[int], None] = os.close) -> None:
-        if hasattr(self, "number"):  # else it could not be opened
+        if hasattr(self, "number"):  # otherwise it could not be opened
             _close(self.number)
 
 
 _STAT_BLOCK = 512
-"""Bytes of the unit of ``st_blocks``, whatever the block of the file system is."""
+"""Unit of ``st_blocks`` in bytes, whatever the block size of the file system is."""
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """Return what differs once a file has been replaced or written; ``None``: there is none."""
+    """Return a value that changes when a file is replaced or written; ``None``: no file."""
     try:
         status = path.stat()
     except OSError:
@@ -155,7 +155,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 def bytes_on_disk(status: os.stat_result) -> int:
-    """Return what a file or folder takes of the disk: one with holes less than its size."""
+    """Return the disk use of a file or folder: less than its size for a file with holes."""
     return status.st_blocks * _STAT_BLOCK
 
 
@@ -163,10 +163,10 @@ def bytes_on_disk(status: os.stat_result) -> int:
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Write all of ``data`` at ``position``, in as many calls as the system takes.
+    """Write all of ``data`` at ``position``, in as many calls as the system needs.
 
     Raises:
-        OSError: it was refused; a part may have been written.
+        OSError: writing failed; a part may have been written.
     """
     done = os.pwrite(fd, data, position)
     if done == len(data):
@@ -178,16 +178,17 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
 
 @contextmanager
 def replacing(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
-    """Give a file to be written in the place of ``path``, which changes when the block ends well.
+    """Yield a file that replaces ``path`` when the block ends without an error.
 
-    On success it is durable under its name. Else the former file is unchanged, or, where only the
-    sync of the folder failed, either of the two may be found after a power failure.
+    On success it is durable under its name. Otherwise the old file is unchanged, or, if only the
+    sync of the folder failed, either of the two may exist after a power failure.
 
-    ``unfinished`` is the name of the file until then, by default that of ``path`` and ``.new``.
-    What a killed process left there is removed, never written through: it may be a link.
+    ``unfinished`` is the name of the file until then, by default that of ``path`` and ``.new``. An
+    existing file with that name, left by a killed process, is removed, never written to: it may be
+    a link.
 
     Raises:
-        OSError: it could not be written.
+        OSError: the file could not be written.
     """
     unfinished = unfinished or path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
@@ -206,13 +207,13 @@ def replacing(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Make ``data`` all of ``path``, durably, see ``replacing``."""
+    """Set the content of ``path`` to ``data``, durably, see ``replacing``."""
     with replacing(path) as file:
         file.write(data)
 
 
 def remove_file(path: Path) -> None:
-    """Remove ``path``, if it is there, durably."""
+    """Remove ``path``, if it exists, durably."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
 
@@ -221,7 +222,7 @@ def remove_file(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make ``folder`` and what is missing above it, each name durably, unless it is there."""
+    """Create ``folder`` and its missing parents, each name durably, unless it exists."""
     if is_dir(folder):
         return
     make_folder(folder.parent)
@@ -241,11 +242,11 @@ def sync_folder(folder: Path | str) -> None:
 # ---- whole file systems
 
 _SYNCFS_REPORTS = (5, 8)
-"""Linux release since which ``syncfs`` reports pages that could not be written."""
+"""Linux versions since which ``syncfs`` reports pages that could not be written."""
 
 
 def find_syncfs() -> Callable[[int], int] | None:
-    """Return ``syncfs`` of the system, ``None`` where it does not report failed writes."""
+    """Return the system's ``syncfs``, ``None`` if it does not report failed writes."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if os.uname().sysname != "Linux" or release is None:
         return None
@@ -261,10 +262,10 @@ def _c_library() -> ctypes.CDLL:
 
 
 def sync_file_system(syncfs: Callable[[int], int], fd: int) -> None:
-    """Make everything durable that lies on the file system of ``fd``.
+    """Make everything durable on the file system of ``fd``.
 
     Raises:
-        OSError: the system refused.
+        OSError: the sync failed.
     """
     if syncfs(fd) != 0:
         code = ctypes.get_errno()
@@ -274,7 +275,7 @@ def sync_file_system(syncfs: Callable[[int], int], fd: int) -> None:
 def sync_below(folders: Iterable[Path]) -> None:
     """Make durable all files and names below ``folders``, also those of other processes.
 
-    One call a file system, or file by file where the system has no such call.
+    One call per file system, or file by file if the system has no such call.
     """
     syncfs, done = find_syncfs(), set()
     for folder in filter(is_dir, folders):
@@ -293,7 +294,7 @@ def _sync_tree(top: Path) -> None:
     """Sync all files and folders below ``top``, one by one."""
     for folder, _, names in os.walk(top):
         for name in names:
-            with suppress(CorruptionError, FileNotFoundError):  # no regular file: not ours
+            with suppress(CorruptionError, FileNotFoundError):  # not a regular file: not ours
                 fd = open_regular(f"{folder}/{name}")
                 try:
                     os.fsync(fd)

@@ -24,7 +24,7 @@ def lazy_names(
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of ``package``, see ``places``.
 
-    What was imported is kept in ``namespace``, the globals of the package.
+    Imported names are stored in ``namespace``, the globals of the package.
     """
     known = places(names)
     public = sorted(known)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def page_templates(folder: Path) -> "Environment":
-    """Return the templates in ``folder``; whatever is put into them is escaped.
+    """Return the templates in ``folder``; inserted values are escaped.
 
     Raises:
         StoreConfigError: jinja2 is not installed.

@@ -1,9 +1,9 @@
-"""Whether a path exists, what kind of file is there, and what a folder holds.
+"""Whether a path exists, the kind of its file, and the content of a folder.
 
-``Path.exists``, ``is_dir``, ``is_file`` and ``is_symlink`` return ``False`` for any error of the
-system since CPython 3.14, and ``Path.glob`` finds nothing since 3.13: a folder that may not be
-searched, or a disk that fails, would look like a store without that file. These functions raise the
-error, and find nothing only where nothing can be.
+Since CPython 3.14, ``Path.exists``, ``is_dir``, ``is_file`` and ``is_symlink`` return ``False`` for
+any error of the system, and since 3.13 ``Path.glob`` finds nothing: a folder without search
+permission, or a disk that fails, would look like a store without that file. These functions raise
+the error, and find nothing only if nothing exists.
 """
 
 import errno
@@ -20,7 +20,7 @@ def exists(path: Path | str) -> bool:
     """Return whether ``path`` leads to something; links are followed.
 
     Raises:
-        OSError: the system does not say.
+        OSError: the status cannot be read.
     """
     return _mode(path) != 0
 
@@ -29,7 +29,7 @@ def is_dir(path: Path | str) -> bool:
     """Return whether ``path`` leads to a folder; links are followed.
 
     Raises:
-        OSError: the system does not say.
+        OSError: the status cannot be read.
     """
     return stat.S_ISDIR(_mode(path))
 
@@ -38,7 +38,7 @@ def is_file(path: Path | str) -> bool:
     """Return whether ``path`` leads to a regular file; links are followed.
 
     Raises:
-        OSError: the system does not say.
+        OSError: the status cannot be read.
     """
     return stat.S_ISREG(_mode(path))
 
@@ -47,13 +47,13 @@ def is_symlink(path: Path | str) -> bool:
     """Return whether ``path`` itself is a link.
 
     Raises:
-        OSError: the system does not say.
+        OSError: the status cannot be read.
     """
     return stat.S_ISLNK(_mode(path, follow_symlinks=False))
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """Return what is in ``folder`` with a name of this pattern, sorted; nothing without a folder.
+    """Return the paths in ``folder`` that match ``pattern``, sorted; empty without a folder.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -66,7 +66,7 @@ def matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files in ``folder`` and its folders; links to folders are not followed.
+    """Yield the regular files in ``folder`` and below; links to folders are not followed.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -80,7 +80,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def _mode(path: Path | str, *, follow_symlinks: bool = True) -> int:
-    """Return kind and permissions, 0 if there is nothing."""
+    """Return type and permissions, 0 if the path does not exist."""
     try:
         return os.stat(path, follow_symlinks=follow_symlinks).st_mode  # noqa: PTH116 - as tests refuse it
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Every file and folder name below the root of a store, save what a backend has of its own."""
+"""The names of all files and folders of a store, except for those of a single backend."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,11 +11,11 @@ from cqstore.store.errors import RefusedStoreError
 def named_path(path: Path | str) -> Path:
     """Return ``path``; every public function that takes one as text calls this.
 
-    ``Path("")`` is the current folder, and a caller's unset variable must never mean that one. (A
-    ``Path`` that was made of an empty text cannot be told from ``Path(".")``, and is accepted.)
+    ``Path("")`` is the current folder, and a caller's unset variable must never mean that folder.
+    (A ``Path`` from an empty text is equal to ``Path(".")``, and is accepted.)
 
     Raises:
-        RefusedStoreError: it is an empty text.
+        RefusedStoreError: ``path`` is an empty text.
     """
     if path == "":
         raise RefusedStoreError("the path is empty: give a path, or . for the current folder")
@@ -23,7 +23,7 @@ def named_path(path: Path | str) -> Path:
 
 
 def beside(root: Path, suffix: str) -> Path:
-    """Return the place beside a folder with its name and ``suffix``, also where it is ``.``."""
+    """Return the path next to a folder with its name and ``suffix``, also for ``.``."""
     named = root.resolve() if root.name in {"", ".."} else root
     return named.with_name(f"{named.name}{suffix}")
 
@@ -32,8 +32,8 @@ def beside(root: Path, suffix: str) -> Path:
 class StorePaths:
     """Names below ``root`` (RocketMQ's ``storePathRootDir``).
 
-    ``commit_log`` may lie elsewhere (``storePathCommitLog``). ``own`` is the only folder that
-    RocketMQ does not know: cut tails are kept there.
+    ``commit_log`` may be elsewhere (``storePathCommitLog``). ``own`` is the only folder that
+    RocketMQ does not use: it contains cut tails.
     """
 
     root: Path
@@ -46,7 +46,7 @@ class StorePaths:
 
     @cached_property
     def consume_queue(self) -> Path:
-        """Return the folder of the queues; a backend may have others beside it."""
+        """Return the folder of the queues; a backend may have others next to it."""
         return self.root / "consumequeue"
 
     @cached_property
@@ -86,12 +86,12 @@ class StorePaths:
 
     @cached_property
     def delay_offset(self) -> Path:
-        """Return how far each delay level is delivered, JSON."""
+        """Return the file with the delivered offsets of each delay level, JSON."""
         return self.config / DELAYS_FILE
 
     @cached_property
     def compaction_log(self) -> Path:
-        """Return the folder of compacted topics' logs; a folder a topic."""
+        """Return the folder of compacted topics' logs, with a folder per topic."""
         return self.root / "compaction" / "compactionLog"
 
     @cached_property
@@ -106,17 +106,17 @@ class StorePaths:
 
     @cached_property
     def deleted_topics(self) -> Path:
-        """Return our journal of deleted topics."""
+        """Return the journal of deleted topics."""
         return self.own / "deleted-topics"
 
     @cached_property
     def expired_queues(self) -> Path:
-        """Return our journal of the next offsets of wholly expired queues."""
+        """Return the journal of the next offsets of completely expired queues."""
         return self.own / "expired-queues"
 
     @cached_property
     def index_files(self) -> Path:
-        """Return our note of the index files that a clean stop left."""
+        """Return the note of the index files at a clean stop."""
         return self.own / "index-files"
 
     @cached_property
@@ -126,17 +126,17 @@ class StorePaths:
 
     @cached_property
     def following(self) -> Path:
-        """Return how far a follower is, as it wrote it last."""
+        """Return the note of a follower's progress."""
         return self.own / "following"
 
     @cached_property
     def synced(self) -> Path:
-        """Return our note of how far the log was surely on disk."""
+        """Return the note of how far the log is certainly on disk."""
         return self.own / "synced"
 
     @cached_property
     def passing_over(self) -> Path:
-        """Return the record that is being written in the place of a damaged one."""
+        """Return the record that is being written in place of a damaged one."""
         return self.own / "passing-over"
 
     @cached_property
@@ -151,22 +151,22 @@ class StorePaths:
 
     @cached_property
     def cut(self) -> Path:
-        """Return the folder of bytes that were cut off the log, or given up."""
+        """Return the folder of bytes that were cut off the log, or skipped as damaged."""
         return self.own / "cut"
 
     @cached_property
     def cutting(self) -> Path:
-        """Return our note of a cut of the log that was asked for and is not carried out yet."""
+        """Return the note of a truncation of the log that was requested and not done yet."""
         return self.own / "cutting"
 
     @cached_property
     def mode(self) -> Path:
-        """Return our record of which backends are kept, and up to where lagging ones are whole."""
+        """Return the record of the backends in use, and how far lagging ones are complete."""
         return self.own / "mode"
 
     @cached_property
     def rebuilding(self) -> Path:
-        """Return our journal of single queues that are being rebuilt."""
+        """Return the journal of single queues that are being rebuilt."""
         return self.own / "rebuilding"
 
     @cached_property
@@ -176,15 +176,15 @@ class StorePaths:
 
     @cached_property
     def placing_metadata(self) -> Path:
-        """Return our journal of a form of metadata that is being put in place."""
+        """Return the journal of a form of metadata that is being put in place."""
         return self.own / "placing-metadata"
 
     @cached_property
     def replacing(self) -> Path:
-        """Return our journal of parts that are being moved away to be rebuilt."""
+        """Return the journal of parts that are being moved away for a rebuild."""
         return self.own / "replacing"
 
     @cached_property
     def replaced(self) -> Path:
-        """Return the folder of parts that were moved away, a folder a time."""
+        """Return the folder of parts that were moved away, with a folder per time."""
         return self.own / "replaced"

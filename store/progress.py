@@ -1,12 +1,12 @@
-"""Progress: callbacks for how far a long run has come."""
+"""Progress: callbacks for the progress of a long run."""
 
 from collections.abc import Callable
 
 Progress = Callable[[int], object]
-"""Called with phy offsets, in order, now and then."""
+"""Called with phy offsets, in order, from time to time."""
 
 Tell = Callable[[str], object]
-"""Called with a sentence when something comes, goes, or begins."""
+"""Called with a sentence about an event."""
 
 
 def noop(*_told: object) -> None:

@@ -1,8 +1,8 @@
-"""Imports that no signal's handler interrupts.
+"""Imports that no signal handler interrupts.
 
 An exception in the middle of an import discards the module, and the next import executes it again.
 Extension modules do not survive that: numpy refuses a second load in one process, and rocksdict
-fails with a ``NameError``. A handler runs in the main thread alone, so another thread imports.
+fails with a ``NameError``. A handler runs only in the main thread, so another thread imports.
 """
 
 import sys
@@ -14,16 +14,16 @@ from types import ModuleType
 from typing import Any
 
 _SECONDS = 1.0
-"""So often the waiting thread asks again; after an interrupt it waits no longer."""
+"""Interval at which the waiting thread checks again; after an interrupt it waits no longer."""
 
 
 def import_whole(name: str) -> ModuleType:
     """Return the module ``name``; if it has to be imported, an interrupt waits until it is.
 
-    Any thread. What a handler raises in the meantime is raised when the import is over.
+    Any thread. An exception that a handler raises in the meantime is raised after the import.
 
     Raises:
-        ImportError: there is no such module, or it cannot be loaded.
+        ImportError: the module does not exist, or cannot be loaded.
     """
     if name not in sys.modules and threading.current_thread() is threading.main_thread():
         _import_in_thread(name)
@@ -31,15 +31,15 @@ def import_whole(name: str) -> ModuleType:
 
 
 def load_whole(entry: EntryPoint) -> Any:
-    """Return what an entry point names, imported as by ``import_whole``."""
+    """Return the object that an entry point names, imported as by ``import_whole``."""
     import_whole(entry.module)
     return entry.load()
 
 
 def _import_in_thread(name: str) -> None:
-    """Import ``name`` in a thread of its own, and wait for its end.
+    """Import ``name`` in a separate thread, and wait for its end.
 
-    An error is left to the import that follows, and so is a process that may start no thread.
+    The import that follows raises the error, also if the process may not start a thread.
     """
     is_over = allocate_lock()
     is_over.acquire()

@@ -1,1 +1,1 @@
-"""Files that a broker keeps beside its log: names, JSON, and the topics in them."""
+"""Files that a broker keeps in addition to its log: names, JSON, and the topics in them."""

@@ -1,8 +1,8 @@
 """JSON files of a broker, read as RocketMQ 5.5.1 reads them.
 
-RocketMQ's writer leaves keys that are integers without quotes (``{0:12,1:5}``), which is no JSON.
-Its reader, fastjson2, takes much more than the standard: decision 86. Text that is strict JSON but
-for such keys is read by the standard library; all other text by ``LenientReader``.
+RocketMQ's writer leaves keys that are integers without quotes (``{0:12,1:5}``), which is not valid
+JSON. Its reader, fastjson2, accepts much more than the standard: decision 86. Text that is strict
+JSON except for such keys is read by the standard library; all other text by ``LenientReader``.
 
 Source: RocketMQ ``RemotingSerializable.fromJson``, ``MixAll.file2String``.
 """
@@ -21,17 +21,17 @@ from cqstore.store.broker_files.fastjson_kinds import (
 from cqstore.store.broker_files.fastjson_reader import SPACE, LenientReader
 from cqstore.store.errors import CorruptionError, RefusedStoreError
 
-# A text that does not end is taken whole, so that none of its signs is looked at twice.
+# An unterminated text is matched to its end, so that no character is read twice.
 _BARE_KEY = re.compile(
     r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|([{,]\s*+)(0|-?[1-9][0-9]*+)(?=\s*+:)', re.DOTALL
 )
 _LOOKS_BARE = re.compile(r"[{,]\s*+-?[0-9]++\s*+:")
-"""Inside of a text too; without such a place the text is as it should be, and most tables are."""
+"""Also matches inside a text. Without a match the JSON has quoted keys, as most tables do."""
 _ANY, _BOM = Record({}), "\ufeff"
 
 
 def quoted_keys(text: str) -> str:
-    """Return ``text`` with quotes around all keys; takes time in proportion to its length."""
+    """Return ``text`` with quotes around all keys; the time is linear in its length."""
     return _BARE_KEY.sub(_quoted, text) if _LOOKS_BARE.search(text) else text
 
 
@@ -40,22 +40,22 @@ def _quoted(match: re.Match[str]) -> str:
 
 
 def broker_object(data: bytes, kind: Record = _ANY) -> dict[str, object]:
-    """Return the object that ``data`` is, its fields converted to what ``kind`` says.
+    """Return the object in ``data``, with its fields converted as ``kind`` specifies.
 
-    Fields that ``kind`` does not name are as they are in the file. Null is an object without
+    Fields that are not in ``kind`` are returned as they are in the file. Null is an object without
     fields.
 
     Raises:
-        ValueError: a broker refuses it; the sentence says where.
+        ValueError: a broker refuses the data; the error has the position.
     """
     return _parsed(data, kind) or {}
 
 
 def broker_row(data: bytes, kind: Record) -> dict[str, object]:
-    """Return what ``broker_object`` does of a row of a database.
+    """Return the result of ``broker_object`` for a row of a database.
 
     Raises:
-        ValueError: a broker refuses it; null too.
+        ValueError: a broker refuses the row; null is refused too.
     """
     found = _parsed(data, kind)
     if found is None:
@@ -64,7 +64,7 @@ def broker_row(data: bytes, kind: Record) -> dict[str, object]:
 
 
 def _parsed(data: bytes, kind: Record) -> dict[str, object] | None:
-    # Java decodes like this too, and begins and ends the text like this.
+    # Java decodes and trims the text in the same way.
     text = data.decode("utf-8", "replace").strip(SPACE)
     text = text.removeprefix(_BOM).lstrip(SPACE)
     try:
@@ -74,17 +74,17 @@ def _parsed(data: bytes, kind: Record) -> dict[str, object] | None:
         )  # fmt: skip
         made = converted(found, kind, is_whole=True)
     except (ValueError, RecursionError):
-        made = LenientReader(text).read(kind)  # whose sentence says where
-    assert made is None or isinstance(made, dict)  # as ``kind`` says
+        made = LenientReader(text).read(kind)  # its error has the position
+    assert made is None or isinstance(made, dict)  # ``kind`` is a record
     return made
 
 
 def object_in(path: Path, data: bytes, kind: Record = _ANY) -> dict[str, object]:
-    """Return the object that ``data`` of the file or database ``path`` is, see ``broker_object``.
+    """Return the object in ``data`` of the file or database ``path``, see ``broker_object``.
 
     Raises:
-        CorruptionError: a broker refuses it, and reads the backup of a file.
-        RefusedStoreError: it is not known what a broker makes of it; its backup must not count.
+        CorruptionError: a broker refuses the data, and reads the backup of a file.
+        RefusedStoreError: it is unknown how a broker reads the data; the backup must not be used.
     """
     try:
         return broker_object(data, kind)
@@ -98,7 +98,7 @@ def object_in(path: Path, data: bytes, kind: Record = _ANY) -> dict[str, object]
 
 
 def encoded(content: object) -> bytes:
-    """Return the bytes of a file, in lines as a broker writes them; names of keys in quotes."""
+    """Return the bytes of a file, in lines as a broker writes them, with quotes around keys."""
     return json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
 
 

@@ -1,10 +1,10 @@
-"""What a field of a broker's JSON file is to be, and the conversions that fastjson2 makes.
+"""Types of the fields in a broker's JSON files, and the conversions that fastjson2 makes.
 
-Each conversion takes what JSON has there and returns the value that a broker goes on with. It
-raises ``ValueError`` where fastjson2 refuses the file.
+Each conversion takes a JSON value and returns the value that a broker uses. It raises
+``ValueError`` if fastjson2 refuses the file.
 
 Source: fastjson2 2.0.63 ``JSONReader.readInt64Value``, ``readInt32Value``, ``readBoolValue``,
-``readString``, ``ObjectReaderImplMapTyped``, ``ObjectReaderImplEnum``; tried value by value in
+``readString``, ``ObjectReaderImplMapTyped``, ``ObjectReaderImplEnum``; tested value by value in
 ``tests/interop/test_json_tables.py``.
 """
 
@@ -24,37 +24,37 @@ _FLAGS = {"Y": True, "1": True, "N": False, "0": False}
 _WORDS = {"true": True, "false": False}
 _MAX_EXPONENT = 2047
 _PLAIN_DOUBLES = 1e-3, 1e7
-"""Between these ``Double.toString`` writes no exponent."""
+"""Between these limits ``Double.toString`` writes no exponent."""
 _MAX_SHORT = 10
-"""Digits of a number that fits into an ``int`` in any case, and one more."""
+"""Digits of a number that always fits into an ``int``, plus one."""
 _MAX_DIGITS = 400
-"""A number with more is not looked at."""
+"""Limit of the digits of a number that is parsed."""
 _MISSING = object()
 REFERENCE = "$ref"
-"""A key by which fastjson2 takes another part of the file; no broker writes it."""
+"""A key with which fastjson2 refers to another part of the file; no broker writes it."""
 
 
 class UnclearJsonError(ValueError):
-    """Text of which it is not known here what a broker makes of it, so its backup must not count.
+    """Text for which it is unknown how a broker reads it, so its backup must not be used.
 
-    No broker writes such text, and no slip of an editor leads to it.
+    No broker writes such text, and no typing error leads to it.
     """
 
 
 class Suffixed(int):
-    """An integer with a letter behind it that says how wide it is (``100L``)."""
+    """An integer with a suffix for its width (``100L``)."""
 
 
 class Fraction(float):
-    """A number with a fraction or an exponent, and how it was written."""
+    """A number with a fraction or an exponent, and its text."""
 
     __slots__ = ("text",)
 
     def __new__(cls, text: str) -> "Fraction":
-        """Return the number that ``text`` is.
+        """Return the number with the text ``text``.
 
         Raises:
-            UnclearJsonError: of its exponent.
+            UnclearJsonError: it is unknown how fastjson2 reads its exponent.
         """
         exponent = text.lower().partition("e")[2]
         if len(exponent) > _MAX_DIGITS or abs(int(exponent or 0)) > _MAX_EXPONENT:
@@ -67,7 +67,7 @@ class Fraction(float):
 
     @property
     def has_exponent(self) -> bool:
-        """Return whether fastjson2 makes a ``double`` of it, and not a ``BigDecimal``."""
+        """Return whether fastjson2 reads it as a ``double``, not as a ``BigDecimal``."""
         return "e" in self.text.lower()
 
 
@@ -77,25 +77,25 @@ class Scalar:
 
     convert: Callable[[object], object]
     not_before: str = ""
-    """Signs that no number may begin with here."""
+    """Characters that no number may begin with here."""
     plain: type | None = None
-    """Values of this type are taken as they are."""
+    """Values of this type are returned unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A map with one kind of key and of value."""
+    """A map with one type of keys and of values."""
 
     value: "Kind"
     key: Callable[[object], object] | None = None
     """Converts a key; ``None``: keys are text."""
     takes_null: bool = False
-    """Whether a value may be null: in a ``HashMap``, not in a ``ConcurrentHashMap``."""
+    """Whether a value may be null: yes in a ``HashMap``, no in a ``ConcurrentHashMap``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An object with fields; those that are not named here may be anything, and stay."""
+    """An object with fields; unnamed fields may have any value, and are kept."""
 
     fields: Mapping[str, "Kind"]
 
@@ -111,12 +111,12 @@ Kind: TypeAlias = Scalar | Table | Record | Listed
 
 
 def converted(value: object, kind: Kind, *, is_whole: bool = False) -> object:
-    """Return what a broker makes of ``value``, which was read from strict JSON.
+    """Return the broker's value for ``value``, which was read from strict JSON.
 
-    ``is_whole``: it is all of a text.
+    ``is_whole``: it is the complete text.
 
     Raises:
-        ValueError: it refuses it; the sentence names the field.
+        ValueError: a broker refuses the value; the error names the field.
     """
     if isinstance(kind, Scalar):
         return kind.convert(value)
@@ -158,16 +158,16 @@ def _converted_table(value: dict[str, object], kind: Table) -> dict[object, obje
 
 
 def _refuse_bare(names: Collection[str]) -> None:
-    """Refuse names that may have been without quotes: the lenient reader looks."""
+    """Refuse names that may have been unquoted: the lenient reader handles them."""
     if any(name[-1:].isdecimal() and name.removeprefix("-").isdecimal() for name in names):
         raise ValueError("a field name is a number")
 
 
 def put(into: dict[object, object], kind: Table, key: object, value: object) -> None:
-    """Add an entry of a table; its value is converted, its key is not yet.
+    """Add an entry to a table; its value is converted here, its key is not.
 
     Raises:
-        ValueError: a broker's map does not take it.
+        ValueError: a broker's map refuses the entry.
     """
     made = key if kind.key is None else kind.key(key)
     if made is None or (value is None and not kind.takes_null):
@@ -176,10 +176,10 @@ def put(into: dict[object, object], kind: Table, key: object, value: object) -> 
 
 
 def refuse_reference(value: Collection[object]) -> None:
-    """Refuse an object that stands for another part of the file.
+    """Refuse an object that refers to another part of the file.
 
     Raises:
-        UnclearJsonError: it does.
+        UnclearJsonError: the object is such a reference.
     """
     if REFERENCE in value:
         raise UnclearJsonError(f"references ({REFERENCE}) are not supported")
@@ -247,7 +247,7 @@ def text_of(value: object) -> str | None:
 
 
 def enum_of(*names: str) -> Scalar:
-    """Return the kind of one of ``names``, whose order is that of their ordinals."""
+    """Return the type of an enum with ``names`` in the order of their ordinals."""
 
     def convert(value: object) -> str | None:
         if value is None:
@@ -282,12 +282,12 @@ DELAYS = Record({"offsetTable": OFFSETS_OF_QUEUES, "dataVersion": VERSION})
 
 
 def _letters(text: str) -> str:
-    """Return what counts of an enum's name."""
+    """Return the significant characters of an enum's name."""
     return text.lower().translate({ord(sign): None for sign in "_- "})
 
 
 def _integer(value: object, limit: int) -> int | None:
-    """Return a number of so many bits; ``None``: null, or a text that stands for it."""
+    """Return an integer within ``limit``; ``None``: null, or a text that means null."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, str):
@@ -309,7 +309,7 @@ def _integer(value: object, limit: int) -> int | None:
 def _integer_of_text(value: str) -> int:
     text = value.replace(",", "") if _GROUPED.fullmatch(value) else value
     if not _NUMBER_TEXT.fullmatch(text):
-        # fastjson2 makes milliseconds of some dates, and numbers of some odd texts.
+        # fastjson2 converts some dates to milliseconds, and some unusual texts to numbers.
         error = UnclearJsonError if _UNCLEAR.match(value) else ValueError
         raise error(f"expected a number, found {shown(value)}")
     number = Decimal(text)
@@ -327,7 +327,7 @@ def _in_range(number: int, limit: int, value: object) -> int:
 
 def _truncated(value: Fraction, limit: int) -> int:
     """Return the number without its fraction, as ``Number.longValue`` and ``intValue`` do."""
-    if value.has_exponent:  # of a double: the nearest number that there is
+    if value.has_exponent:  # of a double: the nearest representable number
         if value in (float("inf"), float("-inf")):
             return limit if value > 0 else -limit - 1
         return max(-limit - 1, min(limit, int(value)))
@@ -338,7 +338,7 @@ def _truncated(value: Fraction, limit: int) -> int:
 
 
 def _java_double(value: float) -> str:
-    """Return ``Double.toString`` of the numbers that a file may hold."""
+    """Return ``Double.toString`` of a number that a file may contain."""
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _PLAIN_DOUBLES[0] <= abs(value) < _PLAIN_DOUBLES[1]:
@@ -348,5 +348,5 @@ def _java_double(value: float) -> str:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` for an error, cut short."""
+    """Return ``value`` for an error, truncated."""
     return f"{value!r:.60}"

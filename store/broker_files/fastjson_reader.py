@@ -1,7 +1,7 @@
-"""LenientReader: reads JSON that is none by the standard, and that fastjson2 takes all the same.
+"""LenientReader: reads JSON that is invalid by the standard but accepted by fastjson2.
 
-Files that were edited by hand or damaged at their end have such JSON. Like fastjson2 it follows
-the kind of each field: where a comma may be missing and where a comment may stand depends on it.
+Files that were edited by hand or damaged at their end have such JSON. Like fastjson2 it uses the
+type of each field, which determines where a comma may be missing and where a comment is allowed.
 
 Source: fastjson2 2.0.63 ``JSONReaderUTF16``, ``ObjectReaderAdapter``, ``ObjectReaderImplMapTyped``,
 ``ObjectReaderImplMapString``.
@@ -26,7 +26,7 @@ from cqstore.store.broker_files.fastjson_kinds import (
 
 SPACE = "\0 \n\r\f\t\b"
 _END = "\x1a"
-"""Ends the text for fastjson2, wherever it stands between two values."""
+"""Ends the text for fastjson2, anywhere between two values."""
 _SPACES = re.compile(r"[\0 \n\r\f\t\b]*")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*(?:\n|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]*)?)([LBSFD]?)")
@@ -45,16 +45,16 @@ class LenientReader:
     """Reads one text."""
 
     def __init__(self, text: str) -> None:
-        """Take the text, without spaces and byte-order mark before it; nothing is read yet."""
+        """Set the text, without spaces and byte-order mark before it; nothing is read yet."""
         self._text = text
         self._at = 0
         self._depth = 0
 
     def read(self, kind: Record) -> dict[str, object] | None:
-        """Return the object that the text is; ``None``: it is null.
+        """Return the object in the text; ``None``: the text is null.
 
         Raises:
-            ValueError: fastjson2 refuses it; the sentence says where.
+            ValueError: fastjson2 refuses the text; the error has the position.
         """
         self._skip_comments()
         if self._next() in _PLAIN and self._is_null():
@@ -66,7 +66,7 @@ class LenientReader:
         return found
 
     def _value(self, kind: Kind) -> object:
-        """Return the value here, converted, and go on behind it and one comma."""
+        """Return the value here, converted, and advance past it and one comma."""
         if isinstance(kind, Scalar):
             if self._next() and self._next() in kind.not_before:
                 error = self._error("a value")
@@ -85,7 +85,7 @@ class LenientReader:
         return found
 
     def _record(self, kind: Record) -> dict[str, object] | None:
-        """Return an object with fields; the brace before it may be missing."""
+        """Return an object with fields; the opening brace may be missing."""
         if self._is_null():
             return None
         if self._next() == "{":
@@ -123,7 +123,7 @@ class LenientReader:
         return made
 
     def _key(self, kind: Table) -> object:
-        """Return the key of an entry, which may be a number, and go to its value."""
+        """Return the key of an entry, which may be a number, and advance to its value."""
         if kind.key is None and self._next() in _PLAIN:
             return self._name()
         if kind.value is TEXT:
@@ -155,7 +155,7 @@ class LenientReader:
         return made
 
     def _scalar(self) -> object:
-        """Return a number, a text, a flag, or what brackets hold."""
+        """Return a number, a text, a flag, or the content of brackets."""
         sign = self._next()
         if sign in _PLAIN:
             found: object = self._string()
@@ -170,7 +170,7 @@ class LenientReader:
         return found
 
     def _unknown(self) -> object:
-        """Return the value of a field that a broker does not know: it is skipped strictly."""
+        """Return the value of a field that a broker does not use: it is parsed strictly."""
         found = self._strict_value()
         self._skip_space()
         if self._next() == ",":
@@ -224,7 +224,7 @@ class LenientReader:
     def _skipped_name(self) -> str:
         try:
             return self._name()
-        except ValueError as exc:  # fastjson2 does not look at escapes here
+        except ValueError as exc:  # fastjson2 does not check escapes here
             raise UnclearJsonError(str(exc)) from exc
 
     def _strict_array(self) -> list[object]:
@@ -237,7 +237,7 @@ class LenientReader:
         return made
 
     def _separate(self, closing: str) -> None:
-        """Go behind the comma, which a closing bracket must not follow."""
+        """Advance past the comma, which a closing bracket must not follow."""
         self._skip_space()
         if self._next() == closing:
             return
@@ -246,10 +246,10 @@ class LenientReader:
             raise self._error("a value after the comma")
 
     def _name(self) -> str:
-        """Return the name of a field, and go to its value."""
+        """Return the name of a field, and advance to its value."""
         if self._next() not in _PLAIN:
             error = self._error("a name in quotes")
-            is_null = self._text.startswith("null", self._at)  # which fastjson2 passes over
+            is_null = self._text.startswith("null", self._at)  # which fastjson2 skips
             raise UnclearJsonError(str(error)) if is_null else error
         name = self._string()
         self._skip_space()
@@ -257,12 +257,12 @@ class LenientReader:
         return name
 
     def _string(self) -> str:
-        """Return the text in quotes here; it may go over lines."""
+        """Return the quoted text here; it may contain line breaks."""
         quote, at, parts = self._text[self._at], self._at + 1, list[str]()
         plain = _PLAIN[quote]
         while True:
             match = plain.match(self._text, at)
-            assert match is not None  # it matches nothing too
+            assert match is not None  # it also matches an empty text
             parts.append(match[0])
             at = match.end()
             if at >= len(self._text):
@@ -300,7 +300,7 @@ class LenientReader:
         return Fraction(digits)
 
     def _is_null(self) -> bool:
-        """Skip null, and the texts that stand for it; return whether there was one."""
+        """Skip null, and texts that mean null; return whether there was one."""
         match = _NULL.match(self._text, self._at)
         if match is None:
             return False
@@ -342,19 +342,19 @@ class LenientReader:
             self._skip_space()
 
     def _next(self) -> str:
-        """Return the sign here, empty at the end."""
+        """Return the character here, empty at the end."""
         sign = self._text[self._at : self._at + 1]
         return "" if sign == _END else sign
 
     def _error(self, expected: str) -> ValueError:
         found = self._text[self._at : self._at + 12]
-        # fastjson2 takes some signs of Latin-1 for spaces, in some places: 0xA0 is one.
+        # fastjson2 accepts some Latin-1 characters as spaces in some places; 0xA0 is one.
         error = UnclearJsonError if "\x80" <= found[:1] <= "\xff" else ValueError
         return error(f"char {self._at}: expected {expected}, found {found!r}")
 
 
 def _paired(text: str) -> str:
-    """Return ``text`` with each pair of surrogates as the character that it is."""
+    """Return ``text`` with each surrogate pair replaced by its character."""
     if not any("\ud800" <= sign <= "\udfff" for sign in text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,7 +1,7 @@
-"""The files in which a broker keeps what is not in its log: their names, and their backups.
+"""The files of a broker's data that is not in its log: their names, and their backups.
 
-RocketMQ moves a file to ``.bak`` and then writes it in place. Here the former content goes to
-``.bak`` first and the file is replaced by rename, so there is a whole one at any time.
+RocketMQ moves a file to ``.bak`` and then writes it in place. Here the old content is written to
+``.bak`` first and the file is replaced by rename, so a complete file exists at any time.
 
 Source: RocketMQ ``BrokerPathConfigHelper``, ``ConfigManager``, ``TimerMessageStore``.
 """
@@ -20,45 +20,45 @@ TOPICS_FILE, GROUPS_FILE, DELAYS_FILE = "topics.json", "subscriptionGroup.json",
 OFFSETS_FILE, LMQ_OFFSETS_FILE = "consumerOffset.json", "lmqConsumerOffset.json"
 TOPIC_QUEUE_MAPPING_FILE, REQUEST_MODE_FILE = "topicQueueMapping.json", "messageRequestMode.json"
 TOPIC_GROUP_SEPARATOR = "@"
-"""Between the names in a key of a table of offsets."""
+"""Separator of the two names in a key of an offset table."""
 TIMER_CHECK_FILE, TIMER_METRICS_FILE = "timercheck", "timermetrics"
 TIMER_CHECK_BYTES = 4096
 TIMER_WHEEL, TIMER_LOG = "timerwheel", "timerlog"
-"""Below the root: a file, of which there may be snapshots, and a folder."""
+"""Names in the root: a file, possibly with snapshots, and a folder."""
 CURRENT = "CURRENT"
-"""In the folder of each database of RocksDB's: names the file that names all others."""
+"""In the folder of each RocksDB database: the file that names all other files."""
 MAX_TABLE_BYTES = 1 << 30
-"""What is longer is no file of these."""
+"""Size limit: a larger file is not one of these."""
 BACKUP_SUFFIX = ".bak"
 
 
 def backup_of(path: Path) -> Path:
-    """Return what a broker reads where the file at ``path`` is missing or torn."""
+    """Return the path that a broker reads if the file at ``path`` is missing or torn."""
     return path.with_name(path.name + BACKUP_SUFFIX)
 
 
 def is_either_there(path: Path) -> bool:
-    """Return whether there is the file at ``path`` or its backup."""
+    """Return whether the file at ``path`` or its backup exists."""
     return exists(path) or exists(backup_of(path))
 
 
 class Readable(NamedTuple, Generic[T]):
-    """What was read of a broker's file, or of its backup where the file is damaged."""
+    """The content of a broker's file, or of its backup if the file is damaged."""
 
     content: T
     path: Path
-    """Of the one that was read."""
+    """Path of the file that was read."""
     fault: CorruptionError | None
-    """Why the file itself was not, where it is there."""
+    """Why the file itself was not read, if it exists."""
 
 
 def read_either(path: Path, read: Callable[[Path], T | None]) -> Readable[T] | None:
-    """Return what ``read`` makes of the file, or else of its backup, as a broker does.
+    """Return the result of ``read`` for the file, or else for its backup, as a broker does.
 
-    ``read`` returns ``None`` where there is none; ``None``: there is neither.
+    ``read`` returns ``None`` for a missing file; ``None``: both are missing.
 
     Raises:
-        CorruptionError: neither can be read; it is about the file, if that is there.
+        CorruptionError: neither can be read; the error is that of the file, if it exists.
     """
     fault: CorruptionError | None = None
     for each in (path, backup_of(path)):
@@ -75,9 +75,9 @@ def read_either(path: Path, read: Callable[[Path], T | None]) -> Readable[T] | N
 
 
 def replace_keeping(path: Path, data: bytes, former: bytes | None) -> None:
-    """Make ``data`` all of the file and ``former`` all of its backup, each durably.
+    """Set the content of the file to ``data`` and of its backup to ``former``, each durably.
 
-    Cut short, each of the two is what it was or what it is to be. ``None``: the backup stays.
+    After an interruption each of the two has its old or its new content. ``None``: keep the backup.
     """
     if former is not None:
         replace_file(backup_of(path), former)
@@ -85,6 +85,6 @@ def replace_keeping(path: Path, data: bytes, former: bytes | None) -> None:
 
 
 def replace_both(path: Path, data: bytes) -> None:
-    """Make ``data`` all of the file, and then all of its backup, each durably."""
+    """Set the content of the file to ``data``, and then of its backup, each durably."""
     replace_file(path, data)
     replace_file(backup_of(path), data)

@@ -1,6 +1,6 @@
-"""What a broker's metadata says of topics, for layers below the one that reads it.
+"""The topics in a broker's metadata, for layers below the one that reads it.
 
-Readers are found by entry point (``cqstore.topics``): a function that takes the folder ``config``.
+Entry points provide the readers (``cqstore.topics``): functions that take the folder ``config``.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,10 @@ _GROUP = "cqstore.topics"
 
 
 class TopicTable(NamedTuple):
-    """The topics that a broker knows."""
+    """The topics in a broker's metadata."""
 
     form: str
-    """In which its metadata keeps them, see ``cqstore.broker.metadata.model.Form``."""
+    """Form of the metadata, see ``cqstore.broker.metadata.model.Form``."""
     topics: Mapping[str, dict[str, object]]
     """Name → configuration."""
 
@@ -26,12 +26,11 @@ Reader = Callable[[Path], TopicTable | None]
 
 
 def topic_table(config: Path) -> TopicTable | None:
-    """Return the topics of the broker whose folder is ``config``; ``None``: none are kept there.
+    """Return the topics of the broker whose folder is ``config``; ``None``: it has no topic table.
 
     Raises:
-        CorruptionError, StoreIOError: they are kept and cannot be read as a whole. A caller that
-        deletes or
-            names what is missing there must not go on.
+        CorruptionError, StoreIOError: the table cannot be read completely. A caller that deletes or
+            names missing topics must not continue.
     """
     for entry in entries(_GROUP):
         read: Reader = load_whole(entry)

@@ -1,9 +1,9 @@
-"""Offsets that point into topics, which are removed together with the queues of a deleted topic.
+"""Offsets in topics, which are removed together with the queues of a deleted topic.
 
-A topic that is used again begins at queue offset 0. An offset that outlives its queue makes a group
-skip the new messages, so a broker removes both. The tables are found by entry point
-(``cqstore.positions``): a function that takes the folder ``config`` and topics, reads the tables,
-and returns the changes to be written.
+A topic that is used again begins at queue offset 0. An offset that remains makes a group skip the
+new messages, so a broker removes both. Entry points provide the tables (``cqstore.positions``):
+functions that take the folder ``config`` and topics, read the tables, and return the changes to
+write.
 
 Source: RocketMQ ``AdminBrokerProcessor.deleteTopicInBroker``.
 """
@@ -21,26 +21,26 @@ Planner = Callable[[Path, Collection[str]], "list[Callable[[], None]]"]
 
 
 class PositionOwner(Protocol):
-    """A part of this process that keeps offsets of the store in memory."""
+    """An object in this process that keeps offsets of the store in memory."""
 
     def deleting(self, topics: Collection[str]) -> AbstractContextManager[None]:
         """Remove the offsets in ``topics``, durably, and accept none for them until the exit.
 
         Raises:
-            StoreError: they cannot be written.
+            StoreError: the offsets cannot be written.
         """
 
 
 class TopicPositions:
-    """The offsets of one store that is open for writing. One thread at a time deletes."""
+    """The offsets of a store that is open for writing. One thread at a time deletes."""
 
     def __init__(self, config: Path) -> None:
-        """Describe the tables in the folder ``config``; touches no file."""
+        """Create the object for the tables in the folder ``config``; accesses no file."""
         self._config = config
         self.owner: PositionOwner | None = None
 
     def check(self, topics: Collection[str]) -> None:
-        """Raise what would prevent ``deleting``; changes nothing.
+        """Raise the error that ``deleting`` would raise; changes nothing.
 
         Raises:
             CorruptionError, RefusedStoreError, StoreIOError: as for ``deleting``.
@@ -54,7 +54,7 @@ class TopicPositions:
 
     @contextmanager
     def deleting(self, topics: Collection[str]) -> Iterator[None]:
-        """Remove the offsets in ``topics``, durably; the queues are to be deleted inside.
+        """Remove the offsets in ``topics``, durably; the caller deletes the queues in the block.
 
         Offsets are removed before queues: after a crash in between a group reads messages again,
         and skips none.

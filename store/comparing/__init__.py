@@ -1,1 +1,1 @@
-"""Comparing the queues of two sides unit by unit, with each other and with the log."""
+"""Comparison of the queues of two sides unit by unit, with each other and with the log."""

@@ -1,4 +1,4 @@
-"""Alignment: the runs of a queue on both sides, cut so that they lie beside each other."""
+"""Alignment: the runs of a queue on both sides, split so that each part is on both or one."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from cqstore.store.queue.bulk import UnitRows, UnitRun
 
 
 class Stretch(NamedTuple):
-    """Queue offsets from ``queue_offset`` on that both sides have, or one side alone."""
+    """Units from ``queue_offset`` on that both sides have, or only one side."""
 
     queue_offset: int
     source: UnitRows | None
@@ -15,7 +15,7 @@ class Stretch(NamedTuple):
 
 
 def align(source: Iterator[UnitRun], target: Iterator[UnitRun]) -> Iterator[Stretch]:
-    """Yield stretches in the order of queue offsets; work a run, none a unit."""
+    """Yield stretches in the order of queue offsets; the work is per run, not per unit."""
     left, right = next(source, None), next(target, None)
     while left is not None or right is not None:
         if right is None or (left is not None and left.queue_offset < right.queue_offset):

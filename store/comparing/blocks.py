@@ -1,4 +1,4 @@
-"""Blocks: units that both sides have, of as many queues as it takes, compared in numpy at once."""
+"""Blocks: units that both sides have, from as many queues as needed, compared with numpy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from cqstore.store.record.message import LMQ_PREFIX
 BLOCK_UNITS = 1 << 17
 Flags = NDArray[np.bool_]
 DeepCheck = Callable[[QueueFindings, int, int, int, int], DifferenceKind | None]
-"""Queue, queue offset, phy offset, size and tags code of a unit -> what is wrong with it."""
+"""Queue, queue offset, phy offset, size and tags code of a unit → its fault, if any."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Blocks:
     target: UnitSource
     deep: DeepCheck | None = None
     agreed: bool = field(default=True, kw_only=True)
-    """Hold what both sides agree in against the log."""
+    """Also compare units that are equal on both sides with the log."""
     shifted: int = 0
     units: int = 0
     _waiting: list[_Stretch] = field(default_factory=list)
@@ -46,13 +46,13 @@ class Blocks:
     def add(
         self, queue: QueueFindings, queue_offset: int, source: UnitRows, target: UnitRows
     ) -> bool:
-        """Take units that both sides have; return whether it is time to ``compare``."""
+        """Add units that both sides have; return whether ``compare`` is due."""
         self._waiting.append(_Stretch(queue, queue_offset, source, target))
         self.units += len(source)
         return self.units >= BLOCK_UNITS
 
     def compare(self) -> None:
-        """Compare what waits, into the queues' findings and sums."""
+        """Compare the collected units, and update the queues' findings and sums."""
         waiting, self._waiting, self.units = self._waiting, [], 0
         if not waiting:
             return
@@ -98,7 +98,7 @@ class Blocks:
         self, waiting: list[_Stretch], starts: Longs, places: Longs,
         source: Columns, target: Columns, heads: Heads,
     ) -> Flags:  # fmt: skip
-        """Note units that differ; return which."""
+        """Record units that differ; return which."""
         different = np.zeros(len(places), np.bool_)
         moved = (source.phy_offset != target.phy_offset) | (source.size != target.size)
         for number, name in enumerate(FIELDS):
@@ -109,7 +109,7 @@ class Blocks:
                     break
                 if not (self.source.has_timestamps and self.target.has_timestamps):
                     known = (left != NO_TIMESTAMP) & (right != NO_TIMESTAMP)
-                    # A time out of the log is that of another record where the units differ.
+                    # If the units differ, a time from the log is that of another record.
                     differs &= known & (~moved | self.target.has_timestamps)
                 untrue = heads.found & ~moved & (right != heads.store_timestamp)
                 left = np.where(untrue & ~differs, heads.store_timestamp, left)
@@ -126,7 +126,7 @@ class Blocks:
         self, waiting: list[_Stretch], starts: Longs, places: Longs, name: str,
         differs: Flags, left: Longs, right: Longs,
     ) -> None:  # fmt: skip
-        """Note units that differ in one field, a finding for each run of them."""
+        """Record units that differ in one field, with one finding per run of units."""
         for stretch, at in _by_stretch(starts, np.flatnonzero(differs)):
             queue = waiting[stretch].queue
             queue.count_field(name, len(at))
@@ -137,13 +137,13 @@ class Blocks:
                     target=int(right[run[0]]),
                 )  # fmt: skip
 
-    # ---- both sides agree: does the log?
+    # ---- units that are equal on both sides, compared with the log
 
     def _check_log(
         self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
         units: Columns, heads: Heads, equal: Flags,
     ) -> None:  # fmt: skip
-        """Note units in which both sides agree and that lead to no record of their queue."""
+        """Record units that are equal on both sides but do not point to a record of their queue."""
         self._note(
             waiting,
             starts,
@@ -165,7 +165,7 @@ class Blocks:
     def _compare_records(
         self, waiting: list[_Stretch], starts: Longs, places: Longs, units: Columns, which: Flags
     ) -> None:
-        """Decode the records of the units ``which``, and note what ``deep`` finds wrong."""
+        """Decode the records of the units ``which``, and record the faults found by ``deep``."""
         assert self.deep is not None
         kinds = (DifferenceKind.NO_RECORD, DifferenceKind.OTHER_QUEUE, DifferenceKind.OTHER_TAGS)
         wrong = {kind: np.zeros(len(places), np.bool_) for kind in kinds}
@@ -186,7 +186,7 @@ class Blocks:
         waiting: list[_Stretch], starts: Longs, places: Longs, kind: DifferenceKind, which: Flags,
         values: Longs,
     ) -> None:  # fmt: skip
-        """Note the units ``which`` as findings of one kind, one for each run of them."""
+        """Record the units ``which`` as findings of one kind, one per run of units."""
         for stretch, at in _by_stretch(starts, np.flatnonzero(which)):
             queue = waiting[stretch].queue
             queue.count(kind, len(at))
@@ -203,7 +203,7 @@ def _with_times(units: Columns, heads: Heads) -> Columns:
 
 
 def _by_stretch(starts: Longs, at: Longs) -> list[tuple[int, Longs]]:
-    """Return the rows ``at`` of each stretch that has some."""
+    """Return the rows ``at`` by stretch, for stretches that have some."""
     if not len(at):
         return []
     stretches = np.searchsorted(starts, at, "right") - 1
@@ -213,5 +213,5 @@ def _by_stretch(starts: Longs, at: Longs) -> list[tuple[int, Longs]]:
 
 
 def _runs(at: Longs) -> list[Longs]:
-    """Return the rows ``at`` in runs without a gap."""
+    """Return the rows ``at`` as runs of consecutive rows."""
     return np.split(at, np.flatnonzero(np.diff(at) != 1) + 1)

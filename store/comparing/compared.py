@@ -15,7 +15,7 @@ from cqstore.store.queue.units import QueueKey
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison of two backends found; the first is the *reference*, the other the *copy*.
+    """The result of comparing two backends: the first is the *reference*, the other the *copy*.
 
     In the tally they are source and target.
     """
@@ -24,9 +24,9 @@ class Compared:
     copy: str
     _found: ComparisonFindings
     timeless: frozenset[str]
-    """Backends that keep no store timestamps: those of the log are taken instead."""
+    """Backends without store timestamps: those of the log are used instead."""
     skipped: list[QueueKey] = field(default_factory=list)
-    """Queues of kinds that only one backend can hold (BatchCQ); not compared."""
+    """Queues of types that only one backend supports (BatchCQ); not compared."""
 
     @property
     def tally(self) -> ComparisonTally:
@@ -35,41 +35,41 @@ class Compared:
 
     @property
     def queues(self) -> int:
-        """Return how many queues there are, without empty ones."""
+        """Return the number of queues, without empty ones."""
         return self.tally.queues + self.passed_over + len(self.skipped)
 
     @property
     def units(self) -> int:
-        """Return how many units of the reference were compared."""
+        """Return the number of units of the reference that were compared."""
         return self.tally.source.units
 
     @property
     def passed_over(self) -> int:
-        """Return how many queues were not compared, for they were verified before."""
+        """Return the number of queues that were not compared because they were verified before."""
         return self._found.passed_over
 
     @property
     def differing_queues(self) -> int:
-        """Return how many queues differ."""
+        """Return the number of queues that differ."""
         return self._found.differing
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the backends are equal, as far as they can be compared."""
+        """Return whether the compared queues are equal."""
         return not self.tally.differing
 
     def missing_units(self, name: str) -> int:
-        """Return how many units backend ``name`` has not, or has with another value."""
+        """Return how many units backend ``name`` lacks, or has with another value."""
         return self._found.lacking[(self.reference, self.copy).index(name)]
 
     def differences(self) -> Iterator[tuple[ComparedQueue, ComparisonFinding]]:
-        """Yield what differs: some of it of some queues, see the tally for how much there is."""
+        """Yield the listed differences; the tally has the limits and the complete counts."""
         for queue in self.tally.listed:
             for finding in queue.findings:
                 yield queue, finding
 
     def incomplete_backend(self, finding: ComparisonFinding) -> str:
-        """Return the backend that has not the units; empty where both have them."""
+        """Return the backend that lacks the units; empty if both have them."""
         if finding.kind in {
             DifferenceKind.MISSING_HEAD,
             DifferenceKind.MISSING_TAIL,
@@ -84,7 +84,7 @@ class Compared:
         )
 
     def values(self, finding: ComparisonFinding) -> dict[str, int | str]:
-        """Return what each backend (or ``log``) says, of the first unit."""
+        """Return the value of the first unit in each backend (or in the ``log``)."""
         sides = {self.reference: finding.source, self.copy: finding.target}
         if finding.field == "store_timestamp":
             sides = {"log" if side in self.timeless else side: sides[side] for side in sides}

@@ -1,4 +1,4 @@
-"""Comparing the queues of two sides: plain Python and numpy, in whatever process it is called."""
+"""Comparison of the queues of two sides with Python and numpy, in the calling process."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -22,7 +22,7 @@ from cqstore.store.queue.bulk import UNIT_ROWS, UnitRun, UnitSource, key_order
 from cqstore.store.queue.units import QueueKey
 
 RUN_UNITS = 1 << 14
-"""Units that are read of a side at once."""
+"""Units that are read from a side at once."""
 _BLOCK_QUEUES = 4096
 _SOURCE, _TARGET = 1, 2
 _BOTH = _SOURCE | _TARGET
@@ -30,9 +30,9 @@ _ONLY = {_SOURCE: DifferenceKind.ONLY_SOURCE, _TARGET: DifferenceKind.ONLY_TARGE
 
 
 Range = tuple[QueueKey | None, QueueKey | None]
-"""Queues behind the first, up to and with the second, in key order."""
+"""Queues after the first, up to and including the second, in key order."""
 Sided = tuple[QueueKey, int]
-"""A queue, and which sides have it: 1 the source, 2 the target, 3 both; 0: as their ends say."""
+"""A queue, and the sides that list it: 1 source, 2 target, 3 both; 0: derived from their ends."""
 
 
 def union(source: UnitSource, target: UnitSource, between: Range) -> Iterator[Sided]:
@@ -71,12 +71,12 @@ class Comparison:
     bounds: Bounds
     deep: DeepCheck | None = None
     agreed: bool = True
-    """Hold against the log what both sides agree in, too, and look behind the ends of queues."""
+    """Also compare equal units with the log, and check for rows after the ends of queues."""
     locks: Locks = NO_LOCKS
-    """Held while the ends of a queue are read: those of one moment on a store that is written."""
+    """Held while the ends of a queue are read, so that they are consistent during writes."""
     facts: QueueFacts | None = None
     known: VerifiedQueues | None = None
-    """Queues that are passed over if their files are exactly those; without it facts are kept."""
+    """Queues that are skipped if their files are unchanged; without it facts are collected."""
     found: ComparisonFindings = field(default_factory=ComparisonFindings)
     _blocks: Blocks = field(init=False)
     _ended: list[QueueWalk] = field(default_factory=list)
@@ -90,10 +90,10 @@ class Comparison:
         self._blocks = Blocks(self.log, self.source, self.target, self.deep, agreed=self.agreed)
 
     def run(self, queues: Iterable[Sided]) -> ComparisonFindings:
-        """Compare ``queues``, those of a topic one after the other; return what was found.
+        """Compare ``queues``, with the queues of a topic in a row; return the findings.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: a read from disk failed.
             CorruptionError: a side's list of queues cannot be read.
         """
         for queue, sides in queues:
@@ -106,11 +106,11 @@ class Comparison:
         return self.found
 
     def _queue(self, queue: QueueKey, sides: int) -> None:
-        """Compare one queue, unless it is known; ``sides`` are those that list it."""
+        """Compare one queue, unless it is known; ``sides`` are the sides that list it."""
         if queue.topic != self._topic:
             self._end_topic()
             self._topic = queue.topic
-        # Taken before the queue is read: what changes from here on differs from it.
+        # Computed before the queue is read: later changes give another digest.
         facts = self.facts.digest(queue) if self.facts is not None and sides == _BOTH else None
         if facts is not None and self._is_known(queue, facts):
             self.found.passed_over += 1
@@ -118,7 +118,8 @@ class Comparison:
         found = QueueFindings(queue)
         walk = QueueWalk(found, self.bounds, (0, 0), once=_ONLY.get(sides))
         try:
-            # The locks themselves: a context manager in Python can leave them taken (decision 18).
+            # The locks themselves: an interrupted context manager in Python can leave them held
+            # (decision 18).
             with self.locks[0], self.locks[1], self.locks[2]:
                 ends = self._ends(queue, sides)
             sides = sides or (_SOURCE * bool(ends[0]) | _TARGET * bool(ends[1]))
@@ -138,7 +139,7 @@ class Comparison:
             self._compare()
 
     def _is_known(self, queue: QueueKey, facts: bytes) -> bool:
-        """Return whether the queue was compared, and the target has got nothing since."""
+        """Return whether the queue was compared before, and the target got no units since."""
         if self.known is None or facts not in self.known:
             return False
         last = np.empty(1, UNIT_ROWS)
@@ -146,11 +147,11 @@ class Comparison:
             end = self.target.next_offset(queue)
             found = end > 0 and self.target.fill(queue, end - 1, last) == 1
         except CorruptionError:
-            return False  # reported by the comparison
+            return False  # the comparison reports it
         return found and int(last["phy_offset"][0]) < self.known.complete_to
 
     def _check_beyond_end(self, found: QueueFindings, queue: QueueKey, sides: int) -> None:
-        """Note rows that no reader of ours sees; in the target they are a difference."""
+        """Record rows after a queue's end, invisible to readers; in the target they differ."""
         if sides & _SOURCE and (behind := self.source.behind(queue)) is not None:
             self._notes.behind_end += len(behind.rows)
         if sides & _TARGET and (behind := self.target.behind(queue)) is not None:
@@ -168,7 +169,7 @@ class Comparison:
         return source, self.target.next_offset(queue) if sides != _SOURCE else 0
 
     def _walk(self, walk: QueueWalk, queue: QueueKey, sides: int) -> None:
-        """Walk through a queue on both sides; what both have is compared in blocks."""
+        """Iterate over a queue on both sides; units that both have are compared in blocks."""
         source = self._runs("source", self.source, queue) if sides & _SOURCE else iter(())
         target = self._runs("target", self.target, queue) if sides & _TARGET else iter(())
         for stretch in align(source, target):
@@ -179,7 +180,7 @@ class Comparison:
                 self._blocks.compare()
 
     def _runs(self, side: str, units: UnitSource, queue: QueueKey) -> Iterator[UnitRun]:
-        """Read a queue; small runs release the buffer that they were read into."""
+        """Read a queue; small runs release the buffer into which they were read."""
         runs = units.runs(queue, RUN_UNITS)
         while True:
             self._reading = side
@@ -189,10 +190,10 @@ class Comparison:
             small = len(run.rows) < RUN_UNITS // 2
             yield UnitRun(run.queue_offset, run.rows.copy()) if small else run
 
-    # ---- what a queue adds
+    # ---- totals
 
     def _count_topic(self, walk: QueueWalk, sides: int) -> None:
-        """Remember which sides hold the topic; queues without units do not count."""
+        """Record which sides have the topic; queues without units do not count."""
         if walk.is_empty:
             return
         differs = walk.found.counts.keys() & {
@@ -207,14 +208,14 @@ class Comparison:
         self._topic_sides = 0
 
     def _compare(self) -> None:
-        """Compare what waits; then all is known of the queues that have ended."""
+        """Compare the collected units; then the results of all ended queues are complete."""
         self._blocks.compare()
         for walk in self._ended:
             self._count(walk)
         self._ended.clear()
 
     def _count(self, walk: QueueWalk) -> None:
-        """Add what the walk over a queue has found to the totals."""
+        """Add the results of a queue to the totals."""
         tally, notes, found = self.found.tally, self._notes, walk.found
         notes.later += walk.later
         notes.expired_source += walk.expired[0]

@@ -1,4 +1,4 @@
-"""ComparisonFindings: what comparing some queues found; that of all is the sum."""
+"""ComparisonFindings: the result of comparing some queues; results can be added."""
 
 import json
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ _TARGET_LACKS = (DifferenceKind.MISSING_HEAD, DifferenceKind.MISSING_TAIL, Diffe
 
 @dataclass(slots=True)
 class ComparisonFindings:
-    """What a comparison found: the tally of the report, and sums that no report shows."""
+    """The result of a comparison: the tally of the report, and sums that no report shows."""
 
     tally: ComparisonTally = field(default_factory=ComparisonTally)
     lacking: list[int] = field(default_factory=lambda: [0, 0])
-    """Units that source and target have not, or have with other values; of queues the ends."""
+    """Units that source and target lack, or have with other values; for queues their ends."""
     differing: int = 0
-    """Of these, each once."""
+    """Number of these units, each counted once."""
     passed_over: int = 0
-    """Queues that were not compared: their files are known."""
+    """Queues that were not compared because their files are known."""
     facts: list[bytes] = field(default_factory=list)
-    """Of queues of the source that were compared to their end, see ``QueueFacts``."""
+    """Facts of the source's queues that were compared to their end, see ``QueueFacts``."""
 
     def count_lacking(self, found: QueueFindings) -> None:
-        """Count what either side lacks of one queue."""
+        """Count the units of one queue that either side lacks."""
         counts = found.counts
         target = sum(counts.get(kind, 0) for kind in _TARGET_LACKS)
         source = counts.get(DifferenceKind.EXTRA, 0)
@@ -42,7 +42,7 @@ class ComparisonFindings:
         self.differing += source + target + both
 
     def add(self, other: "ComparisonFindings") -> None:
-        """Add what was found in the queues that follow."""
+        """Add the findings of the queues that follow."""
         self.tally.add(other.tally)
         self.lacking = [sum(each) for each in zip(self.lacking, other.lacking, strict=True)]
         self.differing += other.differing
@@ -59,7 +59,7 @@ class ComparisonFindings:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return what ``text`` was made of."""
+        """Return the findings from the result of ``text``."""
         given = json.loads(text)
         facts = bytes.fromhex(given["facts"])
         each = [facts[at : at + FACTS_BYTES] for at in range(0, len(facts), FACTS_BYTES)]

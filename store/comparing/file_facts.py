@@ -9,28 +9,28 @@ from pathlib import Path
 _NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
 _NAME = attrgetter("name")
 _FACTS = struct.Struct("<4q")
-"""Size, inode, time of the last change of the bytes, and of anything else, ns."""
+"""Size, inode, time of the last change of the bytes, and of the last change of the inode, ns."""
 
 
 def is_queue_file(name: str) -> bool:
-    """Return whether a file of that name holds queues: RocksDB writes some that do not."""
+    """Return whether a file with that name holds queues: RocksDB has files that do not."""
     return not name.startswith(_NOT_QUEUES)
 
 
 def file_facts(name: str, now: os.stat_result) -> bytes:
-    """Return what is looked at of one file."""
+    """Return the facts of one file."""
     facts = _FACTS.pack(now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns)
     return os.fsencode(name) + b"\0" + facts
 
 
 def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
-    """Add what a folder holds, by name, and ``below`` it; return whether that covers all of it.
+    """Add the files of a folder, by name, and ``below`` it; return whether all were covered.
 
-    The time of the last change of an inode cannot be set: files that were changed, and given their
-    old sizes and times, are noticed.
+    The time of the last change of an inode cannot be set: so a changed file is detected even if its
+    old size and times were restored.
 
     Raises:
-        OSError: it cannot be listed.
+        OSError: the folder cannot be listed.
     """
     with os.scandir(folder) as found:
         entries = sorted(found, key=_NAME)

@@ -1,7 +1,7 @@
-"""LogHeads: what the log itself says at the places that units point to.
+"""LogHeads: the heads of records in the log at the positions to which units point.
 
-Heads are read apart from the code that moves units (``LogRecords``) on purpose: what one of the two
-gets wrong the other sees.
+Heads are read separately from the code that moves units (``LogRecords``) on purpose: each detects
+errors of the other.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ Flags = NDArray[np.bool_]
 
 
 class Heads(NamedTuple):
-    """Columns, a row a unit that was asked for; without ``found`` the others mean nothing."""
+    """Columns with one row per requested unit; rows without ``found`` have no meaning."""
 
     found: Flags
-    """A record of the unit's size begins there and says so itself."""
+    """A record begins there with the size that the unit has."""
     store_timestamp: Longs
     queue_id: Longs
     queue_offset: Longs
@@ -41,7 +41,7 @@ class RecordHeads(Protocol):
     """Reads the heads of records in the log."""
 
     def read_heads(self, phy_offset: Longs, size: Longs) -> Heads:
-        """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.
+        """Return the heads at each of ``phy_offset``, where records of ``size`` should be.
 
         Raises:
             StoreIOError: the log cannot be read.
@@ -49,7 +49,7 @@ class RecordHeads(Protocol):
 
 
 class LogHeads:
-    """Looks at the files of a commit log, which are mapped where that is safe. One thread."""
+    """Reads the files of a commit log, which are mapped if that is safe. One thread."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         """List the files.
@@ -60,11 +60,11 @@ class LogHeads:
         self._files = LogFileMaps(folders)
 
     def read_heads(self, phy_offset: Longs, size: Longs) -> Heads:
-        """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.
+        """Return the heads at each of ``phy_offset``, where records of ``size`` should be.
 
         Raises:
             StoreIOError: a file cannot be read.
-            CorruptionError: a file has shrunk since it was first read.
+            CorruptionError: a file was truncated since it was first read.
         """
         count = len(phy_offset)
         heads = Heads(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in range(3)))
@@ -94,7 +94,7 @@ class LogHeads:
     def _read_in(
         self, number: int, phy_offset: Longs, size: Longs, rows: Longs, heads: Heads
     ) -> None:
-        """Read the heads of the records ``rows``, which lie in one file, into ``heads``."""
+        """Read the heads of the records ``rows``, which are in one file, into ``heads``."""
         file = self._files.file(number)
         at = phy_offset[rows] - file.file_from_offset
         fits = (at + np.maximum(size[rows], MIN_RECORD_SIZE)) <= file.file_size

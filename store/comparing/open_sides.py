@@ -1,4 +1,4 @@
-"""Comparing the backends of an open store, which may be written meanwhile; in this process."""
+"""Comparison of the backends of an open store, which may be written meanwhile; in this process."""
 
 from collections.abc import Callable, Iterator
 
@@ -29,15 +29,15 @@ def compare_open(
     locks: Locks = NO_LOCKS,
     progress: Progress = noop,
 ) -> Compared:
-    """Compare the part that is read with the other one: topics that both get.
+    """Compare the backend that is read with the other one, for topics that both get.
 
-    All queues, those of ``topic``, or one of these. The holder of ``locks`` keeps batches,
-    deletions and expiries out. ``progress`` is called with phy offsets, the bytes of the records
-    whose units are compared.
+    Compares all queues, those of ``topic``, or one of these. The holder of ``locks`` prevents
+    batches, deletions and expiry. ``progress`` is called with phy offsets: the bytes of the records
+    of the compared units.
 
     Raises:
-        RefusedStoreError: only one part is in use.
-        StoreIOError: the disk refused.
+        RefusedStoreError: only one backend is in use.
+        StoreIOError: a read from disk failed.
     """
     reference, copy = two_backends(queues)
     given = queues.selections if isinstance(queues, CombinedConsumeQueueStore) else []
@@ -56,10 +56,10 @@ def compare_stores(
     *,
     progress: Progress = noop,
 ) -> Compared:
-    """Compare all queues of two stores that have one log; ``copy``'s log says when a record came.
+    """Compare all queues of two stores with one log; store times are read through ``copy``'s log.
 
     Raises:
-        StoreIOError: the disk refused.
+        StoreIOError: a read from disk failed.
     """
     return _compare(reference, copy, bounds, progress=progress)
 
@@ -76,7 +76,7 @@ def _compare(
 ) -> Compared:
     """Compare two open backends, queue by queue, under their locks.
 
-    ``wants`` says which queues; BatchCQ queues are passed over and listed.
+    ``wants`` selects the queues; BatchCQ queues are skipped and listed.
     """
     skipped: list[QueueKey] = []
 
@@ -101,10 +101,10 @@ def _compare(
 
 
 def two_backends(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQueueStore]:
-    """Return the stores that are kept, the one that is read first.
+    """Return the two stores in use; the first one is read.
 
     Raises:
-        RefusedStoreError: it is one alone.
+        RefusedStoreError: only one store is in use.
     """
     kept = queues.backends()
     if len(kept) == 1:
@@ -116,7 +116,7 @@ def two_backends(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQ
 
 
 class _OpenSide:
-    """A backend of an open store as a ``UnitSource``: up to the ends that were asked for."""
+    """A backend of an open store as a ``UnitSource``: up to the ends that were read before."""
 
     def __init__(self, store: ConsumeQueueStore, progress: Progress) -> None:
         self.store = store
@@ -127,12 +127,12 @@ class _OpenSide:
         self._span = (0, 0)
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
-        """Yield nothing: the caller asks the stores."""
+        """Yield nothing: the caller lists the queues of the stores."""
         _ = after, up_to
         yield from ()
 
     def next_offset(self, queue: QueueKey) -> int:
-        """Ask for both ends, and keep them for ``runs``."""
+        """Read both ends, and keep them for ``runs``."""
         self._span = self.store.queue(*queue).ends()
         return self._span[1]
 
@@ -142,7 +142,7 @@ class _OpenSide:
         return 0
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
-        """Yield what the store reads, stepping over holes."""
+        """Yield the units of the store, skipping holes."""
         units = self.store.queue(*queue)
         for block in units.blocks(*self._span, max_units):
             rows = self._rows(units, block)
@@ -151,7 +151,7 @@ class _OpenSide:
             self._progress(self._compared)
 
     def _rows(self, queue: ConsumeQueue, block: UnitBlock) -> UnitRows:
-        """Return the units of a block, their extension addresses resolved."""
+        """Return the units of a block, with resolved extension addresses."""
         columns = block.columns()
         self.has_timestamps |= block.stride == QUEUE_UNIT.size
         rows = np.empty(len(columns), UNIT_ROWS)
@@ -165,23 +165,23 @@ class _OpenSide:
         return rows
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
-        """Return nothing: the store has cut it off."""
+        """Return ``None``: the store has removed such rows."""
         _ = queue
         return None
 
     def is_open_ended(self, queue: QueueKey) -> bool:
-        """Return True: it is being written."""
+        """Return True: the queue is being written."""
         _ = queue
         return True
 
     def close(self) -> None:
-        """Do nothing: the store is the caller's."""
+        """Do nothing: the caller owns the store."""
 
 
 class _OpenLog:
-    """The log of an open store as ``RecordHeads``, which gives store times alone.
+    """The log of an open store as ``RecordHeads``, with store times only.
 
-    That of a record that is not there, though it has not expired, is -1.
+    The store time of a record that is missing, although it has not expired, is -1.
     """
 
     def __init__(self, log: LogView) -> None:

@@ -1,4 +1,4 @@
-"""QueueFindings: what is wrong with one queue, counted whole and listed in part."""
+"""QueueFindings: the faults of one queue, counted completely and listed up to a limit."""
 
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ class QueueFindings:
         source: int | str | None = None,
         target: int | str | None = None,
     ) -> None:
-        """List neighbouring units, or a fault of the queue; does not count them."""
+        """List adjacent units, or a fault of the queue; does not count them."""
         for known in reversed(self.listed):
             same = known.kind is kind and known.field == field_name
             if same and first is not None and known.last == first - 1:
@@ -79,10 +79,10 @@ class QueueFindings:
 
 
 def sums(one: Sum) -> ComparisonSums:
-    """Return the sum of one side as the report has it."""
+    """Return the sum of one side in the form of the report."""
     return ComparisonSums(units=one.units, bytes=one.bytes, checksum=f"{one.checksum:016x}")
 
 
 def printable(topic: str) -> str:
-    """Return a topic's name for a report; bytes that are no UTF-8 show as escapes."""
+    """Return a topic's name for a report; invalid UTF-8 is shown as escapes."""
     return topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""QueueWalk: one queue from its first unit to its last, on both sides."""
+"""QueueWalk: iterates over one queue from its first unit to its last, on both sides."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,21 +14,21 @@ from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.queue.bulk import UnitRows
 
 NO_END = LONG_MAX
-"""``Bounds.complete_to`` where all of the log counts."""
+"""``Bounds.complete_to`` if the whole log counts."""
 
 
 class Bounds(NamedTuple):
-    """What is compared at all, bytes of the log."""
+    """The range of the log to compare, in bytes."""
 
     min_phy_offset: int
-    """Units of records that begin below have expired."""
+    """Units of records that begin before it have expired."""
     complete_to: int
-    """The target need not have units of records that end behind."""
+    """The target may lack units of records that end after it."""
 
 
 @dataclass(slots=True)
 class _Absent:
-    """Neighbouring units that the target lacks."""
+    """Adjacent units that the target lacks."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class _Absent:
 
 
 class QueueWalk:
-    """Takes the stretches of one queue in order; what both sides have goes back to the caller."""
+    """Takes the stretches of one queue in order; returns units that both sides have."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class QueueWalk:
         self._bounds = bounds
         self._ends = ends
         self._once = once
-        self._begun = False  # a unit of the source has been met whose record is in the log
-        self._met = False  # so has one that both sides have
-        self._absent: list[_Absent] = []  # since then
-        self._later: list[tuple[int, Longs, Columns]] = []  # absent, and allowed to be
+        self._begun = False  # a unit of the source with a record in the log was found
+        self._met = False  # a unit that both sides have was found
+        self._absent: list[_Absent] = []  # since that unit
+        self._later: list[tuple[int, Longs, Columns]] = []  # absent, which is allowed
 
     @property
     def is_empty(self) -> bool:
@@ -66,7 +66,7 @@ class QueueWalk:
         return not (units or self.later or any(self.expired) or any(self._ends))
 
     def advance(self, stretch: Stretch) -> Stretch | None:
-        """Note what one side has alone; return what both have and is to be compared."""
+        """Record units that only one side has; return units of both sides, to be compared."""
         offset, source, target = stretch
         if source is not None:
             reachable = min(max(self._ends[0] - offset, 0), len(source))
@@ -86,7 +86,7 @@ class QueueWalk:
     def _skip_unreachable(
         self, offset: int, source: UnitRows, target: UnitRows | None, reachable: int
     ) -> Stretch | None:
-        """Count units behind the end that the source has noted, which are no part of its queue."""
+        """Count units after the end that the source has stored; they are not part of its queue."""
         self.unreachable += len(source) - reachable
         both = None
         if reachable:
@@ -99,7 +99,7 @@ class QueueWalk:
     def _skip_expired(
         self, offset: int, source: UnitRows, target: UnitRows | None
     ) -> Stretch | None:
-        """Step over units whose records have left the log."""
+        """Skip units whose records have left the log."""
         live = source["phy_offset"] >= self._bounds.min_phy_offset
         first = int(np.argmax(live)) if live.any() else len(source)
         self.expired[0] += first
@@ -112,7 +112,7 @@ class QueueWalk:
         return self.advance(Stretch(offset + first, source[first:], rest))
 
     def _has_more(self, offset: int, rows: UnitRows) -> None:
-        """Note units that the target has alone."""
+        """Record units that only the target has."""
         extra = np.ones(len(rows), np.bool_)
         if not self._begun:
             extra = rows["phy_offset"] >= self._bounds.min_phy_offset
@@ -126,7 +126,7 @@ class QueueWalk:
             self._list(DifferenceKind.EXTRA, offset, at, units)
 
     def _list(self, kind: DifferenceKind, offset: int, at: Longs, units: Columns) -> None:
-        """Note the units ``at`` as findings of one kind, one for each run of them."""
+        """Record the units ``at`` as findings of one kind, one per run of units."""
         self.found.count(kind, len(at))
         for run in np.split(at, np.flatnonzero(np.diff(at) != 1) + 1):
             first, last = int(run[0]), int(run[-1])
@@ -137,7 +137,7 @@ class QueueWalk:
             )  # fmt: skip
 
     def _note_missing(self, offset: int, rows: UnitRows) -> None:
-        """Note units that the source has alone; what they are is known when more is met."""
+        """Record units that only the source has; their kind is known when the next units follow."""
         units, hashes = self._sum_of(offset, rows)
         due = units.phy_offset + units.size <= self._bounds.complete_to
         at = np.flatnonzero(due)
@@ -157,9 +157,9 @@ class QueueWalk:
             self._absent.append(_Absent(first, last, units))
 
     def _classify_missing(self) -> None:
-        """Note what the target lacks before it goes on here: at its head, or as a hole."""
+        """Record units that the target lacks before this position: at its head, or as a hole."""
         for offset, at, units in self._later:
-            # The target has later units itself: those before them are due as well.
+            # The target has later units itself, so it should have these too.
             hashes = unit_hashes(self._seeds(len(at)), offset + at, units)
             self.found.source.add_units(units, hashes)
             self._note_absent(offset + int(at[0]), offset + int(at[-1]), len(at))
@@ -176,7 +176,7 @@ class QueueWalk:
         self._absent = []
 
     def end(self) -> None:
-        """Note what is known at the end of the queue."""
+        """Record the results that are known only at the end of the queue."""
         self.later = sum(len(at) for _, at, _ in self._later)
         if self._once is not None:
             self._end_once(self._once)
@@ -190,7 +190,7 @@ class QueueWalk:
             self.found.of_queue(DifferenceKind.NEXT_OFFSET, source_end, target_end)
 
     def _end_once(self, kind: DifferenceKind) -> None:
-        """Note a queue that one side has alone, unless all of it came later."""
+        """Record a queue that only one side has, unless all its records end after the bounds."""
         side = 0 if kind is DifferenceKind.ONLY_SOURCE else 1
         if side == 0 and not self._absent and self._later:
             return

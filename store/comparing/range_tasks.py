@@ -1,4 +1,4 @@
-"""Comparing the queues of two quiescent places: in ranges, each a task of any process."""
+"""Comparison of the queues of two quiescent places in ranges; any process can run a task."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from cqstore.store.queue.units import QueueKey
 def range_items(
     source: QueuePlace, target: QueuePlace, bounds: Bounds, ranges: Sequence[Range], **more: object
 ) -> list[str]:
-    """Return what a task is given of each range, as JSON, with ``more`` for ``compare_item``."""
+    """Return the input of each range's task as JSON, with ``more`` for ``compare_item``."""
     same = {"source": source.plain(), "target": target.plain(), "bounds": bounds, **more}
     return [json.dumps({**same, "range": each}) for each in ranges]
 
@@ -39,10 +39,10 @@ def compare_item(
     agreed: bool = True,
     deep: Callable[[LogHeads], DeepCheck] | None = None,
 ) -> ComparisonFindings:
-    """Compare a range, in the process that calls.
+    """Compare a range, in the calling process.
 
-    Of ``given``: ``selections`` that a topic is in all of, else it is not compared; ``facts``: keep
-    those of the queues; ``known``: a ``KnownFile``, whose queues are passed over.
+    Keys of ``given``: ``selections``: a topic is compared only if it is in all of them; ``facts``:
+    keep the facts of the queues; ``known``: a ``KnownFile``, whose queues are skipped.
     """
     after, up_to = (QueueKey(*key) if key else None for key in given["range"])
     log = LogHeads(source.log_folders)

@@ -1,4 +1,4 @@
-"""Cutting the union of both sides' queues into ranges, the work of a task each."""
+"""Splitting the union of both sides' queues into ranges, one per task."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from cqstore.store.queue.units import QueueKey
 RANGE_UNITS = 1_000_000
 RANGE_QUEUES = 100_000
 _LAST_ID = -1
-"""No queue of a topic comes behind it in key order."""
+"""In key order, no queue of a topic follows it."""
 
 
 def cut_ranges(
@@ -20,10 +20,10 @@ def cut_ranges(
     max_units: int = RANGE_UNITS,
     max_queues: int = RANGE_QUEUES,
 ) -> list[Range]:
-    """Return ranges that cover every queue there is and may come to be, in key order.
+    """Return ranges that cover all existing and possible queues, in key order.
 
-    A topic is never cut in two. Where a side knows the ends of its queues, the cuts are made
-    by that side's queues and units alone; else by the queues of both.
+    A topic is never split. If a side has the ends of all its queues, ranges are computed from that
+    side's queues and units only; otherwise from the queues of both.
 
     Raises:
         RefusedStoreError, CorruptionError, StoreIOError: a side's queues cannot be listed.
@@ -42,7 +42,7 @@ def cut_ranges(
 def _cut(
     source: UnitSource, target: UnitSource, max_units: int, max_queues: int
 ) -> Iterator[Range]:
-    """Yield ranges of queues between whole topics, of about so many units or queues each."""
+    """Yield ranges of whole topics, of about ``max_units`` units or ``max_queues`` queues."""
     after: QueueKey | None = None
     last: QueueKey | None = None
     units = queues = 0
@@ -59,7 +59,7 @@ def _cut(
 
 
 def _ends(source: UnitSource, target: UnitSource) -> Iterator[tuple[QueueKey, int]]:
-    """Yield queues with their next offsets, 0 where files would have to be opened for them."""
+    """Yield queues with their next offsets, 0 if files had to be opened to get them."""
     for side in (target, source):
         if isinstance(side, TellsEnds):
             return side.written_ends()

@@ -1,4 +1,4 @@
-"""Sums over units that do not depend on their order: of two sides with equal units they are equal.
+"""Sums over units that are independent of order: two sides with equal units have equal sums.
 
 A unit's hash covers its queue, its queue offset and all its fields.
 """
@@ -15,13 +15,13 @@ from cqstore.store.queue.units import QueueKey
 
 Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the multiplication is reversible
 _SHIFT = np.uint64(29)
 FIELDS = ("phy_offset", "size", "tags_code", "store_timestamp")
 
 
 class Columns(NamedTuple):
-    """Units as columns of the machine's own numbers, a row a unit."""
+    """Units as columns in the machine's byte order, one row per unit."""
 
     phy_offset: Longs
     size: Longs
@@ -47,13 +47,13 @@ class Sum:
     checksum: int = 0
 
     def add(self, units: int, size: int, checksum: int) -> None:
-        """Take in a sum of other units."""
+        """Add a sum of other units."""
         self.units += units
         self.bytes += size
         self.checksum ^= checksum
 
     def add_units(self, units: Columns, hashes: Hashes) -> None:
-        """Add units with their hashes, a row each."""
+        """Add units with their hashes, one row each."""
         self.add(len(hashes), int(units.size.sum()), int(np.bitwise_xor.reduce(hashes)))
 
 
@@ -64,9 +64,9 @@ def queue_seed(queue: QueueKey) -> int:
 
 
 def unit_hashes(seeds: Hashes, queue_offset: Longs, units: Columns) -> Hashes:
-    """Return the hash of each unit; ``seeds`` are its queue's, a row a unit.
+    """Return the hash of each unit; ``seeds`` are those of its queue, one row per unit.
 
-    A store timestamp that is not known counts as ``NO_TIMESTAMP`` on either side.
+    An unknown store timestamp counts as ``NO_TIMESTAMP`` on both sides.
     """
     hashes = seeds.copy()
     for column in (queue_offset, *units):

@@ -1,6 +1,6 @@
-"""The tally: what a comparison counted, and the differences that it lists.
+"""The tally: the counts of a comparison, and the differences that it lists.
 
-Reports and their JSON schema are made of these: a name that changes here changes a public format.
+Reports and their JSON schema consist of these classes: renaming a field changes a public format.
 """
 
 from enum import StrEnum
@@ -10,43 +10,43 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 _K = TypeVar("_K", bound=str)
 MAX_QUEUES = 1000
-"""Queues with differences that a report lists; it counts all."""
+"""Queues with differences that a report lists; all are counted."""
 MAX_FINDINGS = 12
-"""Findings that it lists of one queue."""
+"""Findings that a report lists per queue."""
 
 
 class DifferenceKind(StrEnum):
-    """Kinds of differences. The target is measured by the source, both by the log.
+    """Kinds of differences. The target is compared with the source, both with the log.
 
     ``next_offset``, ``only_source``, ``only_target`` and ``unreadable`` count queues, others units.
     """
 
     MISSING_HEAD = "missing_head"
-    """In the source, not in the target, which has none before; all, if it has none at all."""
+    """In the source, not in the target, which has no earlier units, or no units at all."""
     MISSING_TAIL = "missing_tail"
-    """In the source, not in the target, which has none behind."""
+    """In the source, not in the target, which has no later units."""
     HOLE = "hole"
-    """In the source, not in the target, which has units before and behind."""
+    """In the source, not in the target, which has earlier and later units."""
     EXTRA = "extra"
     """In the target, not in the source."""
     BEHIND_END = "behind_end"
-    """In files of the target, behind the queue's end; RocketMQ's next start reads them."""
+    """In files of the target, after the queue's end; RocketMQ reads them at its next start."""
     DIFFERENT = "different"
-    """On both sides, and a field differs, or the target's store timestamp is not the record's."""
+    """On both sides, but a field differs, or the target's store timestamp is not the record's."""
     NEXT_OFFSET = "next_offset"
-    """The queue goes on at another offset."""
+    """The queue continues at another offset."""
     ONLY_SOURCE = "only_source"
     """The target has no such queue."""
     ONLY_TARGET = "only_target"
     """The source has no such queue."""
     NO_RECORD = "no_record"
-    """Both sides agree, but the unit leads to no record of its size in the log."""
+    """Both sides are equal, but the log has no record of that size at the unit's phy offset."""
     OTHER_QUEUE = "other_queue"
-    """Both sides agree, but the record is another queue's, or none that a queue holds."""
+    """Both sides are equal, but the record is of another queue, or of none."""
     OTHER_TAGS = "other_tags"
-    """Both sides agree, but the tags code is not the record's (deep comparison)."""
+    """Both sides are equal, but the tags code is not the record's (deep comparison)."""
     UNREADABLE = "unreadable"
-    """A side cannot be read; the queue was not compared to its end."""
+    """A side cannot be read; the queue was not compared completely."""
 
 
 class TallyModel(BaseModel):
@@ -56,7 +56,7 @@ class TallyModel(BaseModel):
 
 
 class ComparisonFinding(TallyModel):
-    """Neighbouring units with the same fault, or one fault of a queue."""
+    """Adjacent units with the same fault, or one fault of a queue."""
 
     kind: DifferenceKind
     units: NonNegativeInt
@@ -89,7 +89,7 @@ class ComparedQueue(TallyModel):
 
 
 class ComparisonNotes(TallyModel):
-    """Counts of what is worth knowing and is no difference."""
+    """Counts of facts that are worth knowing but are not differences."""
 
     later: NonNegativeInt = Field(0, description="Units after the end of the plan.")
     expired_source: NonNegativeInt = Field(0, description="Units of expired records.")
@@ -103,7 +103,7 @@ class ComparisonNotes(TallyModel):
 
 
 class ComparisonTally(TallyModel):
-    """What was counted; tasks return theirs, the report has their sum."""
+    """The counts of a comparison; tasks return theirs, the report has their sum."""
 
     queues: NonNegativeInt = Field(0, description="Non-empty queues on either side.")
     differing: NonNegativeInt = Field(0, description="Queues that differ.")
@@ -119,7 +119,7 @@ class ComparisonTally(TallyModel):
     listed: list[ComparedQueue] = Field([], description="The first queues that differ.")
 
     def add(self, other: "ComparisonTally") -> None:
-        """Add what the task of the next range counted."""
+        """Add the counts of the next range's task."""
         for name in ("queues", "differing", "topics_only_source", "topics_only_target"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.units_only_source += other.units_only_source

@@ -1,7 +1,7 @@
-"""VerifiedQueues: queues whose files were compared, by what shows that they are unmodified since.
+"""VerifiedQueues: queues whose files were compared, with digests that show later changes.
 
-A queue takes 16 bytes: a digest of its name and of its files' names, sizes, inodes and times. Who
-finds the same digest again finds the same bytes.
+A queue takes 16 bytes: a digest of its name and of its files' names, sizes, inodes and times. An
+equal digest means equal bytes.
 """
 
 import os
@@ -24,27 +24,27 @@ from cqstore.store.queue.units import QueueKey
 FACTS_BYTES = 16
 _MAX_BYTES = 1 << 32
 _HEAD = 2
-"""Bytes of a digest by which the place of its like is found."""
+"""Bytes of a digest that are used to find digests with the same beginning."""
 
 
 class QueueFacts:
-    """Inspects the files of queues of one place. The store must not be open meanwhile."""
+    """Reads the file facts of queues of one place. The store must not be open meanwhile."""
 
     def __init__(self, place: QueuePlace) -> None:
         folders = backend(place.backend).folders_by_queue(StorePaths(place.root))
         self._folders = [str(folder) for folder in folders]
         config = place.config
-        # Other sizes make other units of the same files.
+        # With other sizes the same files have other units.
         sizes = config.units_per_file, config.mapped_file_size_consume_queue_ext
         self._sizes = b"%d %d" % sizes
 
     def digest(self, queue: QueueKey) -> bytes | None:
-        """Return what identifies these files; ``None`` where that is not possible.
+        """Return the digest of a queue's files; ``None`` if there is none.
 
-        So it is with a link among them, and where the backend keeps no files a queue.
+        There is none if one of them is a link, or if the backend has no files per queue.
 
         Raises:
-            StoreIOError: they cannot be listed.
+            StoreIOError: the files cannot be listed.
         """
         topic, queue_id = queue
         name = os.fsencode(f"{queue_id}/{topic}")
@@ -59,15 +59,15 @@ class QueueFacts:
 
 
 class KnownFile(NamedTuple):
-    """A file of digests of queues that were compared before."""
+    """A file with digests of queues that were compared before."""
 
     path: Path
     complete_to: int
-    """Phy offset: the other side has changed since only by units of records behind."""
+    """Phy offset: since then the other side has got only units of records after it."""
 
 
 class VerifiedQueues:
-    """The digests of many queues, sorted, one after the other."""
+    """The sorted digests of many queues, one after the other."""
 
     def __init__(self, data: bytes, complete_to: int = 0) -> None:
         self._data = data
@@ -75,7 +75,7 @@ class VerifiedQueues:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Return where the digests begin that begin with each number of ``_HEAD`` bytes."""
+        """Return, per value of the first ``_HEAD`` bytes, where the digests with it begin."""
         heads = np.frombuffer(self._data, f">u{_HEAD}")[:: FACTS_BYTES // _HEAD]
         starts = np.searchsorted(heads, np.arange((1 << 8 * _HEAD) + 1)) * FACTS_BYTES
         found: list[int] = starts.tolist()
@@ -83,10 +83,10 @@ class VerifiedQueues:
 
     @classmethod
     def of(cls, file: KnownFile) -> Self:
-        """Return the digests that ``file`` holds.
+        """Return the digests in ``file``.
 
         Raises:
-            StoreIOError: they cannot be read.
+            StoreIOError: the digests cannot be read.
         """
         with os_errors("read the digests of verified queues", file.path):
             return cls(read_file(file.path, _MAX_BYTES), file.complete_to)
@@ -96,7 +96,7 @@ class VerifiedQueues:
         """Write ``digests`` to ``path``, sorted, durably; return the digest of them all.
 
         Raises:
-            StoreIOError: it cannot be written.
+            StoreIOError: the file cannot be written.
         """
         known = cls(b"".join(sorted(digests)))
         with os_errors("write the digests of verified queues", path):
@@ -105,7 +105,7 @@ class VerifiedQueues:
 
     @property
     def digest(self) -> str:
-        """Return the digest of all digests, by which a file of them is known again."""
+        """Return the digest of all digests, which identifies a file of them."""
         return blake2b(self._data, digest_size=FACTS_BYTES).hexdigest()
 
     def __contains__(self, digest: bytes) -> bool:
@@ -114,7 +114,7 @@ class VerifiedQueues:
         while (at := self._data.find(digest, start, end)) >= 0:
             if at % FACTS_BYTES == 0:
                 return True
-            start = at + 1  # across two of them
+            start = at + 1  # across two digests
         return False
 
 
@@ -122,7 +122,7 @@ def file_digests(folder: Path, end: int) -> Iterator[bytes]:
     """Yield a digest of each file of a log that ends at or before phy offset ``end``.
 
     Raises:
-        StoreIOError: they cannot be listed.
+        StoreIOError: the files cannot be listed.
     """
     with os_errors("read the folder of the log", folder):
         for path in sorted(folder.iterdir()):

@@ -1,8 +1,8 @@
 """CheckedLock: a lock that refuses the thread that holds it, and the order of a store's locks.
 
-A signal's handler, a finalizer (``__del__``) and a callback of the garbage collector run in the
-middle of whatever their thread does. A call that they make would wait for a lock of that same
-thread for ever. As POSIX's ``PTHREAD_MUTEX_ERRORCHECK`` does, this one raises instead.
+A signal handler, a finalizer (``__del__``) and a callback of the garbage collector run in the
+middle of any code of their thread. A call from one of these would wait forever for a lock that the
+same thread holds. Like POSIX's ``PTHREAD_MUTEX_ERRORCHECK``, this lock raises an error instead.
 """
 
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     class RLock:
-        """As far as it is used; typeshed's is final."""
+        """The methods in use; typeshed's class is final."""
 
         def __enter__(self) -> bool: ...
         def __exit__(self, *_: object) -> None: ...
@@ -30,9 +30,9 @@ else:
 class CheckedLock(RLock):
     """A lock for ``with lock.entry():``. Any thread.
 
-    Taking and releasing are those of ``threading.RLock``, each one call into C: no exception
-    between two instructions leaves it taken. ``entry`` need not be one step with them, for only the
-    thread itself changes what it holds.
+    It is acquired and released by ``threading.RLock``, each with one call into C: no exception
+    between two instructions leaves it held. ``entry`` need not be atomic with that, because only
+    the thread itself changes what it holds.
     """
 
     __slots__ = ("_holder",)
@@ -41,7 +41,7 @@ class CheckedLock(RLock):
     """``lock.is_mine()``: whether the calling thread holds it."""
 
     def __new__(cls, holder: str) -> Self:
-        """``holder`` names what holds it, for the error: "an append"."""
+        """``holder`` names the operation that holds it, for the error: "an append"."""
         lock = super().__new__(cls)
         lock._holder = holder
         return lock
@@ -50,7 +50,7 @@ class CheckedLock(RLock):
         """See ``__new__``."""
 
     def entry(self) -> Self:
-        """Return the lock, to be taken.
+        """Return the lock, to be acquired.
 
         Raises:
             NestedCallError: the calling thread holds it already.
@@ -65,10 +65,11 @@ class CheckedLock(RLock):
 
 
 def process_lock(holder: str) -> CheckedLock:
-    """Return a lock of the whole process; a child that is forked meanwhile finds it free.
+    """Return a lock of the whole process; in a forked child it is free.
 
-    Unless its own thread holds it: then it is still inside. Another thread did not come along, and
-    would never release it. What it left half done in memory is no more than an entry not made.
+    Unless the forking thread holds it: then it is still held. Another thread does not exist in the
+    child, and would never release it. Unfinished changes of such a thread are no more than a
+    missing entry.
     """
     lock = CheckedLock(holder)
 
@@ -81,10 +82,10 @@ def process_lock(holder: str) -> CheckedLock:
 
 
 class LockOrder:
-    """The locks of one store: what a thread may hold as it makes a call that takes several.
+    """The locks of one store, and which of them a thread may hold at a call that takes several.
 
-    A call is refused at its begin, before anything is done that must be done whole. It is refused
-    too where the thread holds a lock that comes later in the order than the first that the call
+    A call is refused at its start, before any step that must not be left unfinished. It is also
+    refused if the thread holds a lock that is later in the order than the first one that the call
     takes: another thread may hold that first one, and wait for the later one.
     """
 
@@ -94,11 +95,11 @@ class LockOrder:
         self._questions: tuple[Callable[[], bool], ...] = ()
 
     def add_outer(self, *locks: CheckedLock) -> None:
-        """Add locks under which a dispatch may take place."""
+        """Add locks that may be held during a dispatch."""
         self._outer += locks
 
     def add(self, *locks: CheckedLock) -> None:
-        """Add the lock of a dispatch, and those that are taken under it or by a wait for it."""
+        """Add the lock of a dispatch, and the locks taken under it or while waiting for it."""
         self._dispatch += locks
         self._questions = tuple(lock.is_mine for lock in self._dispatch)
 
@@ -111,9 +112,9 @@ class LockOrder:
         """Refuse a dispatch, or a wait for the disk.
 
         Raises:
-            NestedCallError: the calling thread holds a lock that it takes.
+            NestedCallError: the calling thread holds a lock that a dispatch takes.
         """
-        if True in map(call, self._questions):  # no loop in Python: a read behind a put asks
+        if True in map(call, self._questions):  # no Python loop: reads after a put call this
             for lock in self._dispatch:
                 lock.entry()
 
@@ -121,7 +122,7 @@ class LockOrder:
         """Refuse a call that takes any lock of the store.
 
         Raises:
-            NestedCallError: the calling thread holds one.
+            NestedCallError: the calling thread holds a lock of the store.
         """
         for lock in self._outer:
             lock.entry()

@@ -1,8 +1,8 @@
-"""StoreFuture: a future of the standard library's that an interrupted caller cannot leave locked.
+"""StoreFuture: a future of the standard library that an interrupted caller cannot leave locked.
 
-``threading.Condition`` takes its lock in a line of Python, and an exception behind that line (a
-signal's handler raises it) leaves the lock taken for ever: the thread that is to complete the
-future would wait for it, and ``close`` for that thread.
+``threading.Condition`` acquires its lock in Python code, and an exception after that line (raised
+by a signal handler) leaves the lock held forever: the thread that completes the future would wait
+for it, and ``close`` for that thread.
 """
 
 import threading
@@ -21,52 +21,52 @@ T_contra = TypeVar("T_contra", contravariant=True)
 V = TypeVar("V")
 _SECONDS = 1.0
 _main = threading.main_thread()
-"""Where handlers of signals run. In a child that another thread forked it is one that is gone."""
+"""The thread of signal handlers. In a child forked by another thread it does not exist."""
 _LOG = StoreLogger("concurrent.futures")
 
 
 Soon = Callable[[Callable[[], object]], object]
-"""Runs a step once the caller has made all of its present calls: by itself, at once or later."""
+"""Runs a step after the caller's present calls: directly, at once or later."""
 
 
 def at_once(step: Callable[[], object]) -> None:
-    """Do the step: a ``Soon`` of callers that make one call at a time."""
+    """Run the step: a ``Soon`` for callers that make one call at a time."""
     step()
 
 
 class Promised(Protocol[T_contra]):
-    """Receives once how something ended: a future, or an object in its place. By any thread."""
+    """Receives a result or an exception once: a future, or an object in its place. Any thread."""
 
     def set_result(self, result: T_contra, /) -> object:
-        """Take the result that was waited for."""
+        """Set the result."""
 
     def set_exception(self, exception: BaseException, /) -> object:
-        """Take the exception instead of a result."""
+        """Set the exception instead of a result."""
 
 
 class Condition(RLock):
-    """As ``threading.Condition`` over a lock of its own, as far as futures use it.
+    """Like ``threading.Condition`` with its own lock; has the methods that futures use.
 
-    An exception between any two instructions leaves neither the lock taken nor a call lost that
-    came before it.
+    An exception between any two instructions neither leaves the lock held nor loses an earlier
+    notification.
     """
 
     __slots__ = ("_gates",)
     _gates: deque[threading.Lock]
 
     def __init__(self) -> None:
-        self._gates = deque()  # of threads that wait, each taken until it is called
+        self._gates = deque()  # one per waiting thread, held until it is notified
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Release the lock until a call comes, at most so many seconds; was there one?
+        """Release the lock until a notification or the timeout; return whether there was one.
 
-        The caller has the lock, once.
+        The caller holds the lock, once.
         """
         gate = threading.Lock()
         gate.acquire()
         self._gates.append(gate)
         held = (1, threading.get_ident())
-        try:  # The first call of each block comes to its end: no handler runs before it.
+        try:  # The first call of each block completes: no signal handler runs before it.
             held = self._release_save()
             if timeout is None:
                 return gate.acquire()
@@ -77,20 +77,21 @@ class Condition(RLock):
                 self._gates.remove(gate)
 
     def notify_all(self) -> None:
-        """Call all that wait; the caller has the lock."""
+        """Notify all waiting threads; the caller holds the lock."""
         while self._gates:
             gate = self._gates[0]
-            if gate.locked():  # else a call interrupted behind the next line released it
+            if gate.locked():  # otherwise a call interrupted after the next line released it
                 gate.release()
             self._gates.popleft()
 
 
 class StoreFuture(Future[T]):
-    """What a put promises. Any thread may wait for it, and be interrupted there.
+    """The future of a put. Any thread may wait for it, and be interrupted while waiting.
 
-    Also in ``concurrent.futures.wait`` and ``as_completed``: these take its lock, and that of an
-    ``Event`` of theirs, in lines of Python. What the main thread has left taken there holds up no
-    thread that completes it: a thread for which no other waits then does that.
+    Also in ``concurrent.futures.wait`` and ``as_completed``: these acquire its lock, and that of an
+    ``Event`` of theirs, in Python code. If the main thread left one held there, the thread that
+    completes the future is not blocked: a new thread, for which no other thread waits, completes
+    it.
     """
 
     def __init__(self) -> None:
@@ -103,7 +104,7 @@ class StoreFuture(Future[T]):
     def set_result(self, result: T) -> None:
         """Complete the future with ``result``. Any thread."""
         if get_ident() == _main.ident:
-            super().set_result(result)  # whatever is left taken, it is by this thread
+            super().set_result(result)  # a lock that was left held is held by this thread
         else:
             self._complete(super().set_result, result)
 
@@ -129,7 +130,7 @@ class StoreFuture(Future[T]):
             threading.Thread(target=step, args=(given,), name="cqstore-future", daemon=True).start()
 
     def _invoke_callbacks(self) -> None:
-        """As ``Future`` does, but not under the lock, nor with a wait for a handler of logs."""
+        """Like ``Future``, but not under the lock, and without waiting for a log handler."""
         for callback in () if self._completing else self._done_callbacks:  # type: ignore[attr-defined]
             try:
                 callback(self)
@@ -138,13 +139,13 @@ class StoreFuture(Future[T]):
 
 
 class _Waiters(list[Any]):
-    """Those in ``concurrent.futures.wait``: before they wait, each gets an event of ours."""
+    """The waiters of ``concurrent.futures.wait``; each gets an event of ours before it waits."""
 
     __slots__ = ("lock",)
     lock: Condition
 
     def append(self, waiter: Any) -> None:
-        """Add one; the locks of all its futures are held."""
+        """Add a waiter; the locks of all its futures are held."""
         if not isinstance(waiter.event, _Event):
             waiter.event = _Event()
         waiter.event.locks.append(self.lock)
@@ -152,7 +153,7 @@ class _Waiters(list[Any]):
 
 
 class _Event(Latch):
-    """As ``threading.Event`` for one thread that waits, for futures with ``locks``."""
+    """Like ``threading.Event`` for one waiting thread, for futures with ``locks``."""
 
     __slots__ = ("locks",)
 
@@ -161,13 +162,13 @@ class _Event(Latch):
         self.locks: list[Condition] = []
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait, without what an interrupted call of this thread has left taken."""
+        """Wait, after releasing locks that an interrupted call of this thread left held."""
         for lock in self.locks:
             if lock._is_owned():  # noqa: SLF001 - the one way to ask
                 lock._release_save()  # noqa: SLF001 - however often it was taken
         return super().wait(seconds)
 
     def clear(self) -> None:
-        """Be as if it had not happened; no ``set`` comes meanwhile."""
+        """Reset the event; no ``set`` is called meanwhile."""
         self._is_set = False
         self._asleep.acquire(blocking=False)

@@ -1,7 +1,8 @@
 """Running tasks in processes of this machine.
 
-A task is a function of a module; it takes and returns a JSON text. A ``StoreError`` is an outcome:
-it comes back as it is. A process that ends otherwise is replaced, and its item tried again.
+A task is a function of a module; it takes and returns a JSON text. A ``StoreError`` is a result: it
+is raised again unchanged. A process that ends in another way is replaced, and its item is tried
+again.
 """
 
 import json
@@ -21,7 +22,7 @@ from cqstore.store.errors import StoreConfigError, StoreError
 from cqstore.store.progress import noop
 
 TASK_ATTEMPTS = 4
-"""That an item has, as on a cluster of Spark."""
+"""Attempts per item, as on a Spark cluster."""
 POLL_SECONDS = 0.25
 IMPORT_ROOT = Path(str(cqstore.__file__)).resolve().parents[1]
 """The folder that holds the package ``cqstore``: a checkout, or site-packages."""
@@ -30,11 +31,11 @@ Outcome = tuple[str, str]
 
 
 def worker_environment() -> dict[str, str]:
-    """Return the environment of a Python process of ours: it imports what this one would.
+    """Return the environment of our Python processes: they import the same modules as this one.
 
-    Never from the current folder, where a file of the user's may be called as a package of ours is:
-    neither as the folder of a start, nor by its name, as ``python -m`` has it. A checkout of this
-    project is kept, whatever the current folder is.
+    The current folder is never used, because a user's file there may have the name of one of our
+    packages: neither as the first entry of the path, nor by name, as with ``python -m``. A checkout
+    of this project is kept, whatever the current folder is.
     """
     here = Path.cwd()
     others = [path for path in map(Path, sys.path) if path.is_absolute() and path.resolve() != here]
@@ -43,10 +44,10 @@ def worker_environment() -> dict[str, str]:
 
 
 class _Workers:
-    """Processes that run ``task``, started as they are needed; threads lend them out."""
+    """Processes that run ``task``, started on demand and used by threads."""
 
     def __init__(self, task: Task) -> None:
-        """Run ``task``; no process is started yet.
+        """Set the task; no process is started yet.
 
         Raises:
             StoreConfigError: ``task`` is in no module that a process could import.
@@ -89,7 +90,7 @@ class _Workers:
         )
 
     def _take(self) -> subprocess.Popen[str]:
-        """Return a process that is idle, else a new one.
+        """Return an idle process, or a new one.
 
         Raises:
             StoreError: the tasks were cancelled.
@@ -124,14 +125,14 @@ class _Workers:
 def in_processes(
     task: Task, items: Sequence[str], tick: Callable[[int], object] = noop
 ) -> list[Outcome]:
-    """Run ``task`` on each item, a process a core, and return the outcomes in their order.
+    """Run ``task`` on each item, one process per core, and return the outcomes in their order.
 
-    ``tick`` is called four times a second meanwhile, and at the end, with the number of items done.
-    What it raises ends all processes.
+    ``tick`` is called four times a second meanwhile, and at the end, with the number of finished
+    items. An exception from it ends all processes.
 
     Raises:
         StoreConfigError: the task is in no module that could be imported.
-        StoreError: the processes that tried an item died, one after the other.
+        StoreError: all processes that tried an item died.
     """
     workers = _Workers(task)
     with ThreadPoolExecutor(os.cpu_count()) as pool:

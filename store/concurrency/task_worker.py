@@ -1,8 +1,8 @@
 """``python -m cqstore.store.concurrency.task_worker MODULE:FUNCTION``: a process for tasks.
 
-An item comes as a line of JSON on standard input, its outcome goes as a line to standard output.
-When the input ends, so does the process, in the middle of an item too: its driver has gone, and
-another may be at work. Ctrl-C is the driver's to handle.
+It reads an item as a line of JSON from standard input, and writes its outcome as a line to standard
+output. It ends when the input ends, even in the middle of an item: its driver has ended, and
+another may be running. The driver handles Ctrl-C.
 """
 
 import base64
@@ -27,7 +27,7 @@ OK, ERROR = "ok", "error"
 
 @contextmanager
 def _full_disks() -> Iterator[None]:
-    """Make an error of ours of a full disk, wherever it was met: no second try would pass."""
+    """Convert an error of a full disk, wherever it occurred: a second attempt would fail too."""
     try:
         yield
     except OSError as exc:
@@ -38,7 +38,7 @@ def _full_disks() -> Iterator[None]:
 
 
 def guarded(task: Task, item: str) -> tuple[str, str]:
-    """Return what ``task`` makes of ``item``, or the ``StoreError`` that it ended with, as text."""
+    """Return the result of ``task`` for ``item``, or its ``StoreError``, as text."""
     try:
         with _full_disks():
             return OK, task(item)
@@ -50,23 +50,23 @@ def unwrap(kind: str, text: str) -> str:
     """Return the result in an outcome.
 
     Raises:
-        StoreError: that is the outcome.
+        StoreError: the outcome is this error.
     """
     if kind == ERROR:
-        error: StoreError = pickle.loads(base64.b64decode(text))  # our own worker wrote it
+        error: StoreError = pickle.loads(base64.b64decode(text))  # written by our own worker
         raise error
     return text
 
 
 def main() -> None:
-    """Run items until the driver closes the input, or has died."""
+    """Run items until the driver closes the input, or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     module, _, name = sys.argv[1].partition(":")
     task: Task = getattr(importlib.import_module(module), name)
     items: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(items,), daemon=True).start()
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a task prints is no answer
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of a task is not an outcome
         while True:
             answers.write(json.dumps(guarded(task, json.loads(items.get()))) + "\n")
             answers.flush()

@@ -1,9 +1,9 @@
-"""StoreThread: a thread that a caller may be interrupted in starting, and in waiting for.
+"""StoreThread: a thread whose starter, and whose waiters, may be interrupted.
 
-``threading.Thread.start`` waits for an ``Event``. An exception there (a signal's handler raises it)
-could leave the event's lock taken: the thread would wait for it before its first line, for ever.
-``Thread.join`` takes a thread for ended where an exception comes while it waits: a caller that
-joined again, or asked whether it is alive, would continue beside it.
+``threading.Thread.start`` waits for an ``Event``. An exception there (raised by a signal handler)
+could leave the event's lock held: the thread would wait for it forever before its first line.
+``Thread.join`` considers a thread ended if an exception occurs while it waits: a caller that joins
+again, or checks whether it is alive, would continue while the thread runs.
 """
 
 import os
@@ -15,25 +15,25 @@ from cqstore.store.errors import NestedCallError
 
 _START_SECONDS = 1.0
 _running: set[int] = set()
-"""The threads that are inside of ``StoreThread.run``."""
+"""The threads that are in ``StoreThread.run``."""
 
 
 def is_store_thread() -> bool:
-    """Return whether the calling thread is one of a store. Takes no lock."""
+    """Return whether the calling thread is a thread of a store. Takes no lock."""
     return threading.get_ident() in _running
 
 
 class StoreThread(threading.Thread):
-    """Runs ``work``; the process does not wait for it when it ends."""
+    """Runs ``work``; the process does not wait for it at exit."""
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
         super().__init__(target=work, name=name, daemon=True)
         self._started = Latch()
         self._over = Latch()
-        self._pid = os.getpid()  # a child of that process has no such thread
+        self._pid = os.getpid()  # a child of that process does not have the thread
 
     def run(self) -> None:
-        """Run ``work``; then those go on that wait for the thread's end."""
+        """Run ``work``; then wake the threads that wait for the end."""
         ident = threading.get_ident()
         try:
             _running.add(ident)
@@ -43,11 +43,11 @@ class StoreThread(threading.Thread):
             self._over.set()
 
     def is_alive(self) -> bool:
-        """Return whether it is at work: it has begun, in this process, and not come to its end."""
+        """Return whether it is running: started, in this process, and not ended."""
         return self._started.is_set() and not self._over.is_set() and self._pid == os.getpid()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end, as ``Thread.join``; not for one whose start came to nothing.
+        """Wait for its end, as ``Thread.join``; returns at once if its start failed.
 
         Raises:
             NestedCallError: the thread itself calls.
@@ -60,10 +60,10 @@ class StoreThread(threading.Thread):
         super().join(timeout)  # it has nothing left to do
 
     def refuse_itself(self) -> None:
-        """Refuse the thread itself, which would wait for its own end.
+        """Refuse a call by the thread itself, which would wait for its own end.
 
         Raises:
-            NestedCallError: it is the caller.
+            NestedCallError: the thread itself is the caller.
         """
         if threading.current_thread() is self:
             raise NestedCallError(

@@ -1,21 +1,21 @@
-"""Wakeup and Latch: what threads wait for; any thread and any signal's handler may call them.
+"""Wakeup and Latch, for waiting threads; any thread and any signal handler may set them.
 
-``threading.Event`` is no use where a caller may be interrupted: its lock is taken in Python, and an
-exception behind that line leaves it taken for ever. Here each operation is one call into C.
+``threading.Event`` cannot be used if a caller may be interrupted: its lock is acquired in Python,
+and an exception after that line leaves it held forever. Here each operation is one call into C.
 """
 
 import threading
 import time
 
 _SECONDS = 1.0
-"""So often a thread that waits asks again: no one wait is without an end."""
+"""Interval at which a waiting thread checks again: no single wait is unlimited."""
 
 
 class Wakeup:
-    """A binary semaphore: calls before a wait count as one.
+    """A binary semaphore: several calls of ``set`` before a wait count as one.
 
-    Whole after an exception between any two instructions. ``set``: any thread, never waits.
-    ``wait``: one thread at a time; it takes the call.
+    Consistent after an exception between any two instructions. ``set``: any thread, never waits.
+    ``wait``: one thread at a time; it consumes the call.
     """
 
     __slots__ = ("_asleep",)
@@ -25,16 +25,16 @@ class Wakeup:
         self._asleep.acquire()
 
     def set(self) -> None:
-        """Wake the one that waits, or the next that comes."""
-        if not self._asleep.locked():  # it has been called already
+        """Wake the waiting thread, or the next one that waits."""
+        if not self._asleep.locked():  # it was set already
             return
         try:
             self._asleep.release()
-        except RuntimeError:  # by another thread since
+        except RuntimeError:  # another thread released it meanwhile
             return
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for a call, at most so many seconds, and take it; return whether there was one."""
+        """Wait for ``set``, at most ``seconds``, and consume it; return whether it was called."""
         if seconds is not None:
             return self._asleep.acquire(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
         while not self._asleep.acquire(timeout=_SECONDS):
@@ -43,17 +43,17 @@ class Wakeup:
 
 
 class Latch:
-    """What happens once: ``is_set`` and ``wait`` as of ``threading.Event``. Any thread.
+    """A one-time event; ``is_set`` and ``wait`` are those of ``threading.Event``. Any thread.
 
-    Whole after an exception between any two instructions: a thread that was to be called by the one
-    that was interrupted finds out within a second.
+    Consistent after an exception between any two instructions: if the notifier is interrupted,
+    waiting threads check again after at most a second.
     """
 
     __slots__ = ("_asleep", "_is_set")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._asleep = threading.Lock()  # stays free once it is set, but for moments
+        self._asleep = threading.Lock()  # free after ``set``, except for moments
         self._asleep.acquire()
 
     def is_set(self) -> bool:
@@ -61,12 +61,12 @@ class Latch:
         return self._is_set
 
     def set(self) -> None:
-        """Wake all that wait, and all that come."""
+        """Wake all waiting threads, and later ones."""
         self._is_set = True
         self._wake_next()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it happens, at most so many seconds; return whether it has."""
+        """Wait until it happens, at most ``seconds``; return whether it has."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._is_set:
             left = _SECONDS if deadline is None else min(deadline - time.monotonic(), _SECONDS)
@@ -79,11 +79,11 @@ class Latch:
     def _wake_next(self) -> None:
         try:
             self._asleep.release()
-        except RuntimeError:  # another thread has done it
+        except RuntimeError:  # another thread released it
             return
 
     def _at_fork_reinit(self) -> None:
-        """Start over in a child; ``threading`` asks it of what a thread has been started by."""
+        """Reset in a child; ``threading`` calls it on the event that a thread was started with."""
         self._asleep = threading.Lock()
         if not self._is_set:
             self._asleep.acquire()

@@ -1,14 +1,15 @@
-"""The compiled core: it does the plain case of a call wholly, or hands it back untouched.
+"""The compiled core: it completes the plain case of a call, or hands it back unchanged.
 
-Input that it does not take is irregular, or refused: that is done in Python, which has the texts.
+Input that it does not accept is irregular or invalid, and is handled in Python, which has the error
+messages.
 
-A compiled module lies in the room that it belongs to. Here is what all rooms share.
+A compiled module is in the package to which it belongs. This package has the shared modules.
 """
 
 import os
 
 BUS_HANDLER = "CQSTORE_BUS_HANDLER"
-"""``1``: this process, and those that it starts, answer bus errors in maps, see below."""
+"""``1``: this process, and its children, handle bus errors in maps, see below."""
 
 try:
     from cqstore.store.core import _faults
@@ -20,11 +21,11 @@ except ImportError as missing:
 
 
 def handle_bus_errors() -> None:
-    """Have the next map of this process install a handler of ``SIGBUS``, until it ends.
+    """Make the next map of this process install a handler of ``SIGBUS``, until it ends.
 
-    A file that is cut under its map, or a page that the disk cannot give, is an error then, and
-    does not end the process. How a process handles signals is decided by its program: that
-    sets ``handle_bus_errors`` in ``StoreConfig``, and ``cqstore`` asks for itself.
+    Then a file that is truncated under its map, or a page that cannot be read, is an error, and
+    does not end the process. The program decides how a process handles signals: it sets
+    ``handle_bus_errors`` in ``StoreConfig``; the ``cqstore`` command does so itself.
     """
     _faults.allow_bus_handler()
 

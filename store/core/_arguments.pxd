@@ -1,11 +1,11 @@
-# What a read is called with, and may be anything. Numbers that a field takes: `_fields.pxd`.
+# Arguments of a read, which may be any object. Numbers for fields: `_fields.pxd`.
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 
 cdef inline bint is_small(number):
-    """Return whether it is a plain number of at least 0 that a C number holds with room."""
+    """Return whether ``number`` is a plain int of at least 0, well within the limits of C."""
     cdef int overflow = 0
     cdef long long value
     if type(number) is not int:

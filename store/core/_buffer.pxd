@@ -1,4 +1,4 @@
-# Buffers that are held, for compiled code that reads them.
+# Buffers that are kept alive, for compiled code that reads them.
 
 cimport cython
 

@@ -1,4 +1,4 @@
-# Numbers as they lie on disk, big-endian.
+# Numbers in the byte order of files, big-endian.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 

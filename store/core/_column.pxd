@@ -1,8 +1,8 @@
 # Columns, for compiled code that adds to them and reads them.
 
 cdef enum:
-    NUMBERED = 4  # bytes of a row: a number of 32 bits
-    PLACED = 8  # likewise, of 64
+    NUMBERED = 4  # bytes of a row: a 32-bit number
+    PLACED = 8  # bytes of a row: a 64-bit number
 
 
 cdef class Block:
@@ -11,7 +11,7 @@ cdef class Block:
 
 
 cdef class Column:
-    cdef Block block  # a view of the column holds it, too
+    cdef Block block  # a view of the column keeps it alive too
     cdef readonly Py_ssize_t item_bytes
     cdef Py_ssize_t used
 
@@ -21,7 +21,7 @@ cdef class Column:
 
 
 cdef inline char *room_in(Column column, Py_ssize_t more) except NULL:
-    """As ``Column.room``, and no call where there is room."""
+    """Like ``Column.room``, without a call if there is enough space."""
     cdef Py_ssize_t at = column.used * column.item_bytes
     if at + more * column.item_bytes > column.block.room:
         return column.room(more)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Column: rows of bytes that compiled code adds, and that Python looks at.
+"""Column: rows of bytes that compiled code adds, and that Python reads.
 
-The batches of units and of keys are made of them. Under the interpreter's lock a row is there whole
-or not at all, whatever interrupts the caller that adds it.
+The batches of units and of keys consist of columns. Under the GIL a row is added completely or not
+at all, whatever interrupts the caller that adds it.
 """
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
@@ -20,18 +20,18 @@ cdef char *BYTES = "B"
 
 
 cdef class Block:
-    """Memory of a column; views of it keep it where it is."""
+    """Memory of a column; views keep it alive and in place."""
 
     def __dealloc__(self):
         free(self.data)
 
 
 cdef class Column:
-    """Rows of so many bytes each, one behind the other; exports them as a read-only buffer.
+    """Rows of ``item_bytes`` bytes each, consecutive; exported as a read-only buffer.
 
-    It grows also while a view is exported: that view keeps showing the rows it had. With ``len``
-    and by number it has numbers of the machine's own order; bytes where a row is neither. Only
-    compiled code adds: an owner of several columns relies on their lengths.
+    It also grows while a view is exported: that view keeps showing the rows it had. ``len`` and
+    indexing work, with numbers in the machine's byte order, or bytes if a row is not a number. Only
+    compiled code adds: the owner of several columns relies on their lengths.
     """
 
     def __cinit__(self, Py_ssize_t item_bytes):
@@ -40,9 +40,9 @@ cdef class Column:
         self.item_bytes, self.block = item_bytes, Block()
 
     cdef char *room(self, Py_ssize_t more) except NULL:
-        """Make room for so many rows more; return where the first of them goes.
+        """Allocate space for ``more`` rows; return the address of the first.
 
-        The caller fills them, and then raises ``used``: there they are.
+        The caller fills them, and then increases ``used``, which makes them visible.
         """
         cdef Py_ssize_t at = self.used * self.item_bytes
         cdef Py_ssize_t wanted = at + more * self.item_bytes
@@ -54,7 +54,7 @@ cdef class Column:
         cdef Py_ssize_t room = max(<Py_ssize_t> MIN_ROOM, wanted + (wanted >> 1))
         cdef Block block = self.block, other
         cdef char *data
-        if Py_REFCNT(block) > 2:  # this line's and the column's are two
+        if Py_REFCNT(block) > 2:  # the references of this line and of the column are two
             other = Block()
             other.data = <char *> malloc(room)
             if other.data == NULL:
@@ -70,7 +70,7 @@ cdef class Column:
         return 0
 
     cdef int add(self, bytes rows) except -1:
-        """Add whole rows."""
+        """Add complete rows."""
         memcpy(self.room(len(rows) // self.item_bytes), PyBytes_AS_STRING(rows), len(rows))
         self.used += len(rows) // self.item_bytes
         return 0

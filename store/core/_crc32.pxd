@@ -1,4 +1,4 @@
-# Checksums. A module that reckons one calls `crc_prepare` when it is imported.
+# Checksums. A module that computes one calls `crc_prepare` when it is imported.
 
 from libc.stdint cimport uint32_t
 

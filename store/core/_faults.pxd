@@ -1,5 +1,5 @@
-# What of a map may be believed, for compiled code that reads maps. Handler, guards and their count
-# are those of one module: `_faults.pyx`.
+# Which parts of a map are valid, for compiled code that reads maps. Only `_faults.pyx` has the
+# handler, the guards and their count.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -16,7 +16,7 @@ cdef extern from *:
     """
     bint faults_seen(const int64_t *maps) noexcept nogil
 
-cdef int64_t faulty_maps  # of the log, of those that are registered now
+cdef int64_t faulty_maps  # of the log's maps that are registered now
 
 cdef bint handle_bus_errors() noexcept
 cdef bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil
@@ -25,5 +25,5 @@ cdef object again_if_lost(const uint8_t *data, int64_t size)
 
 
 cdef inline bint log_faults_seen() noexcept nogil:
-    """Return whether any map of the log has faults; asked behind what was read or written."""
+    """Return whether any map of the log has faults; called after a read or write."""
     return faults_seen(&faulty_maps)

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""MapGuard, and the handler of bus errors: what of a map may be believed.
+"""MapGuard, and the handler of bus errors: whether data that was read from a map is valid.
 
-The process has one handler and one table of the log's maps, so they are those of this module, and
-``_faults.h`` is included here alone. The packages of records and of the log, both above, use it.
+The process has one handler and one table of the log's maps, both in this module, and only this
+module includes ``_faults.h``. The packages ``record`` and ``log``, which depend on this one, use
+it.
 """
 
 cimport cython
@@ -23,26 +24,26 @@ cdef extern from "_faults.h":
 
 cdef bint _may_handle = False
 cdef bint _has_bus_handler = False
-cdef void *_guards[MAX_LOG_MAPS]  # by number, not held: each is there as long as its map
+cdef void *_guards[MAX_LOG_MAPS]  # by number, without references: each exists as long as its map
 cdef object _read_record = None
 
 count_faults_in(&faulty_maps)
 
 
 def bind_faults(read_record):
-    """Take what reads a record by a system call: path, descriptor, position and size; see LogMap."""
+    """Set the function that reads a record by a system call: path, descriptor, position, size."""
     global _read_record
     _read_record = read_record
 
 
 def allow_bus_handler():
-    """Have the next map install the handler of bus errors, for the whole process."""
+    """Make the next map install the handler of bus errors, for the whole process."""
     global _may_handle
     _may_handle = True
 
 
 cdef bint handle_bus_errors() noexcept:
-    """Install the signal's handler, once, where that was allowed; return whether it is there."""
+    """Install the signal handler once, if that is allowed; return whether it is installed."""
     global _has_bus_handler
     if _may_handle and not _has_bus_handler:
         _has_bus_handler = install_bus_handler() == 0
@@ -50,15 +51,15 @@ cdef bint handle_bus_errors() noexcept:
 
 
 @cython.final
-@cython.no_gc  # a descriptor leads nowhere
+@cython.no_gc  # a descriptor cannot be part of a cycle
 cdef class MapGuard:
-    """Makes of a bus error in one map of the log an answer: zeros, and ``has_faults``.
+    """Turns a bus error in one map of the log into a result: zeros, and ``has_faults``.
 
-    Without the handler (``allow_bus_handler``) such an error ends the process. Whatever is read
-    through the map has to ask behind the read. A page of a file that was cut is met so; of the page
-    in which the file ends the rest reads as zeros without a fault. So where the last byte of what was
-    read is zero the system is asked for the file's size. The map owns its guard and keeps it until it
-    is unmapped. Any thread.
+    Without the handler (``allow_bus_handler``) such an error ends the process. Every reader of the
+    map must check the guard after the read. This detects a missing page of a truncated file. In the
+    page that contains the file's end, the rest reads as zeros without a fault. So if the last byte
+    read is zero, the system is asked for the file's size. The map owns its guard and keeps it until
+    it is unmapped. Any thread.
     """
 
     cdef int64_t number, size
@@ -89,12 +90,12 @@ cdef class MapGuard:
 
     @property
     def is_registered(self):
-        """Whether what is read there can be asked about; False: there are too many maps."""
+        """Whether reads of the map can be checked; False: there are too many maps."""
         return self.number >= 0
 
     @property
     def has_faults(self):
-        """Whether a page could not be read or written: nothing of the map is to be believed."""
+        """Whether a page could not be read or written: no data of the map is valid."""
         return self.number >= 0 and log_map_faults(self.number) != 0
 
     @property
@@ -103,7 +104,7 @@ cdef class MapGuard:
         return self.number >= 0 and log_map_is_whole(self.number)
 
     def can_read(self, int64_t position, int64_t size):
-        """Return whether all bytes of a span are the file's own; may wait for the disk."""
+        """Return whether all bytes of a range are in the file; may wait for the disk."""
         cdef uint8_t last
         if self.number < 0 or position < 0 or size <= 0 or size > self.size - position:
             return False
@@ -113,30 +114,30 @@ cdef class MapGuard:
         return log_map_is_whole(self.number)
 
     cdef object read_again(self, const uint8_t *data, int64_t size):
-        """Return the bytes that the file has there if the map cannot be believed, else ``None``."""
+        """Return the bytes of the file if the map is not valid, else ``None``."""
         if log_map_is_whole(self.number):
             return None
         return _read_record(self.path, self.descriptor, data - self.data, size)
 
 
 cdef MapGuard guard_of(const uint8_t *data):
-    """Return the guard of the map that ``data`` lies in, which the caller holds; else ``None``."""
+    """Return the guard of the map that contains ``data``, or ``None``; the caller owns it."""
     cdef int64_t at = log_map_of(data)
     return None if at < 0 or _guards[at] == NULL else <MapGuard> _guards[at]
 
 
 cdef object again_if_lost(const uint8_t *data, int64_t size):
-    """Return a record as its file has it if the map that it lies in cannot be believed."""
+    """Return a record's bytes from its file if the map that contains it is not valid."""
     cdef MapGuard guard = guard_of(data)
     return None if guard is None else guard.read_again(data, size)
 
 
 cdef bint is_of_whole_map(const void *address) noexcept nogil:
-    """Return whether what was read there is surely the file's own; what no map of the log holds is."""
+    """Return whether data read there is certainly that of the file; true outside the log's maps."""
     cdef int64_t at = log_map_of(address)
     return at < 0 or log_map_is_whole(at)
 
 
 cdef bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil:
-    """Copy from any map; False: a page was not there, or cannot be read."""
+    """Copy from any map; False: a page is missing, or cannot be read."""
     return copy_from_map(to, start, size)

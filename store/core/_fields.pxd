@@ -1,5 +1,5 @@
-# What fields of compiled classes take from Python: a number or a flag, and nothing that is only like
-# one. A refused value leaves the field unchanged.
+# Values that fields of compiled classes accept from Python: exactly a number or a flag. A refused
+# value leaves the field unchanged.
 
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.stdint cimport int64_t

@@ -1,4 +1,4 @@
-# Java's hash of texts, and that of the keys of the index.
+# Java's hash of texts, and the hash of index keys.
 
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint32_t
 
@@ -43,7 +43,7 @@ cdef extern from *:
 
 
 cdef inline uint32_t hash_on(uint32_t value, object part):
-    """Return the hash of a text that goes on with ``part`` behind what has the hash ``value``."""
+    """Return the hash of a text that continues with ``part`` after a text with hash ``value``."""
     cdef str text = <str> part
     cdef Py_UCS4 letter
     cdef uint32_t unit

@@ -1,5 +1,5 @@
-# Where fields lie and how long runs are, in bytes: the one place in compiled code with such numbers.
-# Each is held to its layout in Python, by its name, by `tests/meta/test_compiled_layouts.py`.
+# Positions of fields and lengths of fixed parts, in bytes: the only such numbers in compiled code.
+# `tests/meta/test_compiled_layouts.py` compares each with its layout in Python, by name.
 
 cdef enum:
     # a record of the log
@@ -12,8 +12,8 @@ cdef enum:
     MIN_RECORD = 91
     MAGIC_V1 = -626843481
     MAGIC_V2 = -626843477
-    BLANK_BYTES = 8  # what each record leaves behind itself in its file
-    STAMP_SPAN = 76  # bytes that hold the store time of any record
+    BLANK_BYTES = 8  # the space that each record leaves free after it in its file
+    STAMP_SPAN = 76  # bytes up to the end of any record's store time
     # its head, from its start
     AT_MAGIC = 4
     AT_CRC = 8
@@ -29,14 +29,14 @@ cdef enum:
     # its tail, from the tail's start
     AT_PREPARED_OF_TAIL = 4
     AT_BODY_SIZE_OF_TAIL = 12
-    # its last property, where records have a checksum of their own
+    # its last property, if records have a checksum of their own
     CRC_PROPERTY_BYTES = 20
     CRC_DIGITS = 10
     # the head of a message in a client batch
     BATCHED_BYTES = 20
     AT_FLAG_OF_BATCHED = 12
     AT_BODY_SIZE_OF_BATCHED = 16
-    # a unit of a queue; a file has its first bytes
+    # a unit of a queue; a queue file has its first bytes
     UNIT_BYTES = 28
     UNIT_OF_FILES = 20
     AT_SIZE_OF_UNIT = 8
@@ -59,6 +59,6 @@ cdef enum:
     STORE_V6 = 0x20
     INNER_BATCH = 0x80
     PASSED_OVER = 0x40000000
-    # and what lengths can say
+    # and the limits of length fields
     MAX_PROPERTIES = 0x7FFF
     MAX_V1_TOPIC = 127

@@ -1,4 +1,4 @@
-# Files that are mapped to be read, for compiled code that reads them.
+# Files that are mapped for reading, for compiled code.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -8,7 +8,7 @@ cdef class FileMap:
     cdef object owner
     cdef const uint8_t *data
     cdef int64_t size
-    cdef uint8_t *seen  # a bit for each page
+    cdef uint8_t *seen  # one bit per page
 
     cdef bint ends_before(self, int64_t position) noexcept nogil
     cdef bint read(self, void *to, int64_t size, int64_t position) noexcept nogil

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""FileMap: files that are mapped to be read, and what happens where the disk has nothing to give.
+"""FileMap: files that are mapped for reading, with handling of read errors.
 
-They are those of queues and of the index; the log's maps are Python's (``cqstore.store.log.log_map``).
+These are the files of queues and of the index; the log's maps are in Python
+(``cqstore.store.log.log_map``).
 """
 
 cimport cython
@@ -37,25 +38,25 @@ cdef extern from *:
 cdef enum:
     PAGE = 4096
     AT_ONCE = 256
-    MAX_MAPS = 8192  # of this process, to which the kernel allows 65,530 by default
+    MAX_MAPS = 8192  # per process; the kernel allows 65,530 by default
 cdef int64_t _maps = 0
 
 
-@cython.no_gc  # an open file leads nowhere
+@cython.no_gc  # an open file cannot be part of a cycle
 cdef class FileMap:
-    """A file that is mapped to be read at random. Any thread.
+    """A file that is mapped for random reads. Any thread.
 
-    A file that is shorter than it was, or a disk that refuses, is met where it is read, and nowhere
-    else; but of the page that its end lies in the rest reads as zeros, see ``ends_before``. What others
-    write to the file is seen. Without a handler of bus errors nothing is mapped: a file with an
-    owner is read by system calls then, and of another one nothing.
+    If the file was truncated, or the disk fails, only the read of that position fails; but in the
+    page that contains the file's end, the rest reads as zeros, see ``ends_before``. Writes of
+    others to the file are visible. Without a handler of bus errors nothing is mapped: then a file
+    with an owner is read by system calls, and reads of another file fail.
     """
 
     def __init__(self, int fd, int64_t size, owner=None):
         """Map ``size`` bytes, if bus errors are handled and there are not too many maps.
 
-        ``owner`` keeps the descriptor open; without one it may be closed behind this, and the
-        size of the file cannot be asked for.
+        ``owner`` keeps the descriptor open; without it, the descriptor may be closed after this
+        call, and the size of the file cannot be checked.
         """
         global _maps
         if self.data != NULL:
@@ -74,9 +75,9 @@ cdef class FileMap:
         free(self.seen)
 
     cdef bint ends_before(self, int64_t position) noexcept nogil:
-        """Return whether zeros that end there may be none of the file, since it was cut.
+        """Return whether zeros up to ``position`` may not be the file's, because it was truncated.
 
-        The rest of the page shows it, as all of it is zero then; else the system is asked.
+        If the rest of the page is not zero, it was not; otherwise the system is asked for the size.
         """
         cdef uint8_t block[AT_ONCE]
         cdef int64_t end = min((position // PAGE + 1) * PAGE, self.size), count, at
@@ -91,7 +92,7 @@ cdef class FileMap:
         return self.fd >= 0 and not has_size(self.fd, self.size)
 
     cdef bint read(self, void *to, int64_t size, int64_t position) noexcept nogil:
-        """Copy bytes; False: they are not there, or cannot be read."""
+        """Copy bytes; False: they do not exist, or cannot be read."""
         if position < 0 or size > self.size or position > self.size - size:
             return False
         if self.data == NULL:
@@ -99,7 +100,7 @@ cdef class FileMap:
         return copy_mapped(to, self.data + position, size)
 
     cdef bint read_again(self, void *to, int64_t size, int64_t position) noexcept nogil:
-        """Copy bytes of pages that were read before, so that the disk is hardly ever waited for."""
+        """Copy bytes of pages that were read before, so that the disk is rarely waited for."""
         cdef int64_t page
         if self.seen == NULL or position < 0 or position + size > self.size:
             return False
@@ -109,7 +110,7 @@ cdef class FileMap:
         return copy_mapped(to, self.data + position, size)
 
     cdef void saw(self, int64_t size, int64_t position) noexcept:
-        """Note that bytes were read by another way."""
+        """Record that bytes were read in another way."""
         cdef int64_t page
         if self.seen == NULL and self.data != NULL:
             self.seen = <uint8_t *> calloc(self.size // PAGE // 8 + 1, 1)

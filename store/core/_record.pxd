@@ -1,4 +1,4 @@
-# Numbers as a record has them, and tuples that are filled item by item.
+# Conversion of a record's numbers, and tuples that are filled item by item.
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -20,6 +20,6 @@ cdef extern from "_record.h":
 
 
 cdef inline void fill(object made, Py_ssize_t at, object item) noexcept:
-    """Set an item of a blank tuple."""
+    """Set an item of a new tuple."""
     Py_INCREF(item)
     PyTuple_SET_ITEM(made, at, item)

@@ -1,5 +1,5 @@
-# Threads that sleep, each at a gate of its own, and the lines in which they wait. Who keeps a line
-# says which lock guards it; the free ones are taken and given back under the interpreter's.
+# Sleeping threads, each with its own gate, and the queues in which they wait. The owner of a queue
+# defines the lock that guards it; the GIL guards the list of free waiters.
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -21,15 +21,15 @@ cdef extern from "pythread.h":
 
 
 cdef struct Waiter:
-    # A thread that sleeps. Never on its stack: a daemon's thread may end in its sleep.
+    # A sleeping thread. Never on its stack: a daemon thread may end while it sleeps.
     Waiter *before
     Waiter *behind
-    Line *line  # which it is in, NULL: in none
-    PyThread_type_lock gate  # taken, but from a call until it is heard
-    int64_t phy_offset  # up to where it waits for the log
+    Line *line  # the queue it is in, NULL: none
+    PyThread_type_lock gate  # held, except from a notification until the thread wakes
+    int64_t phy_offset  # the log offset that it waits for
     int64_t served
-    Py_ssize_t followers  # so many are to have the log up to there
-    bint called  # not called again until it is awake
+    Py_ssize_t followers  # number of followers that must have the log up to that offset
+    bint called  # not notified again until it is awake
 
 
 cdef struct Line:
@@ -39,14 +39,14 @@ cdef struct Line:
 
 
 cdef inline double monotonic() noexcept nogil:
-    """Return seconds of the clock of ``time.monotonic``."""
+    """Return the time of ``time.monotonic`` in seconds."""
     cdef timespec read
     clock_gettime(CLOCK_MONOTONIC, &read)
     return read.tv_sec + read.tv_nsec * 1e-9
 
 
 cdef inline void insert(Line *line, Waiter *before, Waiter *waiter) noexcept nogil:
-    """Put one that is in no line into this one, behind ``before``; ``NULL``: as the first."""
+    """Insert a waiter that is in no queue after ``before``; ``NULL``: as the first."""
     waiter.before = before
     waiter.behind = line.first if before == NULL else before.behind
     waiter.line = line
@@ -66,7 +66,7 @@ cdef inline void append(Line *line, Waiter *waiter) noexcept nogil:
 
 
 cdef inline void remove(Waiter *waiter) noexcept nogil:
-    """Take one out of its line, if it is in one."""
+    """Remove a waiter from its queue, if it is in one."""
     cdef Line *line = waiter.line
     if line == NULL:
         return
@@ -83,7 +83,7 @@ cdef inline void remove(Waiter *waiter) noexcept nogil:
 
 
 cdef inline void open_gates(Waiter *waiter) noexcept nogil:
-    """Call this one and all behind it; each may be another caller's from then on."""
+    """Notify this waiter and all after it; each may be reused at once by another caller."""
     cdef Waiter *behind
     while waiter != NULL:
         behind = waiter.behind
@@ -92,7 +92,7 @@ cdef inline void open_gates(Waiter *waiter) noexcept nogil:
 
 
 cdef inline Waiter *new_waiter(Line *free_ones, int64_t phy_offset) except NULL:
-    """Return one that is in no line, a free one if there is any."""
+    """Return a waiter that is in no queue, a free one if possible."""
     cdef Waiter *waiter = free_ones.first
     if waiter != NULL:
         remove(waiter)

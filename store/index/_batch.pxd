@@ -1,4 +1,4 @@
-# Keys on their way into the index, for compiled code that adds to them and asks for them.
+# Keys that are being added to the index, for compiled code that adds and searches them.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef struct KeyRow:
-    # One key, as it lies in a row; see `KeyColumns`.
+    # One key in its row form; see `KeyColumns`.
     int64_t phy_offset, store_timestamp
     int64_t name_end
     int32_t key_hash, topic_size
@@ -20,7 +20,7 @@ cdef struct Topic:
     # The prefix of a topic's keys; the holder of this struct keeps the text alive.
     const char *text
     Py_ssize_t size
-    uint32_t hashed  # with the `#` behind it
+    uint32_t hashed  # including the `#` after it
 
 
 cdef object take_topic(object topic, Topic *found)
@@ -28,7 +28,7 @@ cdef object take_topic(object topic, Topic *found)
 
 cdef class KeyColumns:
     cdef readonly Column entries, names
-    cdef uint64_t hashes[HASH_WORDS]  # the bit of each row's hash; most that are asked for have none
+    cdef uint64_t hashes[HASH_WORDS]  # a bit per row's hash; most queries find theirs unset
 
     cdef int add_key(
         self, const Topic *topic, const char *key, Py_ssize_t size, int64_t phy_offset,

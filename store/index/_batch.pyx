@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""KeyColumns: keys on their way into the index, as rows of numbers that compiled code fills.
+"""KeyColumns: keys that are being added to the index, as rows of numbers filled by compiled code.
 
-What Python asks of a batch is in ``cqstore.store.index.index_batch``. Under the interpreter's lock a key is
-there whole or not at all, whatever interrupts the caller that adds it. No row holds an object of
-Python's.
+The Python methods of a batch are in ``cqstore.store.index.index_batch``. Under the GIL a key is
+added completely or not at all, whatever interrupts the caller that adds it. No row holds a Python
+object.
 """
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -19,7 +19,7 @@ cdef extern from "Python.h":
 
 
 cdef object take_text(object text, const char **start, Py_ssize_t *size):
-    """Find the UTF-8 of a text, a surrogate as any other letter; return what holds the bytes."""
+    """Find the UTF-8 of a text, including surrogates; return the object that holds the bytes."""
     cdef bytes encoded
     if type(text) is not str:
         raise TypeError("topics and keys must be str")
@@ -33,7 +33,7 @@ cdef object take_text(object text, const char **start, Py_ssize_t *size):
 
 
 cdef object take_topic(object topic, Topic *found):
-    """Find how the names of a topic's keys begin; return what holds the text."""
+    """Compute the prefix of the names of a topic's keys; return the object that holds the text."""
     held = take_text(topic, &found.text, &found.size)
     if found.size > INT32_MAX:
         raise OverflowError("topic too long")
@@ -46,15 +46,16 @@ cdef inline void note_hash(uint64_t *hashes, int32_t hashed) noexcept:
 
 
 cdef inline bint may_have(const uint64_t *hashes, int32_t hashed) noexcept:
-    """Return whether one of them may be that hash: most queries need not look at all rows."""
+    """Return whether a row may have that hash: most queries need not search the rows."""
     return hashes[(hashed >> 6) & (HASH_WORDS - 1)] >> (hashed & 63) & 1
 
 
 cdef class KeyColumns:
     """Keys as rows of ``entries``, see ``IndexBatch``.
 
-    The name of a row, topic, ``#`` and key in UTF-8, lies in ``names`` up to its ``name_end``, from
-    the end of the one before on. ``key_hash`` is the hash of that text as the index has it.
+    The name of a row (topic, ``#`` and key in UTF-8) is stored in ``names``, from the end of the
+    previous name to the row's ``name_end``. ``key_hash`` is the hash of that text as stored in the
+    index.
     """
 
     def __cinit__(self):
@@ -86,7 +87,7 @@ cdef class KeyColumns:
         self, const Topic *topic, const char *key, Py_ssize_t size, uint32_t hashed,
         int64_t phy_offset, int64_t store_timestamp,
     ) except -1:
-        """Append one key, whose hash behind the topic's is ``hashed``."""
+        """Append one key; ``hashed`` is its hash continued from the topic's prefix."""
         cdef Py_ssize_t whole = topic.size + 1 + size
         cdef KeyRow *row = <KeyRow *> room_in(self.entries, 1)
         cdef char *name = room_in(self.names, whole)
@@ -99,14 +100,14 @@ cdef class KeyColumns:
         row.topic_size = <int32_t> topic.size
         note_hash(self.hashes, row.key_hash)
         self.names.used += whole
-        self.entries.used += 1  # from here on it is there
+        self.entries.used += 1  # the row is visible from here on
         return 0
 
     cdef int add_words(
         self, const Topic *topic, const char *words, Py_ssize_t size, int64_t phy_offset,
         int64_t store_timestamp,
     ) except -1:
-        """Append each word between blanks."""
+        """Append each word of a text separated by spaces."""
         cdef const char *end = words + size
         cdef const char *word_end
         while words < end:
@@ -152,11 +153,11 @@ cdef class KeyColumns:
     # ---- asking (any thread)
 
     def phy_offset(self, Py_ssize_t row):
-        """Return where the record of a row begins."""
+        """Return the phy offset of a row's record."""
         return self.row(row).phy_offset
 
     def store_timestamp(self, Py_ssize_t row):
-        """Return when the log took the record of a row, ms."""
+        """Return the store time of a row's record, ms."""
         return self.row(row).store_timestamp
 
     def name(self, Py_ssize_t row):
@@ -164,7 +165,7 @@ cdef class KeyColumns:
         cdef const KeyRow *found = self.row(row)
         cdef Py_ssize_t start = self._name_start(row), end = found.name_end
         cdef Py_ssize_t topic_end = start + found.topic_size
-        cdef Block names = self.names.block  # stays: a surrogate may run other threads, which add
+        cdef Block names = self.names.block  # kept alive: a surrogate may run other threads
         topic = PyUnicode_DecodeUTF8(names.data + start, topic_end - start, "surrogatepass")
         start = topic_end + 1
         return topic, PyUnicode_DecodeUTF8(names.data + start, end - start, "surrogatepass")

@@ -1,4 +1,4 @@
-# Index files as a query by key reads them: what is known of each, and the chain of a hash.
+# Index files as seen by a query by key: the fields of each file, and the chain of a hash.
 
 from libc.stdint cimport int64_t
 
@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef struct Chain:
-    # What is asked of a chain, see `walk_chain`, and what was found.
+    # The search of a chain, see `walk_chain`, and its results.
     int64_t max_num, begin, end, began, entries, drained, after
     bint read_only, has_before
     Py_ssize_t count
@@ -24,9 +24,9 @@ cdef class ChainFile:
     cdef bint is_read_only
     cdef int64_t begin, end  # store times, ms
     cdef int64_t slots, entries
-    cdef object shape  # both, as they were given
+    cdef object shape  # both numbers as a Python object
     cdef KeyColumns pending
-    cdef int64_t drained  # number that the first of the pending keys will have
+    cdef int64_t drained  # number of the entry that the first of the pending keys will become
     cdef public FileMap mapped
 
 
@@ -36,7 +36,7 @@ cdef class ChainFiles:
 
 
 cdef inline void slot_ahead(ChainFile file, int64_t wanted) noexcept:
-    """Fetch the slot of a hash ahead: the walk waits for it."""
+    """Prefetch the slot of a hash, which the search would wait for."""
     cdef FileMap mapped = file.mapped
     if mapped is not None and mapped.data != NULL and file.slots > 0:
         fetch_ahead(mapped.data + INDEX_HEADER + INDEX_SLOT * (wanted % file.slots))

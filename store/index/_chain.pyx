@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, auto_pickle=False
-"""The chain of a hash in an index file, and what a query by key asks of the files.
+"""The chain of a hash in an index file, and the fields of the files that a query by key needs.
 
-``IndexFile`` and ``IndexService`` inherit the fields, which are C's to compiled code and attributes
-to Python; what a field cannot hold is refused by its name. Nothing here trusts what lies on disk:
-every read is bounded by the file, and a chain that is damaged is left to the slow path in Python.
+``IndexFile`` and ``IndexService`` inherit the fields: C fields in compiled code, attributes in
+Python. A value that a field cannot hold is refused, and the error names the field. Nothing from
+disk is trusted: every read is bounded by the file, and a damaged chain is left to the slow path in
+Python.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -20,8 +21,8 @@ from cqstore.store.index._batch cimport KeyColumns
 from cqstore.store.record._stored cimport StoredMessage
 
 cdef enum:
-    UNASKED = 1 << 16  # entries without a look for signals: a chain may have millions
-    MAX_IN_FILE = 0x7FFFFFFF  # slots, and entries: their numbers have four bytes
+    UNASKED = 1 << 16  # entries between two checks for signals: a chain may have millions
+    MAX_IN_FILE = 0x7FFFFFFF  # limit of slots and entries: their numbers have four bytes
     NAME_END = 1
     VALUE_END = 2
 
@@ -32,7 +33,7 @@ cdef extern from "Python.h":
 
 
 cdef class ChainFile:
-    """One index file: its span of time, its shape, its map, and the keys that wait in memory."""
+    """One index file: its time range, numbers of slots and entries, map, and pending keys."""
 
     @property
     def read_only(self):
@@ -45,7 +46,7 @@ cdef class ChainFile:
 
     @property
     def begin_timestamp(self):
-        """Store time that the times of the entries count from, ms; as the header has it."""
+        """Store time in ms to which the times of the entries are relative, as in the header."""
         return self.begin
 
     @begin_timestamp.setter
@@ -54,7 +55,7 @@ cdef class ChainFile:
 
     @property
     def end_timestamp(self):
-        """Store time of the last entry's record, ms; as the header has it."""
+        """Store time of the last entry's record in ms, as in the header."""
         return self.end
 
     @end_timestamp.setter
@@ -63,7 +64,7 @@ cdef class ChainFile:
 
     @property
     def geometry(self):
-        """How many slots and entries the file has."""
+        """Numbers of slots and entries of the file."""
         return self.shape
 
     @geometry.setter
@@ -74,9 +75,9 @@ cdef class ChainFile:
 
     @property
     def waiting(self):
-        """Keys that were collected, and the number that the first of them will have.
+        """The pending keys, and the number of the entry that the first of them will become.
 
-        Both are set and asked for in one step, so that readers see those of one moment.
+        Both are set and read in one step, so that readers see a consistent pair.
         """
         return self.pending, self.drained
 
@@ -96,7 +97,7 @@ cdef class ChainFiles:
 
     @property
     def closed(self):
-        """Whether nothing is to be asked of them any more."""
+        """Whether the index is closed."""
         return self.is_closed
 
     @closed.setter
@@ -108,22 +109,22 @@ def walk_chain(
     list before not None, FileMap file not None, int64_t slots, int64_t entries, int64_t wanted,
     int64_t max_num, int64_t begin, int64_t end, int64_t began, int64_t drained, bint read_only,
 ):
-    """Return the phy offsets that the chain of a hash leads to, newest first.
+    """Return the phy offsets in the chain of a hash, newest first.
 
     ``None``: the chain is for the slow path.
 
     Args:
-        before: what was found until now, and is returned before the others.
+        before: the offsets found so far, which are returned before the others.
         file: an index file.
-        slots: its slots.
-        entries: the entries that it can have, the unused one included.
+        slots: number of slots of the file.
+        entries: limit of its entries, including the unused one.
         wanted: the hash.
         max_num: records to return at most.
-        begin: store time from which on they are wanted, ms.
-        end: likewise, up to which.
+        begin: lowest store time of the records, ms.
+        end: highest store time of the records, ms.
         began: the file's begin timestamp; not used read-only.
-        drained: number of the first entry that was not on disk when it was looked; as above.
-        read_only: another process may write: the header on disk says how many entries there are.
+        drained: number of the first entry that is not on disk; not used read-only.
+        read_only: another process may write; the header on disk has the number of entries.
     """
     cdef Chain chain
     cdef Py_ssize_t at
@@ -155,9 +156,9 @@ cdef int _ask_signals() except -1 with gil:
 cdef int chain_places(
     FileMap file, int64_t slots, int64_t wanted, Chain *chain
 ) except -2 nogil:
-    """Add the places of a chain, however long it is; -1: it is for the slow path.
+    """Add the phy offsets of a chain of any length; -1: it is left to the slow path.
 
-    Raises what the handler of a signal raises.
+    Raises the exceptions of signal handlers.
     """
     cdef uint8_t data[INDEX_HEADER]
     cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0, at, size
@@ -172,7 +173,7 @@ cdef int chain_places(
     index = load32(data)
     if index == 0 and file.ends_before(INDEX_HEADER + INDEX_SLOT * (wanted % slots + 1)):
         return -1
-    if chain.read_only:  # behind the slot: a header written before it covers the slot's entry
+    if chain.read_only:  # after the slot: a header written before it covers the slot's entry
         if not file.read(data, INDEX_HEADER, 0):
             return -1
         chain.began = load64(data)
@@ -186,14 +187,14 @@ cdef int chain_places(
         if looked % UNASKED == 0:
             _ask_signals()
         at = base + INDEX_ENTRY * index
-        size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # with the next one's hash
+        size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # and the next's hash
         if size < INDEX_ENTRY or not file.read(data, size, at):
             return -1
         if (size == INDEX_ENTRY or load32(data + INDEX_ENTRY) == 0) and (
-            file.ends_before(at + INDEX_ENTRY - 1)  # cut within the entry, maybe
+            file.ends_before(at + INDEX_ENTRY - 1)  # the file may be truncated within the entry
         ):
             return -1
-        if load64(data + AT_PHY_OF_ENTRY) == 0 and _is_blank(data):  # which may be a real one
+        if load64(data + AT_PHY_OF_ENTRY) == 0 and _is_blank(data):  # which may be a real entry
             return -1
         diff = load32(data + AT_TIME_OF_ENTRY)
         if diff < 0:
@@ -217,7 +218,7 @@ cdef int has_key(
     StoredMessage message, const char *topic, Py_ssize_t topic_size, const char *key,
     Py_ssize_t key_size,
 ) noexcept:
-    """Return whether the message is of the topic and has the key; -1: its topic is not plain."""
+    """Return whether the message has the topic and the key; -1: its topic is not plain."""
     cdef const char *data = <const char *> message.data + message.places.topic
     cdef const char *end = <const char *> message.data + message.places.topic_end
     cdef const char *keys = NULL
@@ -235,7 +236,7 @@ cdef int has_key(
         return 0
     data = <const char *> message.data + message.places.properties
     end = <const char *> message.data + message.places.size
-    while data < end:  # as `read_properties`: of a name that comes twice the last value counts
+    while data < end:  # as `read_properties`: the last of equal names counts
         value_end = <const char *> memchr(data, VALUE_END, end - data)
         if value_end == NULL:
             value_end = end

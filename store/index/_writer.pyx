@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""KeyWriter: rows of keys become entries of an index file, linked into the chains of its slots.
+"""KeyWriter: writes rows of keys as entries of an index file, and links them into slot chains.
 
-All of it runs without the interpreter's lock. When to write, files and the names in errors are
-Python's, see ``cqstore.store.index.index_file``.
+All of it runs without the GIL. When to write, the files and the error messages are decided in
+Python, see ``cqstore.store.index.index_file``.
 """
 
 import os
@@ -33,54 +33,55 @@ cdef extern from *:
     int64_t size_of(int fd) noexcept nogil
 
 cdef enum:
-    DIGIT_BITS = 8  # of a slot's number, by which one pass sorts
+    DIGIT_BITS = 8  # digit of a slot number; one pass sorts by one digit
     DIGITS = 256
     PAGE = 4096
-    BLOCK_ENTRIES = 3000  # that are written with one call
-    MAX_KEPT = 1 << 26  # bytes of slots up to which they are kept in memory
+    BLOCK_ENTRIES = 3000  # written with one call
+    MAX_KEPT = 1 << 26  # limit of the bytes of slots that are cached in memory
 cdef int64_t MAX_IN_FILE = <int64_t> 1 << 56  # so that no position in a file overflows
 
 
 class UnreadSlotsError(Exception):
-    """Slots could not be read: position, bytes, bytes that came, and the error's number or 0."""
+    """Slots could not be read: position, bytes expected, bytes read, and the errno or 0."""
 
 
 cdef struct Link:
-    # An entry of a batch by its slot; of sorted ones that are the newest of their slots: a chain.
+    # An entry of a batch, with its slot; after sorting, the newest entries of the slots are the
+    # chains.
     uint32_t slot, row
 
 
 cdef struct Write:
-    # What is to be written, and what was refused.
+    # The data to write, and the error.
     int fd
     int64_t first, begin_timestamp
     int32_t first_time_diff, slots_used
     const KeyRow *rows
     Py_ssize_t count, chain_count
     Link *chains  # distinct slots, ascending, each with its newest row
-    int32_t *previous  # of each row; negative: that of chain -1 - n is its slot's head
+    int32_t *previous  # of each row; negative: the head of chain -1 - n
     uint8_t *block  # for entries
-    int code  # of the error
-    int64_t position, size, got  # of a read that was refused; size 0: it was a write
+    int code  # errno
+    int64_t position, size, got  # of a failed read; size 0: a write failed
 
 
 cdef class KeyWriter:
     """Writes keys of one index file: entries, then header, then slots. One thread at a time.
 
-    So a reader finds whole chains meanwhile. A write that was refused may be repeated with the same
-    keys: what the slots held before it is kept until ``forget_heads``, as some may already have
-    been written.
+    So a concurrent reader finds complete chains. A failed write may be repeated with the same keys:
+    the old values of the slots are kept until ``forget_heads``, because some slots may have been
+    written already.
 
-    Slots are written here alone. So pages of them are read once and kept as long as the writer is,
-    but those of a very large file, whose slots are read and written one by one.
+    Only this writer writes slots. So each page of slots is read once and cached for the life of the
+    writer, except in a very large file, whose slots are read and written one by one.
     """
 
     cdef int64_t slots, entries
-    cdef uint8_t *kept  # the file up to the end of its slots, as far as it was read; or NULL
-    cdef uint8_t *is_kept  # a byte for each page
+    cdef uint8_t *kept  # the file up to the end of its slots, with the pages read so far; or NULL
+    cdef uint8_t *is_kept  # a byte per page
     cdef int32_t *heads  # of the chains of the last write
     cdef Py_ssize_t head_count
-    cdef int64_t heads_first  # number of its first entry; 0: there are none
+    cdef int64_t heads_first  # number of its first entry; 0: no chains
     cdef bint is_writing
 
     def __cinit__(self, int64_t slots, int64_t entries):
@@ -97,23 +98,24 @@ cdef class KeyWriter:
         self, int fd, KeyColumns keys not None, Py_ssize_t start, Py_ssize_t end, int64_t first,
         int64_t begin_timestamp, int32_t first_time_diff, bytes header not None,
     ):
-        """Write rows ``start:end`` of ``keys``; return how many slots are in use then.
+        """Write rows ``start:end`` of ``keys``; return how many slots are in use afterwards.
 
         Args:
             fd: the open file.
-            keys: other threads may search them meanwhile, and their owner may add more.
+            keys: other threads may search them concurrently, and their owner may add more.
             start: the first row.
-            end: the row behind the last one.
+            end: the row after the last one.
             first: number of the entry that the first row becomes.
-            begin_timestamp: what the times of the entries count from, ms.
+            begin_timestamp: store time to which the times of the entries are relative, ms.
             first_time_diff: the time of entry 1.
-            header: with the slots in use before; it is written with those in use then.
+            header: its number of used slots is updated before it is written.
 
         Raises:
-            UnreadSlotsError: slots could not be read; nothing was written, or all but slots.
-            OSError: a write was refused; a part may have been written.
+            UnreadSlotsError: slots could not be read; nothing, or everything but slots, was
+                written.
+            OSError: a write failed; a part may have been written.
         """
-        cdef Block held = keys.entries.block  # its rows stay where they are when keys are added
+        cdef Block held = keys.entries.block  # its rows do not move when keys are added
         cdef Write write
         cdef uint8_t head[INDEX_HEADER]
         cdef bint is_done
@@ -146,18 +148,18 @@ cdef class KeyWriter:
         raise OSError(write.code, os.strerror(write.code))
 
     def has_heads(self, int64_t first):
-        """Return whether a write of keys from entry ``first`` on got as far as their slots."""
+        """Return whether a write of keys from entry ``first`` on has reached the slots."""
         return self.heads_first == first
 
     def forget_heads(self):
-        """Forget what slots held before a write."""
+        """Forget the values that slots had before a write."""
         if self.is_writing:
             raise RuntimeError("another thread is writing to the index file")
         free(self.heads)
         self.heads, self.heads_first = NULL, 0
 
     cdef bint _write(self, Write *write, uint8_t *header) noexcept nogil:
-        """Write all; False: `write` says what was refused."""
+        """Write everything; False: `write` has the error."""
         write.previous = <int32_t *> malloc(write.count * sizeof(int32_t))
         write.block = <uint8_t *> malloc(BLOCK_ENTRIES * INDEX_ENTRY)
         if write.previous == NULL or write.block == NULL or not link(write, self.slots):
@@ -172,7 +174,7 @@ cdef class KeyWriter:
         )
 
     cdef bint _check_size(self, Write *write) noexcept nogil:
-        """Check that the file was not cut: what is kept of it would be written behind its end."""
+        """Check that the file was not truncated: cached slots would be written after its end."""
         cdef int64_t wanted = slot_position(self.slots) + INDEX_ENTRY * self.entries
         cdef int64_t size = size_of(write.fd)
         if size >= wanted:
@@ -182,7 +184,7 @@ cdef class KeyWriter:
         return False
 
     cdef bint _find_heads(self, Write *write) noexcept nogil:
-        """Find what the slots held before; read once, for then some may be written."""
+        """Find the old heads of the chains; read once, because some may be written afterwards."""
         cdef Py_ssize_t at
         cdef int32_t head
         if self.heads_first == write.first and self.head_count == write.chain_count:
@@ -195,13 +197,13 @@ cdef class KeyWriter:
         for at in range(write.chain_count):
             if not self._read_slot(write, write.chains[at].slot, &head):
                 return False
-            # of an interrupted batch: no entry is there
+            # left by an interrupted batch: the entry does not exist
             self.heads[at] = head if 0 < head < write.first else 0
         self.heads_first, self.head_count = write.first, write.chain_count
         return True
 
     cdef bint _keep_slots(self) noexcept nogil:
-        """Find room to keep slots, unless they are too many; False: there is none."""
+        """Allocate memory to cache slots, unless there are too many; False: out of memory."""
         cdef int64_t size = slot_position(self.slots)
         if size > MAX_KEPT or self.is_kept != NULL:
             return True
@@ -229,12 +231,12 @@ cdef class KeyWriter:
         return True
 
     cdef void _count_slots(self, Write *write, uint8_t *header) noexcept nogil:
-        """Count the slots in use into the header."""
+        """Update the number of slots in use in the header."""
         cdef int64_t used = max(load32(header + AT_INDEX_SLOTS_USED), 0)
         cdef Py_ssize_t chain
         for chain in range(write.chain_count):
             used += self.heads[chain] == 0
-        used = min(used, self.slots, <int64_t> INT32_MAX)  # the file may have said anything
+        used = min(used, self.slots, <int64_t> INT32_MAX)  # the number in the file may be wrong
         write.slots_used = <int32_t> used
         store32(header + AT_INDEX_SLOTS_USED, write.slots_used)
 
@@ -262,7 +264,7 @@ cdef class KeyWriter:
         return True
 
     cdef bint _write_slots(self, Write *write) noexcept nogil:
-        """Write the newest of each chain; close ones together with what lies between them."""
+        """Write the newest entry of each chain; slots close together are written with one call."""
         cdef Py_ssize_t at = 0
         cdef int64_t start, position
         cdef uint8_t newest[INDEX_SLOT]
@@ -277,7 +279,7 @@ cdef class KeyWriter:
                 at += 1
                 if at == write.chain_count or self.is_kept == NULL:
                     break
-                if slot_position(write.chains[at].slot) - position > PAGE:  # else both are kept
+                if slot_position(write.chains[at].slot) - position > PAGE:  # else both are cached
                     break
                 position = slot_position(write.chains[at].slot)
             if not write_whole(write, data, position + INDEX_SLOT - start, start):
@@ -286,10 +288,10 @@ cdef class KeyWriter:
 
 
 cdef bint link(Write *write, int64_t slots) noexcept nogil:
-    """Find the row before each one in its chain, and the chains; False: no memory."""
+    """Find the previous row of each row in its chain, and the chains; False: out of memory."""
     cdef Link *links = <Link *> malloc(write.count * sizeof(Link))
     cdef Link *spare = <Link *> malloc(write.count * sizeof(Link))
-    cdef uint32_t divisor = <uint32_t> min(slots, <int64_t> INT32_MAX + 1)  # no hash is as large
+    cdef uint32_t divisor = <uint32_t> min(slots, <int64_t> INT32_MAX + 1)  # no hash is larger
     cdef Py_ssize_t row, at
     cdef Link one
     write.chains = spare
@@ -313,7 +315,7 @@ cdef bint link(Write *write, int64_t slots) noexcept nogil:
 
 
 cdef Link *sort(Link *links, Link **spare, Py_ssize_t count, uint32_t largest) noexcept nogil:
-    """Sort by slots, rows of one in order; return those that are sorted, the others are spare."""
+    """Sort by slot, stable; return the sorted array; the other one becomes spare."""
     cdef Py_ssize_t starts[DIGITS]
     cdef Py_ssize_t at, before, digit, size
     cdef int shift = 0
@@ -368,7 +370,7 @@ cdef bint read_whole(Write *write, uint8_t *to, int64_t size, int64_t position) 
 cdef bint write_whole(
     Write *write, const uint8_t *data, Py_ssize_t size, int64_t position
 ) noexcept nogil:
-    """Write all, in as many calls as the system takes."""
+    """Write all bytes, in as many calls as the system needs."""
     cdef Py_ssize_t done
     while size > 0:
         done = pwrite(write.fd, data, size, position)

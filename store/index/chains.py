@@ -1,4 +1,4 @@
-"""How a run of new entries is linked into the chains of its slots, in numpy."""
+"""Linking of consecutive new entries into the chains of their slots, with numpy."""
 
 from typing import NamedTuple
 
@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 
 class ChainLinks(NamedTuple):
-    """The links of consecutive entries, as far as the run itself shows them.
+    """The links of consecutive entries, as far as these entries determine them.
 
-    Slot ``slots[k]`` got entries in this run: the first is row ``opening[k]`` of the run, the last
-    has the number ``newest[k]``.
+    Slot ``slots[k]`` has entries among them: the first is row ``opening[k]``, the last has the
+    number ``newest[k]``.
     """
 
     previous: NDArray[np.int64]
-    """For each entry the number of the one before it in its chain; 0 in the ``opening`` rows,
-    whose predecessors the caller knows."""
+    """Per entry, the number of the previous one in its chain; 0 in the ``opening`` rows, whose
+    predecessors the caller adds."""
     slots: NDArray[np.int64]
     """Distinct, ascending."""
     opening: NDArray[np.int64]
@@ -23,7 +23,7 @@ class ChainLinks(NamedTuple):
 
 
 def link_chains(slots: NDArray[np.int64], first_index: int) -> ChainLinks:
-    """Link entries ``first_index``, ``first_index + 1``, … whose slots are ``slots``, not empty."""
+    """Link entries ``first_index``, ``first_index + 1``, … with the slots ``slots`` (not empty)."""
     order = np.argsort(slots, kind="stable")
     arranged = slots[order]
     starts = np.flatnonzero(np.diff(arranged, prepend=-1))

@@ -1,7 +1,7 @@
-"""How many slots and entries an index file has, found from the file itself.
+"""Numbers of slots and entries of an index file, found from the file itself.
 
-Neither number is stored. The file's size allows many pairs; the entries of a used file, which lie
-at the positions that only the right pair gives them, tell which one it is.
+Neither number is stored. The file's size allows many pairs. The entries of a used file identify the
+right pair, because they are at the positions that only this pair gives.
 """
 
 from collections import Counter
@@ -33,29 +33,29 @@ _SCAN_ROWS = 1 << 19
 _SAMPLE = 1024
 _BLOCK = 1 << 20
 ASK_GEOMETRY = "Set maxHashSlotNum and maxIndexNum with --config"
-"""What to do if slots and entries cannot be found in the index files."""
+"""What to do if the numbers of slots and entries cannot be found in the index files."""
 
 
 def default_geometry() -> IndexGeometry:
-    """Return the geometry of a store whose configuration does not say."""
+    """Return the geometry of a store whose configuration does not set it."""
     config = StoreConfig()
     return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
 
 
 def common_size(paths: list[Path]) -> int:
-    """Return the size that most of the files have, bytes, the empty ones left out; 0 if none.
+    """Return the most frequent file size in bytes, without empty files; 0 if there are none.
 
-    Of two that are as many the larger one: the others may have been cut short.
+    If two sizes are equally frequent, the larger one: the other files may be truncated.
     """
     sizes = Counter(size for path in paths if (size := path.stat().st_size))
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
 
 def is_blank(path: Path) -> bool:
-    """Return whether an index file holds nothing but its header and zeros.
+    """Return whether an index file contains nothing but its header and zeros.
 
     Raises:
-        StoreIOError: it cannot be read.
+        StoreIOError: the file cannot be read.
     """
     with os_errors("read an index file", path), reading(path) as file:
         file.seek(INDEX_HEADER.size)
@@ -70,12 +70,12 @@ def find_geometry(
 ) -> IndexGeometry | None:
     """Return the one geometry that fits the files, which all have the same size.
 
-    A number that is given is taken as it is, and the default geometry where the size allows it.
-    Damaged files do not count as long as there are others. ``None``: no file holds a key.
+    A given number is used unchanged, and the default geometry if the size allows it. Damaged files
+    are ignored if there are others. ``None``: no file contains a key.
 
     Raises:
-        CorruptionError: none fits any file.
-        UnsupportedFormatError: several fit, or the files contradict each other.
+        CorruptionError: no geometry fits any file.
+        UnsupportedFormatError: several geometries fit, or the files contradict each other.
         StoreIOError: a file cannot be read.
     """
     size = paths[0].stat().st_size
@@ -107,7 +107,7 @@ def find_geometry(
 
 
 def _damaged(path: Path, size: int) -> CorruptionError:
-    """Return what is wrong with files of which none shows a geometry, as the first one tells."""
+    """Return the error if no file has a valid geometry, with the fault of the first one."""
     with os_errors("read an index file", path), reading(path) as file:
         head = file.read(INDEX_HEADER.size)
     count = INDEX_HEADER.unpack_from(head).index_count if len(head) == INDEX_HEADER.size else 1
@@ -125,7 +125,7 @@ def _damaged(path: Path, size: int) -> CorruptionError:
 def _from_size(size: int, slots: int | None, entries: int | None) -> IndexGeometry | None:
     """Return the geometry if at least one number is given: the size then gives the other.
 
-    A size that does not fit is found by the caller, which compares it with the files.
+    The caller detects a size that does not fit, by comparing it with the files.
     """
     if slots is not None:
         room = size - slot_position(slots)
@@ -137,13 +137,13 @@ def _from_size(size: int, slots: int | None, entries: int | None) -> IndexGeomet
 
 
 def _fits_any(paths: list[Path], geometry: IndexGeometry) -> bool | None:
-    """Return whether ``geometry`` is that of a used file of ``paths``; ``None``: none is used."""
+    """Return whether ``geometry`` fits a used file of ``paths``; ``None``: no file is used."""
     verdicts = [_fits(path, geometry) for path in paths]
     return any(verdicts) if any(verdict is not None for verdict in verdicts) else None
 
 
 def _geometries(path: Path, size: int) -> set[IndexGeometry] | None:
-    """Return every geometry that fits the entries of one file; ``None`` if it has none."""
+    """Return every geometry that fits the entries of one file; ``None`` if it has no entries."""
     with os_errors("read an index file", path), reading(path) as file:
         header = INDEX_HEADER.unpack_from(file.read(INDEX_HEADER.size).ljust(INDEX_HEADER.size))
         if header.index_count <= 1:
@@ -164,7 +164,7 @@ def _geometries(path: Path, size: int) -> set[IndexGeometry] | None:
 
 
 def _first_entries(data: Buffer, begin_phy_offset: int) -> Iterator[int]:
-    """Yield the rows of ``data`` that may be the unused entry before a file's first one."""
+    """Yield the rows of ``data`` that may be the unused entry before a file's first entry."""
     usable = len(data) - len(data) % INDEX_ENTRY.size
     rows = np.frombuffer(data[:usable], ENTRY_DTYPE)
     first = rows[1:]
@@ -187,10 +187,10 @@ def _from_position(position: int, size: int) -> IndexGeometry:
 
 
 def _fits(path: Path, geometry: IndexGeometry) -> bool | None:
-    """Return whether entries and slots of one file fit each other; ``None`` if it has no entry.
+    """Return whether entries and slots of one file match; ``None`` if it has no entry.
 
-    A file that a killed process left is not taken for a wrong one: its newest entries may lack
-    their slots, but no slot leads to an entry of another one.
+    A file left by a killed process is accepted: its newest entries may lack their slots, but no
+    slot points to an entry of another slot.
     """
     file = IndexFile(path, geometry, read_only=True)
     try:
@@ -207,7 +207,7 @@ def _fits(path: Path, geometry: IndexGeometry) -> bool | None:
 
 
 def _entries_fit(file: IndexFile, begin_phy_offset: int) -> bool:
-    """Return whether the first entries are such, and lie in chains of one slot each."""
+    """Return whether the first entries are valid, and each chain stays in one slot."""
     rows = next(iter(file.blocks()))[1][:_SAMPLE]
     hashes, previous = rows["key_hash"].astype(np.int64), rows["previous_index"]
     offsets = rows["phy_offset"]
@@ -222,7 +222,7 @@ def _entries_fit(file: IndexFile, begin_phy_offset: int) -> bool:
 
 
 def _slots_fit(file: IndexFile) -> bool:
-    """Return whether the slots of the first entries lead to entries of the same slot."""
+    """Return whether the slots of the first entries point to entries of the same slot."""
     count, slots = file.count, file.geometry.slots
     rows = next(iter(file.blocks()))[1][:_SAMPLE]
     confirmed = False

@@ -1,4 +1,4 @@
-"""IndexBatch: keys on their way into the index, in log order."""
+"""IndexBatch: keys that are being added to the index, in log order."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cqstore.store.index import _batch
 
 TAGS_PREFIX = "T#"
-"""Prefix of the whole TAGS text where a record is indexed by it (RocketMQ 5.5).
+"""Prefix of the complete TAGS text, if records are indexed by it (RocketMQ 5.5).
 
 Source: RocketMQ ``MessageConst.INDEX_TAG_TYPE``, ``IndexService.buildKey``.
 """
@@ -22,8 +22,9 @@ KEY_ROW = np.dtype([
 class IndexBatch(_batch.KeyColumns):
     """Keys of records as rows; row *i* is one key of the record at ``phy_offset(i)``.
 
-    Rows are in log order, those of one record in the order in which they are indexed. One thread
-    adds; others may ``find`` meanwhile. Each row has the hash of its key, see ``key_hash``.
+    Rows are in log order, rows of one record in the order in which they are indexed. One thread
+    adds; other threads may call ``find`` concurrently. Each row has the hash of its key, see
+    ``key_hash``.
     """
 
     __slots__ = ()
@@ -37,7 +38,7 @@ class IndexBatch(_batch.KeyColumns):
         phy_offset: int,
         store_timestamp: int,
     ) -> None:
-        """Append a record's keys: the unique key, each word of ``keys``, its whole tags.
+        """Append a record's keys: the unique key, each word of ``keys``, the complete tags.
 
         Source: RocketMQ ``IndexService.buildIndex``.
         """
@@ -56,5 +57,5 @@ class IndexBatch(_batch.KeyColumns):
             yield *self.name(row), self.phy_offset(row), self.store_timestamp(row)
 
     def columns(self) -> NDArray[np.void]:
-        """Return what lies there now as rows with named fields, without a copy."""
+        """Return the current entries as rows with named fields, without a copy."""
         return np.frombuffer(memoryview(self.entries), KEY_ROW)

@@ -1,4 +1,4 @@
-"""What is wrong in one index file: its header, its entries, its chains and its slots."""
+"""Check of one index file: its header, its entries, its chains and its slots."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,28 +13,28 @@ from cqstore.store.index.index_file import IndexFile
 from cqstore.store.index.layout import INDEX_HEADER, slot_position
 
 REBUILD_INDEX = "run cqstore rebuild --index to rebuild the index from the commit log"
-"""What repairs an index that is damaged, or cannot be read."""
+"""The command that repairs a damaged or unreadable index."""
 
 
 class IndexFinding(NamedTuple):
-    """Something wrong in the index, as ``check`` reports it."""
+    """A problem of the index, as ``check`` reports it."""
 
     problem: str
     path: str
     number: int | None = None
     """Number of the entry."""
     position: int | None = None
-    """Bytes inside ``path``."""
+    """Position in ``path``, in bytes."""
     expected: object = None
     found: object = None
     damage: bool = True
-    """Without it the finding is worth knowing, and no key is missing by it."""
+    """False: the finding is for information only, and no key is missing because of it."""
 
 
 def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[IndexFinding]:
-    """Yield what is wrong in ``file``; of each kind the first case of a block, with their number.
+    """Yield the problems of ``file``; per block the first case of each kind, with the count.
 
-    ``max_phy_offset`` is the end of the log. Memory: four bytes a slot.
+    ``max_phy_offset`` is the end of the log. Memory: four bytes per slot.
     """
     heads = np.zeros(file.geometry.slots, np.int32)
     last_phy_offset, damaged = -1, False
@@ -60,7 +60,7 @@ def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[In
 
 
 def unreadable(exc: CorruptionError, path: Path) -> IndexFinding:
-    """Return the finding of a file that cannot be read, or not to its end."""
+    """Return the finding for a file that cannot be read completely."""
     problem = f"{exc.reason}; {REBUILD_INDEX}"
     return IndexFinding(
         problem, str(path), position=exc.position, expected=exc.expected, found=exc.got
@@ -68,7 +68,7 @@ def unreadable(exc: CorruptionError, path: Path) -> IndexFinding:
 
 
 def check_header(file: IndexFile) -> Iterator[IndexFinding]:
-    """Yield what is wrong with the header of an index file, by its entries.
+    """Yield the problems of the header of an index file, compared with its entries.
 
     Raises:
         CorruptionError: the file cannot be read.
@@ -118,7 +118,7 @@ def _faults(
 def _report(
     file: IndexFile, first: int, faults: list[tuple[str, NDArray[np.bool_]]]
 ) -> Iterator[IndexFinding]:
-    """Yield a finding for each problem that some of these entries have."""
+    """Yield a finding for each problem of these entries."""
     for problem, rows in faults:
         wrong = np.flatnonzero(rows)
         if len(wrong):

@@ -1,7 +1,7 @@
-"""IndexFaults: what of an index cannot be used; noted by a reader, refused by a writer.
+"""IndexFaults: the unusable parts of an index; a reader records them, a writer refuses them.
 
-A writer replaces such an index by one from the log. A reader leaves the file out, and each query by
-key reports that the answer may lack messages.
+A writer replaces such an index by one that is rebuilt from the log. A reader ignores the file, and
+each query by key reports that the answer may be incomplete.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ class IndexFaults:
 
     @property
     def error(self) -> CorruptionError | None:
-        """Return why a query may miss messages; ``None``: the index is whole."""
+        """Return why a query may miss messages; ``None``: the index is complete."""
         if not self.unread:
             return None
         first, more = self.unread[0], len(self.unread) - 1
@@ -36,7 +36,7 @@ class IndexFaults:
         return CorruptionError(problem, path=Path(first.path), position=first.position)
 
     def odd(self, path: Path, fault: CorruptionError, *, last: bool = False) -> None:
-        """Note a file that cannot be used; read-write remove an empty last one.
+        """Record a file that cannot be used; read-write, remove an empty last file.
 
         Raises:
             CorruptionError: ``fault``, read-write and for any other file.
@@ -50,10 +50,10 @@ class IndexFaults:
             raise fault
 
     def with_sound_headers(self, files: Iterable[IndexFile]) -> Iterator[IndexFile]:
-        """Yield the files whose header fits their entries.
+        """Yield the files whose header matches their entries.
 
         Raises:
-            CorruptionError: read-write, that of a file does not.
+            CorruptionError: read-write, the header of a file does not match.
         """
         for file in files:
             finding = next(check_header(file), None)
@@ -65,14 +65,14 @@ class IndexFaults:
             self.odd(file.path, fault)
 
     def without_a_key(self, paths: Iterable[Path]) -> None:
-        """Note those of ``paths`` whose header counts no key, though there are some."""
+        """Record files of ``paths`` whose header counts no keys although they have some."""
         for path in paths:
             if not is_blank(path):
                 problem = "the header of the index file counts no entries, but the file has entries"
                 self.odd(path, CorruptionError(problem, path=path))
 
     def check_complete(self, names: Iterable[str]) -> None:
-        """Note the lack of index files that a clean stop has left.
+        """Record index files that existed at the last clean stop and are missing.
 
         Raises:
             TruncatedRecordError: read-write, one of ``names`` is missing.

@@ -1,8 +1,8 @@
-"""IndexFile: one file of the hash index, header, slots and entries.
+"""IndexFile: one file of the hash index, with header, slots and entries.
 
-New keys are collected in memory and written a batch at a time, always entries, then header, then
-slots: a reader of the file meanwhile finds whole chains. A batch that a killed process leaves
-unwritten is put again by the replay, since after a crash no unfinished file is trusted.
+New keys are collected in memory and written in batches, always entries, then header, then slots: a
+concurrent reader of the file finds complete chains. A batch that a killed process did not write is
+added again by the replay, because after a crash no unfinished file is trusted.
 
 Source: RocketMQ ``IndexFile``.
 """
@@ -47,22 +47,22 @@ from cqstore.store.index.layout import (
 from cqstore.store.sentences import REOPEN
 
 BATCH_KEYS = 1024
-"""Keys that are collected before they are written."""
+"""Number of keys that are collected before they are written."""
 UNFINISHED_NAME = "index.new"
-"""A file is made under this name, which no one takes for an index file, and then renamed."""
+"""Name of a file during its creation, not a valid index file name; it is renamed then."""
 _BLOCK_ROWS = 1 << 16
 _BLANK = IndexEntry(0, 0, 0, 0)
 
 
 class IndexRow(NamedTuple):
-    """One entry with its number, as a dump shows it."""
+    """One entry with its number, for dumps."""
 
     number: int
     key_hash: int
     slot: int
     phy_offset: int
     store_timestamp: int
-    """Begin timestamp plus ``time_diff``: up to 999 ms before the record's own."""
+    """Begin timestamp plus ``time_diff``: up to 999 ms before the record's store time."""
     time_diff: int
     previous_index: int
 
@@ -70,7 +70,7 @@ class IndexRow(NamedTuple):
 class IndexFile(_chain.ChainFile):
     """One index file. One thread puts, drains and flushes; any thread selects.
 
-    What the file says is never trusted: a chain must lead to ever lower numbers within the file,
+    The file's content is never trusted: a chain must lead to decreasing numbers within the file,
     and ends where it does not.
     """
 
@@ -79,7 +79,7 @@ class IndexFile(_chain.ChainFile):
 
         Raises:
             TruncatedRecordError: the file is shorter than its header.
-            StoreIOError: it cannot be read.
+            StoreIOError: the file cannot be read.
         """
         self.path = path
         self.geometry = geometry
@@ -104,14 +104,14 @@ class IndexFile(_chain.ChainFile):
 
     @classmethod
     def create(cls, path: Path, geometry: IndexGeometry, before: "IndexFile | None") -> "IndexFile":
-        """Make an empty file that follows ``before``; its name and size are durable.
+        """Create an empty file that follows ``before``; its name and size are durable.
 
-        Its begin and end are those of the end of ``before``, as RocketMQ has it, so the
-        first entry's ``time_diff`` counts from there.
+        Its begin and end are the end of ``before``, as in RocketMQ, so the first entry's
+        ``time_diff`` is relative to it.
 
         Raises:
-            DiskFullError: there is no room for it.
-            StoreIOError: it cannot be made.
+            DiskFullError: there is no space for the file.
+            StoreIOError: the file cannot be created.
         """
         header = IndexHeader(0, 0, 0, 0, 0, 0)
         if before is not None:
@@ -125,7 +125,7 @@ class IndexFile(_chain.ChainFile):
 
     @property
     def count(self) -> int:
-        """Return how many keys the file has, collected ones included."""
+        """Return how many keys the file has, including pending ones."""
         return self._next_index - 1
 
     @property
@@ -135,7 +135,7 @@ class IndexFile(_chain.ChainFile):
 
     @property
     def is_cut_short(self) -> bool:
-        """Return whether a full disk kept ``drain`` from its end: it comes before further keys."""
+        """Return whether a full disk interrupted ``drain``; it must finish before further keys."""
         pending, first = self.waiting
         return len(pending) > 0 and self._writer.has_heads(first)
 
@@ -144,12 +144,12 @@ class IndexFile(_chain.ChainFile):
     def put_batch(self, batch: IndexBatch, start: int) -> int:
         """Add the rows of ``batch`` from ``start`` on, as many as fit; return how many.
 
-        Readers find them at once; on disk they are after ``drain``, durable after ``flush``.
+        Readers find them at once; they are on disk after ``drain``, and durable after ``flush``.
 
         Raises:
-            RetryableDiskFullError: no room; ``batch`` stays as it is until they are written.
+            RetryableDiskFullError: no space; keep ``batch`` unchanged until its keys are written.
             StoreIOError: a batch could not be written.
-            StoreFailedError: that happened before.
+            StoreFailedError: an earlier write failed.
         """
         end = min(len(batch), start + self.geometry.entries - self._next_index)
         if end <= start:
@@ -160,11 +160,12 @@ class IndexFile(_chain.ChainFile):
             self._first_time_diff = time_diff(begin, self.begin_timestamp)
             self.begin_timestamp = begin
             self.begin_phy_offset = batch.phy_offset(start)
-        # The first entry is written at once: only a used file shows its slots and entries.
+        # The first entry is written at once: only a used file shows its numbers of slots and
+        # entries.
         pending = self.waiting[0]
         is_due = first or len(pending) + end - start >= BATCH_KEYS
         if is_due and not len(pending) and end - start == len(batch):
-            self.waiting = (batch, self._next_index)  # not copied for so short a time
+            self.waiting = (batch, self._next_index)  # kept for a short time only, so not copied
         else:
             pending.extend(batch, start, end)
         self._next_index += end - start
@@ -178,15 +179,15 @@ class IndexFile(_chain.ChainFile):
         """Write the collected keys; not durable until ``flush``.
 
         Raises:
-            RetryableDiskFullError: no room; the keys stay readable, and a later call writes them.
-            StoreIOError: any other refusal; the keys stay readable, the file takes no more.
-            StoreFailedError: that happened before.
+            RetryableDiskFullError: no space; the keys stay readable, and a later call writes them.
+            StoreIOError: any other error; the keys stay readable, the file accepts no more.
+            StoreFailedError: an earlier write failed.
         """
         pending, first = self.waiting
         if not len(pending):
             return
         self._check_sound()
-        file = self._descriptor()  # held: a close meanwhile must not free its number
+        file = self._descriptor()  # keeps it open: a close must not free its number
         try:
             with retryable(), os_errors("write an index file", self.path):
                 hash_slot_count = self._writer.write(
@@ -205,29 +206,29 @@ class IndexFile(_chain.ChainFile):
         self.waiting = (IndexBatch(), first + len(pending))
         self._writer.forget_heads()
         if self.is_full:
-            self._writer = _writer.KeyWriter(*self.geometry)  # drops what the last one kept
+            self._writer = _writer.KeyWriter(*self.geometry)  # drops the cache of the last one
 
     def flush(self) -> None:
         """Make every key that was put durable. Releases the GIL while it syncs.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: the sync failed.
             StoreFailedError: an earlier write failed.
         """
         self.drain()
         self.sync()
 
     def sync(self) -> None:
-        """Make what was drained durable; unlike the others any thread may do this.
+        """Make drained keys durable; any thread may call this, unlike the other methods.
 
         Raises:
-            StoreIOError: the disk refused; the file takes no more keys.
-            StoreFailedError: that happened before; a second sync would not report what was lost.
+            StoreIOError: the sync failed; the file accepts no more keys.
+            StoreFailedError: it failed before; a second sync would not report the lost data.
         """
         self._check_sound()
         try:
             with os_errors("flush an index file", self.path):
-                file = self._descriptor()  # held while it is used
+                file = self._descriptor()  # keeps it open
                 os.fdatasync(file.number)
         except StoreIOError:
             self._failed = True
@@ -244,10 +245,10 @@ class IndexFile(_chain.ChainFile):
         self.opened = self.mapped = None
 
     def destroy(self) -> None:
-        """Delete the file. A reader that still has it may end its search in it.
+        """Delete the file. A reader that has it open may finish its search.
 
         Raises:
-            StoreIOError: it cannot be deleted.
+            StoreIOError: the file cannot be deleted.
         """
         with os_errors("delete an index file", self.path):
             self.path.unlink()
@@ -257,10 +258,10 @@ class IndexFile(_chain.ChainFile):
     def select(self, topic: str, key: str, max_num: int, begin: int, end: int) -> list[int]:
         """Return the phy offsets of at most ``max_num`` records for ``key``, newest first.
 
-        ``begin`` and ``end`` (ms, both included) are compared at the entries' second resolution.
-        Only hashes are compared, so records of other keys may be among them. Unlike RocketMQ's,
-        the first entry has the begin timestamp itself: its ``time_diff`` may count from the file
-        before.
+        ``begin`` and ``end`` (ms, both included) are compared in seconds, as the entries store
+        them. Only hashes are compared, so records of other keys may be among them. Unlike in
+        RocketMQ, the first entry has the begin timestamp itself: its ``time_diff`` may be relative
+        to the previous file.
 
         Raises:
             StoreClosedError: after ``close``.
@@ -280,7 +281,7 @@ class IndexFile(_chain.ChainFile):
             if len(found) >= max_num or entry.time_diff < 0:
                 break
             if index >= count and not self.read_only:
-                continue  # drained since: it was among the pending ones
+                continue  # drained meanwhile: it was among the pending ones
             stored = self.begin_timestamp + 1000 * (entry.time_diff if index > 1 else 0)
             if entry.key_hash == wanted and begin <= stored <= end:
                 _add(found, entry.phy_offset)
@@ -292,7 +293,7 @@ class IndexFile(_chain.ChainFile):
         self, found: list[int], pending: IndexBatch, count: int, rows: list[int], max_num: int,
         begin: int, end: int,
     ) -> bool:  # fmt: skip
-        """Add what is not on disk yet; return whether nothing more is wanted."""
+        """Add keys that are not on disk yet; return whether the search is complete."""
         start = self.begin_timestamp
         for row in rows:
             index = count + row
@@ -309,7 +310,7 @@ class IndexFile(_chain.ChainFile):
     def _walk(
         self, found: list[int], wanted: int, max_num: int, begin: int, end: int, count: int
     ) -> list[int] | None:
-        """Walk the chain on the fast path; ``None``: it is left to ``select``."""
+        """Search the chain on the fast path; ``None``: it is left to ``select``."""
         mapped = self.mapped
         if mapped is None:
             return None
@@ -318,7 +319,7 @@ class IndexFile(_chain.ChainFile):
                 found, mapped, *self.geometry, wanted, max_num, begin, end,
                 self.begin_timestamp, count, self.read_only,
             )  # fmt: skip
-        except OverflowError:  # times that no record has
+        except OverflowError:  # times outside a record's range
             return None
 
     def contains(self, topic: str, key: str, phy_offset: int) -> bool:
@@ -329,17 +330,17 @@ class IndexFile(_chain.ChainFile):
         wanted = key_hash(topic, key)
         for _, entry in self._chain(wanted):
             if entry.phy_offset < phy_offset:
-                return False  # entries come in log order
+                return False  # entries are in log order
             if entry.key_hash == wanted and entry.phy_offset == phy_offset:
                 return True
         return False
 
     def header(self) -> IndexHeader:
-        """Return the header with collected keys included (slots in use: those on disk)."""
+        """Return the header, including pending keys (slots in use: those on disk)."""
         return self._header()
 
     def refresh(self) -> None:
-        """Read-only: take over what another process has written since."""
+        """Read-only: read the header again, which another process may have written."""
         if self.read_only and (data := self.read(0, INDEX_HEADER.size)) != self._header_seen:
             self._adopt_header(INDEX_HEADER.unpack_from(data))
             self._header_seen = data
@@ -348,7 +349,7 @@ class IndexFile(_chain.ChainFile):
         """Yield the entries on disk in order: the first one's number, and ``ENTRY_DTYPE`` rows.
 
         Raises:
-            TruncatedRecordError: the file ends before its entries do.
+            TruncatedRecordError: the file ends before its last entry.
         """
         _, count = self.waiting
         for first in range(1, count, _BLOCK_ROWS):
@@ -360,7 +361,7 @@ class IndexFile(_chain.ChainFile):
         """Yield the slots on disk: the first one's number, and their values.
 
         Raises:
-            TruncatedRecordError: the file ends before its slots do.
+            TruncatedRecordError: the file ends before its last slot.
         """
         for first in range(0, self.geometry.slots, _BLOCK_ROWS):
             slots = min(_BLOCK_ROWS, self.geometry.slots - first)
@@ -379,7 +380,7 @@ class IndexFile(_chain.ChainFile):
         """Return entry ``index`` as it is on disk.
 
         Raises:
-            TruncatedRecordError: the file ends before it does.
+            TruncatedRecordError: the file ends before the end of the entry.
         """
         data = self.read(self.geometry.entry_position(index), INDEX_ENTRY.size)
         return INDEX_ENTRY.unpack_from(data)
@@ -388,9 +389,9 @@ class IndexFile(_chain.ChainFile):
         """Return ``size`` bytes of the file.
 
         Raises:
-            TruncatedRecordError: the file ends before.
+            TruncatedRecordError: the file ends before the end of the range.
         """
-        file = self._descriptor()  # held: a close meanwhile must not free its number
+        file = self._descriptor()  # keeps it open: a close must not free its number
         try:
             data = os.pread(file.number, size, position)
         except OSError as exc:
@@ -402,7 +403,7 @@ class IndexFile(_chain.ChainFile):
     # ---- inside
 
     def _unread(self, position: int, size: int, got: int, code: int) -> StoreError:
-        """Return the fault of a read that was refused with ``code``, or 0 where the file ends."""
+        """Return the error of a failed read with errno ``code``, or 0 at the end of the file."""
         if code:
             return StoreIOError(f"cannot read the index file: {os.strerror(code)}", path=self.path)
         return TruncatedRecordError(
@@ -414,12 +415,12 @@ class IndexFile(_chain.ChainFile):
         """Yield the entries of the slot of ``hashed``, newest first: number, entry.
 
         Raises:
-            CorruptionError: one that the chain leads to is nothing but zeros.
-            TruncatedRecordError: the file ends before it.
+            CorruptionError: an entry of the chain contains only zeros.
+            TruncatedRecordError: the file ends before an entry.
         """
         slot = self.read(slot_position(hashed % self.geometry.slots), INDEX_SLOT.size)
         index = INDEX_SLOT.unpack_from(slot).newest
-        self.refresh()  # behind the slot: a header written before it covers the slot's entry
+        self.refresh()  # after the slot: a header written before it covers the slot's entry
         limit = self.waiting[1] if self.read_only else self.geometry.entries
         while 0 < index < limit:
             entry = self.entry(index)
@@ -434,7 +435,7 @@ class IndexFile(_chain.ChainFile):
             index = entry.previous_index
 
     def _may_be_blank(self, index: int, hashed: int) -> bool:
-        """Return whether an entry of zeros may be real: of the log's first record, with hash 0."""
+        """Return whether an entry of zeros may be valid: the log's first record, with hash 0."""
         if hashed % self.geometry.slots or self.begin_phy_offset:
             return False
         before = self.entry(index - 1) if index > 1 else None
@@ -464,6 +465,6 @@ class IndexFile(_chain.ChainFile):
 
 
 def _add(found: list[int], phy_offset: int) -> None:
-    """Add a record once: one that names a key twice has two entries, one behind the other."""
+    """Add a record once: a record that has a key twice has two consecutive entries."""
     if not found or found[-1] != phy_offset:
         found.append(phy_offset)

@@ -1,8 +1,8 @@
-"""IndexService: all files of the hash index of a store, the folder ``index``.
+"""IndexService: all files of the hash index of a store, in the folder ``index``.
 
-After a crash only files that were full and synced are trusted (the checkpoint's index timestamp
-says up to where); the others are removed, and the log is replayed from ``resume_phy_offset``. So
-keys may be collected in memory, and a killed process loses none that the replay does not put again.
+After a crash, only files that were full and synced are trusted (up to the checkpoint's index
+timestamp); the others are removed, and the log is replayed from ``resume_phy_offset``. So keys may
+be collected in memory: the replay adds all keys again that a killed process loses.
 
 Source: RocketMQ ``IndexService``.
 """
@@ -41,7 +41,7 @@ from cqstore.store.path_kind import is_dir
 
 _LOG = StoreLogger(__name__)
 INDEX_NAME_DIGITS = 17
-"""A file is named by the local time of its making, ``yyyyMMddHHmmssSSS``."""
+"""Digits of a file's name, the local time of its creation: ``yyyyMMddHHmmssSSS``."""
 _MAX_NAME = LONG_MAX
 
 
@@ -49,9 +49,9 @@ def open_index_file(path: Path, slots: int | None = None, entries: int | None = 
     """Open one bare index file read-only; numbers that are not given are found from the file.
 
     Raises:
-        UnsupportedFormatError: they cannot be found.
-        CorruptionError: the file's size does not fit them.
-        StoreIOError: it cannot be read.
+        UnsupportedFormatError: the numbers cannot be found.
+        CorruptionError: the file's size does not match them.
+        StoreIOError: the file cannot be read.
     """
     geometry = find_geometry([path], slots, entries)
     if geometry is None:
@@ -67,19 +67,19 @@ def open_index_file(path: Path, slots: int | None = None, entries: int | None = 
 class IndexService(_chain.ChainFiles):
     """The hash index of one store.
 
-    One thread at a time puts, flushes, cuts and deletes (the dispatcher's lock is held); any thread
-    queries, and finds a key as soon as ``put_batch`` has returned.
+    One thread at a time puts, flushes, truncates and deletes (it holds the dispatcher's lock). Any
+    thread queries, and finds a key as soon as ``put_batch`` has returned.
     """
 
     def __init__(
         self, folder: Path, slots: int | None, entries: int | None, *, read_only: bool
     ) -> None:
-        """Describe the index in ``folder``; touches no file.
+        """Create the object for the index in ``folder``; accesses no file.
 
         Args:
-            folder: where the files lie; need not exist.
+            folder: the folder of the files; need not exist.
             slots: slots of each file, ``None`` to find the number from the files.
-            entries: entries of each file, the unused one included, or ``None``.
+            entries: entries of each file, including the unused one, or ``None``.
             read_only: change no byte.
         """
         self.folder = folder
@@ -90,7 +90,7 @@ class IndexService(_chain.ChainFiles):
         self._read_only = read_only
         self.files = ()
         """Oldest first; replaced, never changed: readers need no lock."""
-        self._current: IndexFile | None = None  # the last file, where keys go; None: read-only
+        self._current: IndexFile | None = None  # the last file, for new keys; None: read-only
         self._synced_files = 0  # leading files that need no replay
         self._replay = False
         self._index_timestamp = 0
@@ -99,14 +99,14 @@ class IndexService(_chain.ChainFiles):
     # ---- opening
 
     def load(self, last_exit_ok: bool, index_timestamp: int) -> None:  # noqa: FBT001
-        """Open what exists; after a crash, read-write, remove what cannot be trusted.
+        """Open the existing files; after a crash, read-write, remove those that cannot be trusted.
 
-        That is: the first file that is not full or ends after ``index_timestamp`` (the
-        checkpoint's, ms), and every file behind it. RocketMQ removes single files by their
-        timestamps alone, and so can keep a file behind a removed one.
+        These are the first file that is not full or ends after ``index_timestamp`` (the
+        checkpoint's, ms), and every file after it. RocketMQ removes single files by their
+        timestamps alone, so it can keep a file after a removed one.
 
         Raises:
-            CorruptionError: read-write, a file is of the wrong size, or no regular one.
+            CorruptionError: read-write, a file has the wrong size, or is not a regular file.
             UnsupportedFormatError: slots and entries were not given and cannot be found.
             StoreIOError: a file cannot be read or removed.
         """
@@ -130,12 +130,12 @@ class IndexService(_chain.ChainFiles):
         self._set_current()
 
     def resume_phy_offset(self) -> int | None:
-        """Return from where the log must be replayed for the index to be whole; ``None``: nowhere.
+        """Return where the replay of the log must start for a complete index; ``None``: no replay.
 
-        After a clean stop nothing is missing, also where no record had a key and there is no file.
-        Else the start of the last record of the last file that is kept, 0 without one: this record
-        itself is to be replayed too, since its keys may have straddled two files. Replaying from
-        further back does no harm. Ask after ``load`` and ``truncate_dirty``.
+        After a clean stop nothing is missing, also if no record had a key and there is no file.
+        Otherwise it is the start of the last record of the last kept file, 0 without files: this
+        record is replayed too, because its keys may be split between two files. An earlier start
+        does no harm. Call it after ``load`` and ``truncate_dirty``.
         """
         if not self._replay:
             return None
@@ -143,10 +143,10 @@ class IndexService(_chain.ChainFiles):
         return kept[-1].end_phy_offset if kept else 0
 
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Remove the first file that points at or behind ``phy_offset``, and all behind that.
+        """Remove the first file with a record at or after ``phy_offset``, and all files after it.
 
-        ``phy_offset`` is the log's new end. Returns how many files went; ``resume_phy_offset``
-        then says what to replay.
+        ``phy_offset`` is the log's new end. Returns how many files were removed; call
+        ``resume_phy_offset`` for the replay.
 
         Such a file would keep the log's next records out of the index. Read-only: removes nothing.
 
@@ -174,23 +174,23 @@ class IndexService(_chain.ChainFiles):
     def index_timestamp(self) -> int:
         """Return the checkpoint's ``index_msg_timestamp``, ms: up to it all full files are on disk.
 
-        It rises when a full file has been synced, some time after the next one was begun, and never
-        else: RocketMQ deletes what ends later after a crash, and replays from there at most
-        (``messageIndexSafe``), so the end of an unfinished file must not be reported. It falls when
-        files were removed: store it before the replay.
+        It increases only when a full file has been synced, some time after the next one was begun.
+        After a crash RocketMQ deletes files that end later, and replays from there at most
+        (``messageIndexSafe``), so the end of an unfinished file must not be reported. It decreases
+        when files were removed: store it before the replay.
         """
         return self._index_timestamp
 
     def put_batch(self, batch: IndexBatch) -> None:
-        """Index ``batch``, whose rows come in log order, behind those of the batches before.
+        """Index ``batch``, whose rows are in log order, after the batches before it.
 
-        Idempotent: records before the last indexed one are skipped, and of that one only the keys
-        that are missing are put (RocketMQ puts all of them again).
+        Idempotent: records before the last indexed one are skipped, and of that record only the
+        missing keys are added (RocketMQ adds all of them again).
 
         Raises:
-            RetryableDiskFullError: no room; ``batch`` is to come again, as it is, before any other.
-            StoreIOError: a file cannot be made or written.
-            StoreFailedError: that happened before.
+            RetryableDiskFullError: no space; put ``batch`` again, unchanged, before any other.
+            StoreIOError: a file cannot be created or written.
+            StoreFailedError: an earlier write failed.
             ReadOnlyStoreError: the index was opened read-only.
 
         Source: RocketMQ ``IndexService.buildIndex``.
@@ -207,10 +207,10 @@ class IndexService(_chain.ChainFiles):
         self._append(batch, at)
 
     def drain(self) -> IndexFile | None:
-        """Write every key that was put; return the file whose ``sync`` makes the last durable.
+        """Write every key that was put; return the file whose ``sync`` makes the last ones durable.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: a write failed.
             StoreFailedError: an earlier write failed.
         """
         self._wait_for_rolled()
@@ -222,7 +222,7 @@ class IndexService(_chain.ChainFiles):
         """Make every key that was put durable.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: a write or sync failed.
             StoreFailedError: an earlier write failed.
         """
         file = self.drain()
@@ -230,9 +230,9 @@ class IndexService(_chain.ChainFiles):
             file.sync()
 
     def delete_expired(self, min_phy_offset: int) -> int:
-        """Delete the leading files all of whose records lie below ``min_phy_offset``.
+        """Delete the leading files whose records are all before ``min_phy_offset``.
 
-        Never the last one. Returns how many.
+        The last file is never deleted. Returns the number of deleted files.
 
         Raises:
             StoreIOError: a file cannot be deleted.
@@ -250,12 +250,13 @@ class IndexService(_chain.ChainFiles):
         return expired
 
     def close(self, *, flush: bool = True) -> None:
-        """Make everything durable, if asked to, and release the files.
+        """Make everything durable if ``flush`` is true, and release the files.
 
-        Once is enough; if interrupted, the next call releases the rest, and flushes nothing.
+        One call is enough; if it is interrupted, the next call releases the rest, and flushes
+        nothing.
 
         Raises:
-            StoreIOError: the disk refused; the files are released all the same.
+            StoreIOError: a write failed; the files are released all the same.
             StoreFailedError: an earlier write failed.
         """
         try:
@@ -274,8 +275,8 @@ class IndexService(_chain.ChainFiles):
     def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
         """Return the phy offsets of at most ``max_num`` records for ``key``, newest first.
 
-        Both times are included and compared at a resolution of seconds. Records of other keys of
-        the same hash are among them, and records that have left the log: the caller looks.
+        Both times are included and compared in seconds. The result may contain records of other
+        keys with the same hash, and expired records: the caller checks each record.
 
         Raises:
             StoreClosedError: after ``close``.
@@ -297,7 +298,7 @@ class IndexService(_chain.ChainFiles):
         return found
 
     def check(self, max_phy_offset: int | None = None) -> Iterator[IndexFinding]:
-        """Yield what is wrong: unknown files, headers, chains, slots, entries behind the log's end.
+        """Yield problems: unknown files, headers, chains, slots, entries after the log's end.
 
         ``max_phy_offset`` is that end. Collected keys must have been flushed.
         """
@@ -314,7 +315,7 @@ class IndexService(_chain.ChainFiles):
     # ---- inside
 
     def _listed(self) -> list[Path]:
-        """Return the index files by name; other names are noted."""
+        """Return the index files by name; other names are recorded as findings."""
         if not is_dir(self.folder):
             return []
         paths = []
@@ -334,7 +335,7 @@ class IndexService(_chain.ChainFiles):
         return paths
 
     def _sized(self, paths: list[Path]) -> list[Path]:
-        """Find the geometry; return the files of its size, the others are noted or refused."""
+        """Find the geometry; return the files of its size; others are recorded or refused."""
         size = common_size(paths)
         usual = [path for path in paths if path.stat().st_size == size]
         slots, entries = self._given
@@ -356,10 +357,10 @@ class IndexService(_chain.ChainFiles):
         return fitting
 
     def _unknown(self, paths: list[Path]) -> list[Path]:
-        """Return no file, read-only: none counts a key; what has some all the same is noted.
+        """Return no file, read-only: no file counts keys; files that have keys are recorded.
 
         Raises:
-            UnsupportedFormatError: read-write, for the geometry cannot be found.
+            UnsupportedFormatError: read-write, because the geometry cannot be found.
         """
         if self._read_only:
             self.faults.without_a_key(paths)
@@ -371,7 +372,7 @@ class IndexService(_chain.ChainFiles):
         )
 
     def _remove_unsynced(self) -> None:
-        """Remove the files behind the last one that was full and synced."""
+        """Remove the files after the last one that was full and synced."""
         if self._read_only:
             return
         kept, removed = self.files[: self._synced_files], self.files[self._synced_files :]
@@ -383,7 +384,7 @@ class IndexService(_chain.ChainFiles):
             self._index_timestamp = min(self._index_timestamp, max(full, default=0))
 
     def _destroy(self, files: tuple[IndexFile, ...]) -> None:
-        """Delete ``files``, the last one first: what a failure leaves is a run without a gap."""
+        """Delete ``files``, the last one first: if that fails, the rest has no gap."""
         for file in reversed(files):
             file.destroy()
         with os_errors("sync the folder of the index files", self.folder):
@@ -393,7 +394,7 @@ class IndexService(_chain.ChainFiles):
         self._current = self.files[-1] if self.files and not self._read_only else None
 
     def _append(self, batch: IndexBatch, start: int) -> None:
-        """Put the rows of ``batch`` from ``start`` on, into as many files as they need."""
+        """Put the rows of ``batch`` from ``start`` on, into as many files as needed."""
         while start < len(batch):
             file = self._current
             if file is None or file.is_full:
@@ -401,7 +402,7 @@ class IndexService(_chain.ChainFiles):
             start += file.put_batch(batch, start)
 
     def _missing(self, batch: IndexBatch, start: int, end: int) -> IndexBatch:
-        """Return those of the rows ``start:end`` that no file has."""
+        """Return the rows of ``start:end`` that are not in any file."""
         missing = IndexBatch()
         for row, (topic, key, phy_offset, _) in enumerate(batch.rows(start, end), start):
             if not self._has(topic, key, phy_offset):
@@ -417,7 +418,7 @@ class IndexService(_chain.ChainFiles):
         return False
 
     def _roll(self) -> IndexFile:
-        """Begin a new file; the full one is synced by a thread of its own."""
+        """Begin a new file; a separate thread syncs the full one."""
         if self.closed:
             raise StoreClosedError("the index is closed", path=self.folder)
         if self._read_only or self.geometry is None:
@@ -440,7 +441,7 @@ class IndexService(_chain.ChainFiles):
         return made
 
     def _wait_for_rolled(self) -> None:
-        """Wait until the file that was rolled last is on disk; raise what kept it from there."""
+        """Wait until the file that was rolled last is on disk; raise the error of a failed sync."""
         if self._rolled is not None:
             file = self._rolled.wait()
             self._rolled = None
@@ -451,7 +452,7 @@ def _check_size(path: Path, geometry: IndexGeometry) -> None:
     """Refuse an index file of another size.
 
     Raises:
-        CorruptionError: it has one.
+        CorruptionError: the size does not match ``geometry``.
     """
     size = path.stat().st_size
     if size != geometry.file_size or min(geometry) < 1:
@@ -462,12 +463,12 @@ def _check_size(path: Path, geometry: IndexGeometry) -> None:
 
 
 def _is_index_name(name: str) -> bool:
-    """Return whether RocketMQ takes ``name`` for an index file: a number that fits a Java long."""
+    """Return whether RocketMQ accepts ``name`` as an index file: a number that fits a Java long."""
     return name.isascii() and name.isdecimal() and int(name) <= _MAX_NAME
 
 
 def _next_name(last: str) -> str:
-    """Return a name for now that sorts behind ``last``, also when the clock was set back."""
+    """Return a file name for now that sorts after ``last``, also if the clock was set back."""
     now = datetime.now().astimezone()
     name = f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}"
     if name > last:

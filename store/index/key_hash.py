@@ -1,4 +1,4 @@
-"""The hash of an index key; those of a batch of keys come with the batch.
+"""The hash of an index key; a batch of keys contains the hashes of its keys.
 
 The hash is Java's ``String.hashCode`` of topic, ``#`` and key without its sign.
 

@@ -1,8 +1,8 @@
-"""Indexes of keys beside the one in files: what other layers know to read, found by entry point.
+"""Other key indexes than the hash index in files; entry points provide them.
 
-An entry of ``cqstore.indexes`` is a function that takes the root of a store and returns what opens
-its ``KeyIndex``, or ``None`` where that store has none. It imports what the opening needs: a store
-calls it when it is opened itself, and opens the index at the first query.
+An entry of ``cqstore.indexes`` is a function that takes the root of a store and returns a function
+that opens its ``KeyIndex``, or ``None`` if that store has none. It imports the modules for the
+opening: a store calls it when it is opened itself, and opens the index at the first query.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ _GROUP = "cqstore.indexes"
 
 
 class KeyIndex(Protocol):
-    """One index of keys, open to be read."""
+    """One index of keys, open for reading."""
 
     folder: Path
     fault: CorruptionError | None
@@ -25,27 +25,27 @@ class KeyIndex(Protocol):
 
     @property
     def built_to(self) -> int | None:
-        """Return the phy offset of the last record whose keys are in it, as far as is known."""
+        """Return the phy offset of the last record whose keys are in the index, if known."""
 
     def phy_offsets(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
         """Yield the records for ``key``, newest first; ``begin`` and ``end`` are ms, included.
 
-        Records of other keys may be among them, and records that have left the log.
+        The result may contain records of other keys, and expired records.
 
         Raises:
-            CorruptionError: something of it cannot be read.
+            CorruptionError: a part of the index cannot be read.
         """
 
     def close(self) -> None:
-        """Release the files of the index; it answers no more."""
+        """Release the files of the index, which cannot be used afterwards."""
 
 
 OpenIndex = Callable[[], KeyIndex | None]
-"""Opens one index, to be closed; ``None`` if it is empty."""
+"""Opens one index, which the caller closes; ``None`` if it is empty."""
 
 
 def index_openers(root: Path) -> list[OpenIndex]:
-    """Return what opens the other indexes of the store in ``root``, imported by now."""
+    """Return functions that open the other indexes of the store in ``root``, already imported."""
     openers: list[OpenIndex] = []
     for entry in entries(_GROUP):
         find: Callable[[Path], OpenIndex | None] = load_whole(entry)
@@ -58,7 +58,7 @@ def open_indexes(openers: Iterable[OpenIndex]) -> list[KeyIndex]:
     """Open the indexes. Changes nothing.
 
     Raises:
-        CorruptionError, StoreIOError: one cannot be read.
+        CorruptionError, StoreIOError: an index cannot be read.
     """
     found: list[KeyIndex] = []
     try:

@@ -1,8 +1,8 @@
 """The hash index on disk: a 40-byte header, the slots, the entries.
 
-A slot is the number of the newest entry of its chain, four bytes; 0 says that it is empty. An
-entry points to the one before it in the chain, always of a lower number. Entry 0 is never used.
-How many slots and entries a file has is not stored in it.
+A slot is the number of the newest entry of its chain, four bytes; 0: the slot is empty. An entry
+points to the previous one in its chain, whose number is always lower. Entry 0 is never used. The
+numbers of slots and entries are not stored in the file.
 
 Source: RocketMQ ``IndexHeader``, ``IndexFile``.
 """
@@ -34,7 +34,7 @@ class IndexEntry(NamedTuple):
 
 
 class IndexSlot(NamedTuple):
-    """The slot of a hash: where the chain of its entries begins."""
+    """The slot of a hash: the head of its chain of entries."""
 
     newest: Annotated[int, Wire("i", "newest entry of the chain; 0: none")]
 
@@ -51,24 +51,24 @@ MAX_TIME_DIFF = INT_MAX
 
 
 class IndexGeometry(NamedTuple):
-    """How many slots and entries each file of a store has (``maxHashSlotNum``, ``maxIndexNum``)."""
+    """Numbers of slots and entries per file of a store (``maxHashSlotNum``, ``maxIndexNum``)."""
 
     slots: int
     entries: int
-    """Entry 0 included, which holds nothing."""
+    """Including entry 0, which is not used."""
 
     @property
     def file_size(self) -> int:
-        """Return the bytes of one file."""
+        """Return the size of one file in bytes."""
         return self.entry_position(self.entries)
 
     def entry_position(self, index: int) -> int:
-        """Return where entry ``index`` starts, bytes inside the file."""
+        """Return the position of entry ``index`` in the file, in bytes."""
         return slot_position(self.slots) + INDEX_ENTRY.size * index
 
 
 def slot_position(slot: int) -> int:
-    """Return where ``slot`` starts, bytes inside the file."""
+    """Return the position of ``slot`` in the file, in bytes."""
     return INDEX_HEADER.size + INDEX_SLOT.size * slot
 
 

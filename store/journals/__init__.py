@@ -1,1 +1,1 @@
-"""Small files of our own that outlive a rebuild of everything else."""
+"""Small files of cqstore's own that survive a rebuild of everything else."""

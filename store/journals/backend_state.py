@@ -1,6 +1,6 @@
-"""The record of a store's backends: its state, and up to where those that lag are whole.
+"""The record of a store's backends: its mode, and how far lagging backends are complete.
 
-One note of ours, ``cqstore/mode``. Without it all backends that lie in the store are kept alike.
+It is the note ``cqstore/mode``. Without it all existing backends of the store are kept equal.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,38 +14,38 @@ from cqstore.store.journals.store_mode import StoreMode
 from cqstore.store.paths import StorePaths
 
 _OLD, _NEW = {"cut"}, {"alike"}
-"""What a record need not have: of a time before there was the one, or when there was the other."""
+"""Fields that a record may lack, because they were dropped or added later."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendState:
-    """The record as it lies on disk."""
+    """The record in its stored form."""
 
     mode: StoreMode | None = None
-    """The state that was set; ``None``: what lies on disk and the settings decide."""
+    """The mode that was set; ``None``: the files on disk and the settings decide."""
     lagging: Mapping[str, int] = field(default_factory=dict)
-    """Backend → phy offset up to which it surely has every record; one that is not here is whole.
+    """Backend → phy offset up to which it surely has all records; without an entry it is complete.
 
     On disk the key is ``behind``.
 
-    What it holds of later records is removed before anything is put into it: it may have holes, or
-    be of a log that was cut there since, or of a broker that did not keep the other backend.
+    Its units of later records are removed before anything is put into it: they may have holes, or
+    belong to a log that was truncated since, or to a broker that did not keep the other backend.
     """
     covers: Mapping[str, str] = field(default_factory=dict)
-    """Backend → which topics it was given (``selects``); one not here: all of them."""
+    """Backend → the topics that it gets (``selects``); without an entry: all."""
     alike: int = 0
-    """Time of the file ``lock``, ns, when all backends were last alike, by a look or since filled.
+    """Time of the file ``lock``, ns, when all backends were last equal, by a comparison or a fill.
 
-    RocketMQ writes that file at each start: with another time they must be compared again.
+    RocketMQ writes that file at each start: if its time differs, they must be compared again.
     """
 
 
 def read_backend_state(paths: StorePaths) -> BackendState:
-    """Return the record; an empty one if there is none. Changes nothing.
+    """Return the record; an empty one if it does not exist. Changes nothing.
 
     Raises:
-        CorruptionError: it is damaged.
-        StoreIOError: it cannot be read.
+        CorruptionError: the record is damaged.
+        StoreIOError: the record cannot be read.
     """
     entry = read_note(paths.mode, _is_entry, "the record of the backends is damaged")
     if entry is None:
@@ -63,7 +63,7 @@ def write_backend_state(paths: StorePaths, state: BackendState) -> None:
     """Replace the record, durably when it returns.
 
     Raises:
-        StoreIOError: it cannot be written; the old one is unchanged.
+        StoreIOError: the record cannot be written; the old one is unchanged.
     """
     entry = {
         "state": state.mode,
@@ -71,7 +71,7 @@ def write_backend_state(paths: StorePaths, state: BackendState) -> None:
         "covers": dict(state.covers),
         "alike": state.alike,
     }
-    if state == BackendState():  # says what no record says, too
+    if state == BackendState():  # the same as no record
         unregister(paths.mode)
     write_note(paths.mode, entry)
     if state != BackendState():
@@ -79,13 +79,13 @@ def write_backend_state(paths: StorePaths, state: BackendState) -> None:
 
 
 def set_mode(paths: StorePaths, mode: StoreMode, lagging: Mapping[str, int]) -> None:
-    """Set the state, and up to where each backend is whole that lags, durably.
+    """Set the mode, and the phy offset up to which each lagging backend is complete, durably.
 
-    A backend that ``lagging`` does not name passes for whole from now on. The caller has the
+    A backend that is not in ``lagging`` counts as complete from now on. The caller holds the
     store's lock.
 
     Raises:
-        StoreIOError: it cannot be written; the old record is unchanged.
+        StoreIOError: the record cannot be written; the old one is unchanged.
     """
     write_backend_state(paths, replace(read_backend_state(paths), mode=mode, lagging=dict(lagging)))
 

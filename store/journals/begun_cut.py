@@ -1,7 +1,7 @@
-"""``cqstore/cutting``: a cut of the log that was asked for, until an opening has carried it out.
+"""``cqstore/cutting``: a requested truncation of the log, until an opening has done it.
 
-A note, tied to the file ``lock``, which RocketMQ writes at each start: it may have cut and
-rewritten the log since, and then the note is void. So it is in a copy of the store.
+A note, bound to the file ``lock``, which RocketMQ writes at each start: RocketMQ may have truncated
+and rewritten the log since, so the note is then invalid. It is also invalid in a copy of the store.
 """
 
 from cqstore.store.errors import RefusedStoreError, os_errors
@@ -14,13 +14,13 @@ from cqstore.store.paths import StorePaths
 
 
 def begin_cut(paths: StorePaths, phy_offset: int) -> None:
-    """Note durably that the log is to end at ``phy_offset``; the next opening sees to that.
+    """Record durably that the log must end at ``phy_offset``; the next opening truncates it.
 
-    The caller has the store's lock, and has kept what is to be cut.
+    The caller holds the store's lock, and has saved the bytes to be cut.
 
     Raises:
-        StoreIOError: it cannot be written; nothing was asked for then.
-        RefusedStoreError: the store has no file ``lock``, which ties the note to it.
+        StoreIOError: the note cannot be written; no truncation is requested then.
+        RefusedStoreError: the store has no file ``lock``, to which the note is bound.
     """
     tie = lock_identity(paths)
     if tie is None:
@@ -31,11 +31,11 @@ def begin_cut(paths: StorePaths, phy_offset: int) -> None:
 
 
 def begun_cut(paths: StorePaths) -> int | None:
-    """Return where the log is to end by a cut that was begun; ``None``: none was, or it is void.
+    """Return the requested end of the log; ``None``: there is no valid request.
 
     Raises:
         CorruptionError: the note is damaged.
-        StoreIOError: it cannot be read.
+        StoreIOError: the note cannot be read.
     """
     entry = read_note(
         paths.cutting, _is_entry, "the note of an unfinished cut of the log is damaged"
@@ -47,10 +47,10 @@ def begun_cut(paths: StorePaths) -> int | None:
 
 
 def end_cut(paths: StorePaths) -> None:
-    """Remove the note of a cut that has been done, durably, if there is one.
+    """Remove the note after the truncation, durably, if there is one.
 
     Raises:
-        StoreIOError: it cannot be removed.
+        StoreIOError: the note cannot be removed.
     """
     if exists(paths.cutting):
         with os_errors("remove the note of a finished cut of the log", paths.cutting):
@@ -58,7 +58,7 @@ def end_cut(paths: StorePaths) -> None:
 
 
 def _is_entry(entry: Entry) -> bool:
-    """Return whether ``entry`` is the note of a cut."""
+    """Return whether ``entry`` is the note of a truncation."""
     lock = entry.get("lock")
     return (
         set(entry) == {"cut", "lock"}

@@ -1,9 +1,9 @@
-"""DeletedTopics: a small journal of ours, so that deleted topics stay deleted.
+"""DeletedTopics: a small journal of cqstore that keeps deleted topics deleted.
 
-The log keeps a deleted topic's records until they expire, and every replay of the log would bring
-its queues back. An entry here says from where on records of the topic count again. A deletion has
-two: ``deleting`` before the queues go, ``deleted`` after; where the second is missing the
-deletion was interrupted, and opening the store does it again.
+The log keeps a deleted topic's records until they expire, and every replay of the log would restore
+its queues. An entry here has the phy offset from which records of the topic are valid again. A
+deletion has two entries: ``deleting`` before the queues are removed, ``deleted`` after; if the
+second is missing, the deletion was interrupted, and opening the store repeats it.
 
 A torn last line is dropped; damage before it is an error.
 """
@@ -15,14 +15,14 @@ from cqstore.store.journals.journal import Entry, Journal, is_offset
 from cqstore.store.journals.journal_manifest import register
 
 _SPARE_BYTES = 1 << 16
-"""By how much the journal may pass twice what it was when it was last rewritten."""
+"""Bytes beyond twice its size after the last rewrite at which the journal is rewritten."""
 
 
 class DeletedTopics:
-    """The deleted topics of one store. One thread at a time changes them; any may ask."""
+    """The deleted topics of one store. One thread at a time changes them; any thread may read."""
 
     def __init__(self, path: Path) -> None:
-        """Describe the journal at ``path``; touches no file."""
+        """Create the object for the journal at ``path``; accesses no file."""
         self._journal = Journal(path, _is_entry, register)
         self._compact_from = _SPARE_BYTES
         self._below: dict[str, int] = {}
@@ -30,7 +30,7 @@ class DeletedTopics:
 
     @property
     def path(self) -> Path:
-        """Return where the journal lies."""
+        """Return the path of the journal."""
         return self._journal.path
 
     def load(self) -> None:
@@ -38,16 +38,16 @@ class DeletedTopics:
 
         Raises:
             CorruptionError: a line before the last one is damaged.
-            StoreIOError: it cannot be read.
+            StoreIOError: the journal cannot be read.
         """
         for entry in self._journal.read():
             self._take(entry)
 
     def cut_torn_end(self) -> None:
-        """Make the journal whole after a crash, before a line is added.
+        """Remove a torn end that a crash left, before a line is added.
 
         Raises:
-            StoreIOError: it cannot be written.
+            StoreIOError: the journal cannot be written.
         """
         self._journal.cut_torn_end()
 
@@ -63,31 +63,31 @@ class DeletedTopics:
         return sorted(self._unfinished)
 
     def begin(self, topics: Sequence[str], end_phy_offset: int) -> None:
-        """Note durably that ``topics`` are about to go: their records so far count no more.
+        """Record durably that ``topics`` are being deleted: their existing records are invalid.
 
-        The log must be durable up to there: else records that follow a power cut, written at the
-        same places, would be taken for deleted.
+        The log must be durable up to ``end_phy_offset``: otherwise records that are written at the
+        same offsets after a power failure would count as deleted.
 
         Raises:
-            StoreIOError: it cannot be written; nothing may be deleted.
+            StoreIOError: the journal cannot be written; nothing may be deleted.
         """
         self._append(_entry("deleting", topic, end_phy_offset) for topic in topics)
 
     def finish(self, topics: Sequence[str]) -> None:
-        """Note durably that the queues of ``topics`` are gone.
+        """Record durably that the queues of ``topics`` are deleted.
 
         Raises:
-            StoreIOError: it cannot be written; the next open deletes them again.
+            StoreIOError: the journal cannot be written; the next open deletes them again.
         """
         self._append(_entry("deleted", topic, self._below[topic]) for topic in topics)
 
     def fit(self, min_phy_offset: int, end_phy_offset: int) -> None:
-        """Fit the journal to a log that begins and ends there, before anything is appended.
+        """Adjust the journal to the ends of the log, before anything is appended.
 
-        Lines below the log's minimum are dropped, and none reaches behind its end.
+        Lines before the log's minimum are dropped, and offsets are limited to its end.
 
         Raises:
-            StoreIOError: it cannot be written; it is unchanged.
+            StoreIOError: the journal cannot be written; it is unchanged.
         """
         fitted = {
             topic: min(below, end_phy_offset)
@@ -98,12 +98,12 @@ class DeletedTopics:
             self._replace(fitted)
 
     def compact(self, min_phy_offset: int) -> None:
-        """Rewrite the journal if it has doubled since that was last done.
+        """Rewrite the journal if its size has doubled since the last rewrite.
 
-        So it takes little more than twice what counts, however often topics are deleted.
+        So its size is little more than twice the valid entries, however often topics are deleted.
 
         Raises:
-            StoreIOError: it cannot be written; it is unchanged.
+            StoreIOError: the journal cannot be written; it is unchanged.
         """
         if self._journal.size() > self._compact_from:
             counts = {topic: at for topic, at in self._below.items() if at > min_phy_offset}
@@ -127,7 +127,7 @@ class DeletedTopics:
         self._below, self._unfinished = below, begun & below.keys()
 
     def _take(self, entry: Entry) -> None:
-        """Take in a line: a deletion was begun, or has ended."""
+        """Apply a line: a deletion was begun, or has ended."""
         if "deleting" in entry:
             topic = entry["deleting"]
             self._unfinished.add(topic)

@@ -1,7 +1,7 @@
-"""ExpiredQueues: a small journal of ours, so that an expired queue keeps its next offset.
+"""ExpiredQueues: a small journal of cqstore that keeps the next offset of an expired queue.
 
-When all records of a queue have left the log, only the queue itself knows where it goes on. A
-rebuild of all queues from the log asks this journal for those that the log no longer names.
+When all records of a queue have left the log, only the queue itself has its next offset. A rebuild
+of all queues from the log reads this journal for queues that have no record in the log.
 """
 
 from collections import defaultdict
@@ -17,43 +17,43 @@ _IDS = 1 << 31
 
 
 class ExpiredQueues:
-    """Where wholly expired queues go on. Read only by a rebuild; one thread at a time."""
+    """Next offsets of completely expired queues. Read only by a rebuild; one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Describe the journal at ``path``; touches no file."""
+        """Create the object for the journal at ``path``; accesses no file."""
         self.path = path
         self._journal = Journal(path, _is_entry, register)
 
     def cut_torn_end(self) -> None:
-        """Make the journal whole after a crash, before a line is added.
+        """Remove a torn end that a crash left, before a line is added.
 
         Raises:
             CorruptionError: a line before its end is damaged.
-            StoreIOError: it cannot be read or written.
+            StoreIOError: the journal cannot be read or written.
         """
         self._journal.cut_torn_end()
 
     def add(self, ends: Iterable[tuple[tuple[str, int], int]]) -> None:
-        """Note durably that each queue goes on at its offset, before its last records go.
+        """Record the next offset of each queue durably, before its last records are deleted.
 
         Raises:
-            StoreIOError: they cannot be written; nothing may be deleted.
+            StoreIOError: the journal cannot be written; nothing may be deleted.
         """
         entries: list[Entry] = [{"queue": list(key), "next": end} for key, end in ends]
         if entries:
             self._journal.append(entries)
 
     def forget(self, topics: Sequence[str]) -> None:
-        """Note durably that ``topics`` were deleted: they start over.
+        """Record durably that ``topics`` were deleted: their queues start over.
 
         Raises:
-            StoreIOError: it cannot be written.
+            StoreIOError: the journal cannot be written.
         """
         if exists(self.path):
             self._journal.append([{"gone": topic} for topic in topics])
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """Return where each queue goes on that once was wholly expired.
+        """Return the next offset of each queue that was once completely expired.
 
         Raises:
             CorruptionError: a line before the last one is damaged.
@@ -70,7 +70,7 @@ class ExpiredQueues:
 
 
 def _is_entry(entry: Entry) -> bool:
-    """Return whether ``entry`` is a line of a queue's end, or of a topic that has gone."""
+    """Return whether ``entry`` is a queue's end, or a deleted topic."""
     if "gone" in entry:
         return isinstance(entry["gone"], str)
     queue = entry.get("queue")

@@ -1,6 +1,6 @@
-"""How far a follower is, for other processes: ``cqstore/following``.
+"""The progress of a follower, for other processes: ``cqstore/following``.
 
-A note, replaced every few seconds. It says what was so at one moment: nothing rests on it.
+A note, replaced every few seconds. It describes one past moment: nothing depends on it.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -12,7 +12,7 @@ from cqstore.store.paths import StorePaths
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """How far a follower was when it was noted last."""
+    """The progress of a follower when it was last recorded."""
 
     pid: int
     time: float
@@ -21,26 +21,26 @@ class Following:
     """``HOST:PORT``."""
     connected: bool
     verified: bool
-    """The master has sent what the log here ended with, on this connection or the last one."""
+    """The master has sent the same end of log as stored here, on this or the last connection."""
     caught_up: bool
-    """The master has no byte that is not here."""
+    """All bytes of the master's log are stored here."""
     end: int
-    """Phy offset behind the last record here."""
+    """Phy offset after the last record here."""
     reported: int
-    """What was last reported to the master, -1: nothing."""
+    """Phy offset last reported to the master, -1: none."""
     master_end: int
-    """Where the master's log ended when it was last asked, -1: it was not, or did not say."""
+    """End of the master's log when last received, -1: not received."""
     lag_bytes: int | None
-    """Bytes of the master's log that are not here, at least; ``None``: that is not known."""
+    """Bytes of the master's log that are missing here, at least; ``None``: unknown."""
     last_stored_ms: int
-    """Store time of the last record that came, 0: none has."""
+    """Store time of the last record received, 0: none."""
     connections: int
     body_bytes: int
-    """Of log that came, those among them that were here already."""
+    """Bytes of log received, including bytes that were stored here already."""
     metadata_time: float
-    """When all tables had come last, seconds since the epoch; 0: never, or not asked for."""
+    """Time of the last complete copy of all tables, in seconds since the epoch; 0: none."""
     metadata_fault: str
-    """What was wrong with them the last time."""
+    """The error of the last copy of the tables."""
 
 
 _KINDS: dict[str, set[object]] = {each.name: {each.type} for each in fields(Following)}
@@ -48,11 +48,11 @@ _KINDS["lag_bytes"] = {int, type(None)}
 
 
 def read_following(paths: StorePaths) -> Following | None:
-    """Return what a follower has noted last; ``None``: this store was never a follower's.
+    """Return the last note of a follower; ``None``: this store was never a follower's.
 
     Raises:
-        CorruptionError: it is damaged.
-        StoreIOError: it cannot be read.
+        CorruptionError: the note is damaged.
+        StoreIOError: the note cannot be read.
     """
     entry = read_note(paths.following, _is_entry, "the note of a follower is damaged")
     return None if entry is None else Following(**entry)
@@ -62,7 +62,7 @@ def write_following(paths: StorePaths, following: Following) -> None:
     """Replace the note.
 
     Raises:
-        StoreIOError: it cannot be written; it is unchanged.
+        StoreIOError: the note cannot be written; it is unchanged.
     """
     write_note(paths.following, asdict(following))
 

@@ -1,8 +1,8 @@
-"""A note of the index files that a clean stop left, so that the loss of one is noticed.
+"""A note of the index files at a clean stop, with which the loss of one is detected.
 
-An index without a file looks like one whose file never was, and a query by key would answer that
-there is no message. The note counts after a clean stop, and only until another program has opened
-the store: it is tied to the file ``lock``.
+An index that lost a file looks like one that never had it, and a query by key would return no
+message. The note is valid after a clean stop, and only until another program has opened the store:
+it is bound to the file ``lock``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ _LOG = StoreLogger(__name__)
 
 
 def note_index_files(paths: StorePaths, names: Iterable[str]) -> None:
-    """Note the names of the index files at a clean stop. A failure costs the note alone."""
+    """Record the names of the index files at a clean stop. If that fails, there is no note."""
     tie = lock_identity(paths)
     if tie is None:
         return
@@ -31,7 +31,7 @@ def note_index_files(paths: StorePaths, names: Iterable[str]) -> None:
 
 
 def noted_index_files(paths: StorePaths) -> Sequence[str]:
-    """Return the names that a clean stop noted; none where that is not known.
+    """Return the names recorded at the last clean stop; empty if unknown.
 
     Raises:
         StoreIOError: the note cannot be read.
@@ -48,10 +48,10 @@ def noted_index_files(paths: StorePaths) -> Sequence[str]:
 
 
 def forget_index_files(paths: StorePaths) -> None:
-    """Remove the note, durably, before an index file is made or deleted.
+    """Remove the note, durably, before an index file is created or deleted.
 
     Raises:
-        StoreIOError: it cannot be removed.
+        StoreIOError: the note cannot be removed.
     """
     if exists(paths.index_files):
         with os_errors("remove the note of the index files", paths.index_files):

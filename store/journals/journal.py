@@ -1,9 +1,9 @@
-"""Lines of our own small journals: a CRC-32C, a space, JSON, a newline.
+"""Lines of cqstore's small journals: a CRC-32C, a space, JSON, a newline.
 
-The JSON is an object, one entry, or a list of such. A line that was appended and synced is whole,
-and it is synced before the next one is written. So what a crash leaves of an unacknowledged line
-has no valid line after it, whichever of its pages reached the disk: that alone is a torn end.
-Everything else that is no line is damage.
+The JSON is an object (one entry) or a list of objects. A line that was appended and synced is
+complete, and it is synced before the next one is written. So no valid line follows the remains of
+an unacknowledged line after a crash, whichever of its pages reached the disk: only such remains are
+a torn end. Any other invalid line is damage.
 """
 
 import json
@@ -23,7 +23,7 @@ from cqstore.store.path_kind import exists
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8
 _LIST_BYTES = 1 << 16
-"""Length of a line from which a list of entries is continued in the next one."""
+"""Length of a line at which a list of entries continues in the next line."""
 _MAX_LINE = 1 << 24
 MAX_BYTES = 1 << 30
 _LINE_START = re.compile(rb"(?=[0-9a-f]{8} [{\[])")
@@ -32,7 +32,7 @@ Entry = dict[str, Any]
 
 
 def is_offset(value: object) -> bool:
-    """Return whether a value of an entry is an offset: a number that Java's ``long`` holds."""
+    """Return whether a value of an entry is an offset: a number that fits Java's ``long``."""
     return type(value) is int and 0 <= value <= LONG_MAX
 
 
@@ -40,8 +40,8 @@ def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry 
     """Yield the entries of a journal, and ``None`` at its end if that is torn.
 
     Raises:
-        CorruptionError: a line before that is damaged, or none that ``is_entry`` knows.
-        StoreIOError: it cannot be read.
+        CorruptionError: a line before the end is damaged, or rejected by ``is_entry``.
+        StoreIOError: the journal cannot be read.
     """
     return (entry for entry, _ in _walk(path, is_entry))
 
@@ -49,8 +49,7 @@ def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry 
 class Journal:
     """A journal that is appended to. One thread at a time.
 
-    It is read at most once for that: a torn end is looked for when the entries are read, or before
-    the first append, and is known to be gone from then on.
+    A torn end is searched at most once: when the entries are read, or before the first append.
     """
 
     def __init__(
@@ -59,10 +58,10 @@ class Journal:
         is_entry: Callable[[Entry], bool],
         keep: Callable[[Path, int], None] = lambda _, __: None,
     ) -> None:
-        """Describe the journal at ``path``; touches no file.
+        """Create the object for the journal at ``path``; accesses no file.
 
-        ``keep`` is called with ``path`` and the bytes that the file has at least, durably: after
-        each append, and before and after it is replaced by a shorter one.
+        ``keep`` is called with ``path`` and the minimum size of the file, durably: after each
+        append, and before and after a shorter file replaces it.
         """
         self.path = path
         self._is_entry = is_entry
@@ -71,7 +70,7 @@ class Journal:
         self._is_synced = False
 
     def read(self) -> Iterator[Entry]:
-        """Yield the entries; a torn end is passed over. Changes nothing.
+        """Yield the entries; a torn end is skipped. Changes nothing.
 
         Raises:
             CorruptionError, StoreIOError: as for ``read_lines``.
@@ -83,10 +82,10 @@ class Journal:
         self._ends_well = True
 
     def cut_torn_end(self) -> None:
-        """Cut off what a crash left of lines that were never synced, before any is appended.
+        """Remove lines that a crash left unsynced, before any line is appended.
 
         Raises:
-            CorruptionError, StoreIOError: as for ``read_lines``; or it cannot be cut.
+            CorruptionError, StoreIOError: as for ``read_lines``; or the file cannot be truncated.
         """
         if self._ends_well:
             return
@@ -107,16 +106,16 @@ class Journal:
 
         Raises:
             CorruptionError: as for ``read_lines``.
-            StoreIOError: the disk refused; at most a torn line is left of them.
+            StoreIOError: writing failed; at most a torn line remains.
         """
-        self.cut_torn_end()  # with a line behind it, it would be damage
+        self.cut_torn_end()  # with a line after it, it would be damage
         with os_errors("write the journal", self.path):
             self._ends_well = False
             make_folder(self.path.parent)
             fd = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with os.fdopen(fd, "ab") as file:
                 if not self._is_synced and os.fstat(fd).st_size:
-                    # A line may be whole that an interrupted call has left.
+                    # An interrupted call may have left a complete line.
                     os.fsync(fd)
                 self._is_synced = False
                 for line in _lines(entries):
@@ -124,13 +123,13 @@ class Journal:
                     file.flush()
                     os.fsync(fd)
                 size = os.fstat(fd).st_size
-            if not self._has_name:  # the maker of the file may have been killed before this
+            if not self._has_name:  # its creator may have been killed before this
                 sync_folder(self.path.parent)
             self._keep(self.path, size)
         self._ends_well = self._has_name = self._is_synced = True
 
     def replace(self, entries: Iterable[Entry]) -> None:
-        """Replace all of it, see ``rewrite``."""
+        """Replace all entries, see ``rewrite``."""
         lines = list(_lines(entries))
         size = sum(map(len, lines))
         if size < self.size():
@@ -140,13 +139,13 @@ class Journal:
         self._ends_well = self._has_name = self._is_synced = True
 
     def size(self) -> int:
-        """Return its bytes, 0 without a file."""
+        """Return its size in bytes, 0 without a file."""
         with os_errors("read the size of the journal", self.path):
             return self.path.stat().st_size if exists(self.path) else 0
 
 
 def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry | None, int]]:
-    """Yield each entry and where its line starts, up to a torn end, which is yielded as None."""
+    """Yield each entry with the start of its line, up to a torn end, which is yielded as None."""
     if not exists(path):
         return
     position = 0
@@ -172,16 +171,16 @@ def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry
 
 
 def _line_follows(damaged: bytes, file: BinaryIO) -> bool:
-    """Return whether a valid line lies in or behind ``damaged``, whose newline may be lost too."""
+    """Return whether a valid line is in or after ``damaged``, whose newline may be lost too."""
     behind, left = damaged[1:], b""
     while behind or damaged:
         window, damaged = left + behind, b""
         starts = [found.start() for found in _LINE_START.finditer(window)]
-        if len(starts) > _MAX_STARTS:  # no crash leaves that: do not try each of them
+        if len(starts) > _MAX_STARTS:  # no crash leaves that many: do not check each
             return True
         if any(_parse(window[start:]) is not None for start in starts):
             return True
-        whole = window.endswith(b"\n")  # else the line may go on in the next piece
+        whole = window.endswith(b"\n")  # otherwise the next piece may continue the line
         left = b"" if whole else window[starts[0] if starts else -_CRC_DIGITS - 1 :][-_MAX_LINE:]
         behind = file.readline(_MAX_LINE)
     return False
@@ -191,7 +190,7 @@ def rewrite(path: Path, entries: Iterable[Entry]) -> None:
     """Replace the whole journal, by rename.
 
     Raises:
-        StoreIOError: the disk refused; the journal is unchanged.
+        StoreIOError: writing failed; the journal is unchanged.
     """
     _write(path, _lines(entries))
 

@@ -1,9 +1,9 @@
-"""``cqstore/kept``: which of our journals a store has, so that the loss of one is noticed.
+"""``cqstore/kept``: the list of a store's journals, with which the loss of one is detected.
 
-A journal that is gone, or is emptied, looks like one that never was: deleted topics would come
-back, a half-built queue would be served. A name is noted when its file is durable, with the bytes
-that the file has at least, and taken out before the file goes.
-If the whole folder ``cqstore`` is removed, the store is one as RocketMQ knows it, without an error.
+A missing or empty journal looks like one that never existed: deleted topics would reappear, a
+half-built queue would be served. A name is added when its file is durable, with the file's minimum
+size, and removed before the file is. If the whole folder ``cqstore`` is removed, the store is one
+as RocketMQ has it, and this is not an error.
 """
 
 import stat
@@ -24,21 +24,21 @@ _CONSEQUENCES = {
     "replacing": "parts that were moved away are not rebuilt",
 }
 KEPT_LOCK = process_lock("a note of the store's journals")
-"""Guards the file against threads of this process."""
+"""Guards the file against other threads of this process."""
 
 
 def register(journal: Path, min_bytes: int = 0) -> None:
-    """Note durably that ``journal`` is there, and has at least ``min_bytes``.
+    """Record durably that ``journal`` exists, with at least ``min_bytes`` bytes.
 
     Raises:
-        CorruptionError: the note is damaged.
-        StoreIOError: it cannot be written.
+        CorruptionError: the list is damaged.
+        StoreIOError: the list cannot be written.
     """
     _change(journal, min_bytes)
 
 
 def unregister(journal: Path) -> None:
-    """Note durably that ``journal`` is about to go.
+    """Record durably that ``journal`` is about to be removed.
 
     Raises:
         CorruptionError, StoreIOError: as for ``register``.
@@ -47,7 +47,7 @@ def unregister(journal: Path) -> None:
 
 
 def register_existing(paths: StorePaths) -> None:
-    """Note durably the existing journals: the process that made one may have ended before its note.
+    """Record the existing journals durably: their creators may have ended before doing so.
 
     The record of the backends (``mode``) is left to its own reader.
 
@@ -64,12 +64,12 @@ def check_kept(paths: StorePaths) -> None:
     """Refuse a store that has lost a journal. Changes nothing.
 
     Raises:
-        RefusedStoreError: one is not there, or was cut; the sentence says what that leads to.
-        CorruptionError: the note is damaged.
-        StoreIOError: it cannot be read.
+        RefusedStoreError: a journal is missing or truncated; the error explains the consequence.
+        CorruptionError: the list is damaged.
+        StoreIOError: the list cannot be read.
     """
     note = paths.own / _NAME
-    lost = _lost(note) and _lost(note)  # the second time: its writer may just have taken it out
+    lost = _lost(note) and _lost(note)  # read twice: a journal may just have been unregistered
     for name, what in lost.items():
         without = _CONSEQUENCES.get(name, "its content is lost")
         raise RefusedStoreError(
@@ -83,7 +83,7 @@ _NAME = "kept"
 
 
 def _lost(note: Path) -> dict[str, str]:
-    """Return the journals that are lost, and what happened to each."""
+    """Return the lost journals, and what happened to each."""
     found: dict[str, str] = {}
     for name, min_bytes in _read(note).items():
         try:
@@ -97,7 +97,7 @@ def _lost(note: Path) -> dict[str, str]:
 
 
 def _change(journal: Path, min_bytes: int | None) -> None:
-    """Note durably that a journal has at least ``min_bytes``; ``None``: it is about to go."""
+    """Record durably that a journal has at least ``min_bytes``; ``None``: it will be removed."""
     note = journal.with_name(_NAME)
     with KEPT_LOCK.entry():
         before = _read(note)
@@ -109,7 +109,7 @@ def _change(journal: Path, min_bytes: int | None) -> None:
 
 
 def _read(note: Path) -> dict[str, int]:
-    """Return the noted journals, and the bytes that each has at least."""
+    """Return the recorded journals, with the minimum size of each."""
     entry = read_note(note, _is_entry, "the list of the journals is damaged")
     if entry is None:
         return {}

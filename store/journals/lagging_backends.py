@@ -1,4 +1,4 @@
-"""LaggingBackends: what a store notes of its backends while it is open, see ``BackendState``."""
+"""LaggingBackends: the record of a store's backends while it is open, see ``BackendState``."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -14,7 +14,7 @@ from cqstore.store.paths import StorePaths
 
 
 class LaggingBackends:
-    """What the combined store notes of its backends. The caller has one thread write."""
+    """The combined store's record of its backends. The caller ensures that one thread writes."""
 
     def __init__(self, paths: StorePaths, *, read_only: bool) -> None:
         self._paths = paths
@@ -22,47 +22,47 @@ class LaggingBackends:
         self.backend_state = read_backend_state(paths)
 
     def lags_from(self, name: str) -> int | None:
-        """Return up to where a backend that lags is whole; ``None`` if it does not lag."""
+        """Return how far (phy offset) a lagging backend is complete; ``None``: it does not lag."""
         return self.backend_state.lagging.get(name)
 
     def covers(self, name: str) -> str | None:
-        """Return which topics the backend was given; ``None``: all."""
+        """Return the selection of topics that the backend gets; ``None``: all."""
         return self.backend_state.covers.get(name)
 
     def keep(self) -> None:
-        """Note durably that the record is there: its writer may have ended before that.
+        """Record durably that the record exists: its creator may have ended before doing so.
 
         Raises:
-            CorruptionError: the note of our journals is damaged.
-            StoreIOError: it cannot be written.
+            CorruptionError: the list of journals is damaged.
+            StoreIOError: the list cannot be written.
         """
         if self.backend_state != BackendState():
             register(self._paths.mode)
 
     def note_lagging(self, name: str, phy_offset: int) -> None:
-        """Note that a backend is whole only up to there.
+        """Record that a backend is complete only up to ``phy_offset``.
 
         Raises:
-            StoreIOError: it cannot be noted.
+            StoreIOError: the record cannot be written.
         """
         if self.backend_state.lagging.get(name) != phy_offset:
             lagging = {**self.backend_state.lagging, name: phy_offset}
             self._write(replace(self.backend_state, lagging=lagging))
 
     def caught_up(self, name: str) -> None:
-        """Note that a backend is whole, durably.
+        """Record that a backend is complete, durably.
 
         Raises:
-            StoreIOError: it cannot be noted.
+            StoreIOError: the record cannot be written.
         """
         lagging = {key: at for key, at in self.backend_state.lagging.items() if key != name}
         self._write(replace(self.backend_state, lagging=lagging))
 
     def note_covers(self, name: str, topics: str | None) -> None:
-        """Note which topics a backend gets; ``None``: all.
+        """Record the selection of topics that a backend gets; ``None``: all.
 
         Raises:
-            StoreIOError: it cannot be noted.
+            StoreIOError: the record cannot be written.
         """
         covers = {key: text for key, text in self.backend_state.covers.items() if key != name}
         if topics is not None:
@@ -71,10 +71,10 @@ class LaggingBackends:
             self._write(replace(self.backend_state, covers=covers))
 
     def log_was_cut(self, end: int, opened: Collection[str]) -> None:
-        """Note, for backends that lag and are not open, that the log was cut at ``end``.
+        """Record, for lagging backends that are not open, that the log was truncated at ``end``.
 
         Raises:
-            StoreIOError: it cannot be noted.
+            StoreIOError: the record cannot be written.
         """
         lagging = {
             name: at if name in opened else min(at, end)
@@ -85,14 +85,14 @@ class LaggingBackends:
 
     @property
     def are_alike(self) -> bool:
-        """Return whether all backends were alike and only we have had the store since."""
+        """Return whether all backends were equal, and no other program opened the store since."""
         return 0 < self.backend_state.alike == lock_stamp(self._paths)
 
     def note_alike(self) -> None:
-        """Note that all backends are alike.
+        """Record that all backends are equal.
 
         Raises:
-            StoreIOError: it cannot be noted.
+            StoreIOError: the record cannot be written.
         """
         stamp = lock_stamp(self._paths)
         if stamp != self.backend_state.alike:

@@ -1,4 +1,4 @@
-"""A note: a small file of ours with one entry, in the form of a journal's line.
+"""A note: a small file of cqstore with one entry, in the format of a journal's line.
 
 A journal is appended to (``Journal``); a note is replaced as a whole, by rename.
 """
@@ -15,11 +15,11 @@ from cqstore.store.path_kind import exists
 def read_note(path: Path, is_entry: Callable[[Entry], bool], damaged: str) -> Entry | None:
     """Return the entry of a note; ``None`` without a file. Changes nothing.
 
-    Another process may make or remove the file meanwhile.
+    Another process may create or remove the file meanwhile.
 
     Raises:
-        CorruptionError: ``damaged``, a sentence: it holds no entry that ``is_entry`` knows, or two.
-        StoreIOError: it cannot be read.
+        CorruptionError: ``damaged`` (a sentence): the file does not have exactly one valid entry.
+        StoreIOError: the note cannot be read.
     """
     if not exists(path):
         return None
@@ -32,10 +32,10 @@ def read_note(path: Path, is_entry: Callable[[Entry], bool], damaged: str) -> En
 
 
 def write_note(path: Path, entry: Entry) -> None:
-    """Replace a note, durably when it returns; its folder is made if there is none.
+    """Replace a note, durably when it returns; create its folder if needed.
 
     Raises:
-        StoreIOError: it cannot be written; the old one is as it was.
+        StoreIOError: the note cannot be written; the old one is unchanged.
     """
     with os_errors("create the folder of a note", path):
         make_folder(path.parent)

@@ -1,4 +1,4 @@
-"""Locks of what a command writes: one writer at a time, on a file of their own that none reads."""
+"""Locks of a command's output: one writer at a time, with a separate lock file."""
 
 import errno
 import fcntl
@@ -13,19 +13,19 @@ from cqstore.store.paths import beside
 
 _HELD = {errno.EAGAIN, errno.EACCES}
 _NOT_WRITABLE = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS}
-"""The folder takes no file: neither can it take the output, and the writer's error says more."""
+"""The folder accepts no file: writing the output fails too, with a more precise error."""
 _TRIES = 100
-"""Each finds that a holder has removed the file just before."""
+"""In each attempt, a holder has removed the file just before."""
 
 
 def lock_file(path: Path, refusal: str) -> int:
-    """Return the descriptor of ``path``, which is made if need be and locked until it is closed.
+    """Return the descriptor of ``path``, created if missing, and locked until it is closed.
 
     The holder may remove the file before it closes the descriptor.
 
     Raises:
-        StoreLockedError: another process, or another call in this one, holds the lock.
-        OSError: the file cannot be made or locked.
+        StoreLockedError: another process, or another call in this process, holds the lock.
+        OSError: the file cannot be created or locked.
     """
     for _ in range(_TRIES):
         fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
@@ -38,7 +38,7 @@ def lock_file(path: Path, refusal: str) -> int:
             if isinstance(exc, OSError) and exc.errno in _HELD:
                 raise StoreLockedError(refusal, path=path) from exc
             raise
-        os.close(fd)  # its former holder has removed it since
+        os.close(fd)  # the previous holder has removed it meanwhile
     raise StoreLockedError(refusal, path=path)
 
 
@@ -51,16 +51,16 @@ def _is_still(path: Path, fd: int) -> bool:
 
 @contextmanager
 def output_lock(target: Path) -> Iterator[None]:
-    """Keep other processes from writing ``target``, a file or folder, while the block runs.
+    """Keep other processes from writing ``target``, a file or folder, during the block.
 
-    The lock is an empty file beside it, ``.NAME.cqstore-lock``. A killed process leaves that file,
-    unlocked; the next writer takes it over and removes it.
+    The lock is an empty file next to it, ``.NAME.cqstore-lock``. A killed process leaves that file,
+    unlocked; the next writer reuses and removes it.
 
     Raises:
-        StoreLockedError: another process writes it.
-        StoreIOError: it cannot be locked.
+        StoreLockedError: another process writes ``target``.
+        StoreIOError: ``target`` cannot be locked.
     """
-    if target.resolve() == Path("/"):  # which is there: its writer refuses it
+    if target.resolve() == Path("/"):  # it exists: its writer refuses it
         yield
         return
     path = beside(target, ".cqstore-lock")
@@ -80,6 +80,6 @@ def output_lock(target: Path) -> Iterator[None]:
     finally:
         if fd is not None:
             with suppress(OSError):
-                if not os.fstat(fd).st_size:  # else it is a user's file of that name
+                if not os.fstat(fd).st_size:  # otherwise it is a user's file with that name
                     path.unlink()
             os.close(fd)

@@ -1,8 +1,8 @@
-"""The files ``lock`` and ``abort``: one opener at a time, and whether the last one closed well.
+"""The files ``lock`` and ``abort``: one opener at a time, and whether the last close was clean.
 
-The lock is POSIX's on the first byte, as RocketMQ takes it. Such a lock does not keep the same
-process out, and closing *any* descriptor of the file drops it; so a registry guards this process,
-and only the holder ever keeps the file open.
+The lock is a POSIX lock on the first byte, as RocketMQ takes it. Such a lock does not exclude the
+same process, and closing *any* descriptor of the file releases it. So a registry protects within
+this process, and only the holder ever keeps the file open.
 
 Source: RocketMQ ``DefaultMessageStore.start``, ``createTempFile``.
 """
@@ -31,17 +31,17 @@ from cqstore.store.paths import StorePaths
 
 _CONTENT = b"lock"
 _MAX_ABORT = 4096
-"""Bytes of ``abort``, which holds a process id; RocketMQ's may hold none."""
-_FLOCK = struct.Struct("hhqqi")  # struct flock of Linux on 64 bits, native alignment
+"""Size limit of ``abort``, which contains a process id; RocketMQ's may be empty."""
+_FLOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux, native alignment
 LEAVING_SECONDS = 10.0
-"""At most so long an opener waits for a store of its own process that was dropped."""
+"""Maximum time that an opener waits for a store of its own process that was dropped."""
 _held: dict[tuple[int, int], "_Holder"] = {}
-"""The roots that this process has open: device and inode, and whose each is."""
-_held_lock = threading.RLock()  # guards _held; the collector may release a lock at any line
+"""The roots that this process has open: device and inode, and the holder of each."""
+_held_lock = threading.RLock()  # guards _held; the garbage collector may release a lock at any line
 
 
 def _after_fork() -> None:
-    """Hold nothing in a child process: the system's lock is its parent's."""
+    """Clear the registry in a child process: the parent holds the system's lock."""
     global _held_lock  # noqa: PLW0603 - a thread that did not come along may hold it
     _held_lock = threading.RLock()
     _held.clear()
@@ -65,8 +65,9 @@ class StoreLock:
     """Exclusive use of one store root, from construction to ``release``.
 
     Raises:
-        StoreLockedError: this or another process has the store open; the pid is named if known.
-        StoreIOError: the root or the file cannot be made.
+        StoreLockedError: this or another process has the store open; the pid is in the error if
+            known.
+        StoreIOError: the root or the file cannot be created.
     """
 
     def __init__(self, paths: StorePaths) -> None:
@@ -74,17 +75,17 @@ class StoreLock:
             make_folder(paths.root)
             status = paths.root.stat()
         self._key = (status.st_dev, status.st_ino)
-        self._file: io.FileIO | None = None  # closed once, however often it is asked for
+        self._file: io.FileIO | None = None  # closed once, even if requested several times
         self._own = _Holder()
         try:
             self._wait_for_dropped()
             self._take(paths)
         except BaseException:
-            self.release()  # here: later, with the exception, it would drop the next one's lock
+            self.release()  # not later: that would release the lock of the next opener
             raise
 
     def _wait_for_dropped(self) -> None:
-        """Wait until a store of this process that was dropped is released, if there is one."""
+        """Wait until a dropped store of this process is released, if there is one."""
         holder = _held.get(self._key)
         if holder is not None and holder.is_leaving:
             holder.left.wait(LEAVING_SECONDS)
@@ -93,7 +94,7 @@ class StoreLock:
         """Lock the store for this object.
 
         Raises:
-            StoreLockedError: this process or another one has it open.
+            StoreLockedError: this process or another one has the store open.
         """
         with _held_lock:
             if _held.setdefault(self._key, self._own) is not self._own:
@@ -104,7 +105,7 @@ class StoreLock:
             _lock(self._file.fileno(), paths.lock)
 
     def release(self) -> None:
-        """Release the lock. A second call does nothing, save what the first could not do."""
+        """Release the lock. A second call does nothing, except what the first could not do."""
         with _held_lock:
             if self._file is not None:
                 self._file.close()
@@ -118,7 +119,7 @@ class StoreLock:
         return self._own.left.is_set()
 
     def leave(self) -> None:
-        """Note that ``release`` comes soon: an opener of this process waits. Takes no lock."""
+        """Record that ``release`` follows soon: an opener in this process waits. Takes no lock."""
         self._own.is_leaving = True
 
     def __del__(self) -> None:
@@ -130,13 +131,13 @@ def _lock(fd: int, path: Path) -> None:
     """Lock the file, and write RocketMQ's content into it.
 
     Raises:
-        StoreLockedError: another process has it.
-        StoreIOError: it cannot be locked or written.
+        StoreLockedError: another process holds the lock.
+        StoreIOError: the file cannot be locked or written.
     """
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as exc:
-        if exc.errno not in {errno.EACCES, errno.EAGAIN}:  # no locks here, or no more of them
+        if exc.errno not in {errno.EACCES, errno.EAGAIN}:  # locks not supported, or exhausted
             with os_errors("lock the lock file", path):
                 raise
         holder = _holder(fd)
@@ -149,7 +150,7 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def _holder(fd: int) -> int:
-    """Return the pid that holds the lock, 0 if it is unknown (another machine, say)."""
+    """Return the pid that holds the lock, 0 if unknown (for example on another machine)."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     try:
         answer = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
@@ -159,19 +160,19 @@ def _holder(fd: int) -> int:
 
 
 def locked_by(paths: StorePaths) -> int:
-    """Return the pid of the process that has the store open, 0 if none or it is unknown.
+    """Return the pid of the process that has the store open, 0 if none or unknown.
 
     Raises:
-        StoreIOError, CorruptionError: the lock file cannot be opened, or is none.
+        StoreIOError, CorruptionError: the lock file cannot be opened, or is not a regular file.
     """
     if not exists(paths.lock):
         return 0
     with os_errors("open the lock file", paths.lock):
         status = paths.root.stat()
         with _held_lock:
-            if (status.st_dev, status.st_ino) in _held:  # closing a descriptor would drop the lock
+            if (status.st_dev, status.st_ino) in _held:  # closing a descriptor would unlock it
                 return os.getpid()
-            fd = open_regular(paths.lock)  # to ask takes no right to write
+            fd = open_regular(paths.lock)  # reading the lock needs no write permission
             try:
                 return _holder(fd)
             finally:
@@ -182,16 +183,16 @@ def lock_stamp(paths: StorePaths) -> int:
     """Return when the lock file was written, ns; 0 without one. RocketMQ writes it at each start.
 
     Raises:
-        StoreIOError: it cannot be looked at.
+        StoreIOError: the file's status cannot be read.
     """
     with os_errors("read the time of the lock file", paths.lock):
         return paths.lock.stat().st_mtime_ns if exists(paths.lock) else 0
 
 
 def lock_identity(paths: StorePaths) -> tuple[int, int] | None:
-    """Return what a copy of the store, or a start of RocketMQ's, changes; ``None`` without a lock.
+    """Return a value that differs in a copy, or after a start of RocketMQ; ``None``: no lock file.
 
-    A journal that holds it is void when it differs: the store has been another's since.
+    A journal with another value is invalid: another program has opened the store since.
     """
     return file_identity(paths.lock)
 
@@ -200,7 +201,7 @@ def refuse_if_open(paths: StorePaths) -> None:
     """Refuse if the store is open. Changes nothing.
 
     Raises:
-        StoreLockedError: it is.
+        StoreLockedError: the store is open.
         StoreIOError: the lock file cannot be opened.
     """
     holder = locked_by(paths)
@@ -211,7 +212,7 @@ def refuse_if_open(paths: StorePaths) -> None:
 def mark_open(paths: StorePaths) -> None:
     """Write ``abort``, durably: until ``mark_closed`` the store counts as crashed.
 
-    The previous content goes to ``abort.bak``, empty after a clean stop.
+    The previous content is written to ``abort.bak``, which is empty after a clean stop.
     """
     with os_errors("write the abort marker", paths.abort):
         previous = _content(paths.abort) if exists(paths.abort) else b""

@@ -1,4 +1,4 @@
-"""StoreMode: which backends a store keeps, and which of them it reads."""
+"""StoreMode: the backends that a store keeps, and the one that it reads."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -11,21 +11,21 @@ _DOUBLE, _BESIDE = "double-write-", "+"
 
 
 class StoreMode(str):
-    """One backend, or two of which the first is read; steps lead to a neighbour only.
+    """One backend, or two of which the first is read; each step leads to a neighbour.
 
-    The text is the backend's name, ``file``, or ``double-write-`` with that of the one that is
-    read, ``double-write-file``; where the two are not those that RocketMQ writes doubly unless it
-    is given otherwise, ``+`` and the other one follow.
+    The text is the backend's name, ``file``, or ``double-write-`` and the name of the backend that
+    is read, ``double-write-file``. If the two are not RocketMQ's default pair, ``+`` and the other
+    name follow.
     """
 
     backends: tuple[str, ...]
-    """The backends that are kept, the one that is read first."""
+    """The backends that are kept; the first one is read."""
 
     def __new__(cls, text: str) -> "StoreMode":
-        """Read a state.
+        """Parse a mode.
 
         Raises:
-            ValueError: there is no such state; all that there are are named.
+            ValueError: the mode is invalid; the error lists all valid ones.
         """
         states = _states()
         if text not in states:
@@ -36,12 +36,12 @@ class StoreMode(str):
 
     @classmethod
     def of(cls, *backends: str) -> "StoreMode":
-        """Return the state that keeps these backends, the first of them read."""
+        """Return the mode that keeps these backends and reads the first."""
         return cls(_text(backends))
 
     @property
     def neighbours(self) -> list["StoreMode"]:
-        """Return the states that are one step away: a backend more or less, or the other one read.
+        """Return the modes that are one step away: one backend more or less, or the other one read.
 
         Ordered as ``store_modes``.
         """
@@ -62,14 +62,14 @@ class StoreMode(str):
     def reachable(self) -> list["StoreMode"]:
         """Return the neighbours, and the neighbours of those that keep the same backends.
 
-        A step that continues from there at once needs no second comparison.
+        The second step can follow the first at once, without a second comparison.
         """
         alike = [mode for mode in self.neighbours if set(mode.backends) == set(self.backends)]
         beyond = {after for mode in alike for after in mode.neighbours} - {self}
         return [mode for mode in store_modes() if mode in beyond or mode in self.neighbours]
 
     def toward(self, goal: "StoreMode") -> "StoreMode":
-        """Return the first of the fewest steps, to a ``reachable`` state each, that lead there."""
+        """Return the first step of a shortest path to ``goal``; each step is ``reachable``."""
         first = {mode: mode for mode in self.reachable}
         while goal not in first:
             further = {after: step for mode, step in first.items() for after in mode.reachable}
@@ -78,7 +78,7 @@ class StoreMode(str):
 
 
 def store_modes() -> list[StoreMode]:
-    """Return every state: for each two backends from the one alone to the other one alone."""
+    """Return every mode: for each pair of backends, from only one to only the other."""
     return [StoreMode(text) for text in _states()]
 
 
@@ -88,7 +88,7 @@ def _states() -> Mapping[str, tuple[str, ...]]:
 
 @lru_cache(1)
 def _states_of(names: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
-    """Return text → backends of every state, in an order in which no step goes back."""
+    """Return text → backends of every mode, in an order in which no step leads back."""
     kept = sorted(
         [*permutations(names, 1), *permutations(names, 2)],
         key=lambda each: (names.index(each[0]), (len(each) == 1) == (each[0] != names[0])),

@@ -12,7 +12,7 @@ cdef enum:
 
 
 cdef struct Part:
-    # What may be read of a file of the log: offsets of the log, and the byte at `start`.
+    # The readable part of a file of the log: phy offsets, and the address of the byte at `start`.
     int64_t start, end
     const uint8_t *data
 
@@ -39,7 +39,7 @@ cdef class StoreTimes:
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2
 
     cdef inline void ahead(self, int64_t phy) noexcept:
-        """Prefetch into cache what ``of`` will read there, if the file is the one of last time."""
+        """Prefetch what ``of`` will read at ``phy``, if the last file used contains it."""
         cdef Part *part = &self.parts[self.last]
         if part.start <= phy < part.end:
             fetch_ahead(part.data + (phy - part.start) + AT_SYS_FLAG)

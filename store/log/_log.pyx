@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PlainLog and StoreTimes: the log and its files, which are held while they are read.
+"""PlainLog and StoreTimes: the log and its files, which stay open while they are read.
 
-Nothing here trusts what lies on disk: every read is bounded by the object it reads, and what the
-bounds were made of is read once.
+Nothing from disk is trusted: every read is bounded by the object that it reads, and each value that
+a bound depends on is read once.
 """
 
 cimport cython
@@ -20,10 +20,10 @@ from cqstore.store.log._tail cimport FilePositions, FilesByStart, LogTail
 
 
 cdef class PlainLog:
-    """Where a log begins and ends, and its files, without a line of Python on the fast path.
+    """The start, end and files of a log, without Python code on the fast path.
 
-    Of a log that is no ``LogTail``, or whose files are no ``FilesByStart``, the methods are asked. Any
-    thread.
+    If the log is not a ``LogTail``, or its files are not a ``FilesByStart``, their methods are
+    called. Any thread.
     """
 
     def __init__(self, log):
@@ -33,11 +33,11 @@ cdef class PlainLog:
         self.files = files if isinstance(files, FilesByStart) else None
 
     cdef int64_t end(self) except? -2:
-        """Return where the next record goes."""
+        """Return the end of the log, where the next record is appended."""
         return self.tail.at if self.tail is not None else self.log.max_phy_offset()
 
     cdef int64_t min_phy_offset(self) except? -2:
-        """Return where the oldest file starts; -1 without files."""
+        """Return the start of the oldest file; -1 without files."""
         cdef Py_ssize_t at = 0
         cdef PyObject *first = NULL
         if self.files is not None and self.files.by_start is not None:
@@ -48,9 +48,9 @@ cdef class PlainLog:
         return self.log.min_phy_offset()
 
     cdef bint open(self, int64_t phy, Part *part, list files) except -1:
-        """Hold the file that ``phy`` lies in, in ``files``, and find what of it may be read.
+        """Hold the file that contains ``phy`` in ``files``, and find its readable part.
 
-        False: no file holds it; ``part`` is unchanged.
+        False: no file contains ``phy``; ``part`` is unchanged.
         """
         cdef BufferRef held
         cdef int64_t start = 0, there = 0, end
@@ -69,9 +69,9 @@ cdef class PlainLog:
         return True
 
     cdef object _mapped(self, int64_t phy, int64_t *start, int64_t *there):
-        """Return the map of the file that holds ``phy``, where it starts, and how much it has.
+        """Return the map of the file that contains ``phy``, its start, and its readable bytes.
 
-        ``None``: it is not mapped yet, or waits in memory, or there is none.
+        ``None``: no file contains it, or the file is not mapped yet, or its data waits in memory.
         """
         cdef FilesByStart files = self.files
         cdef PyObject *entry
@@ -93,7 +93,7 @@ cdef class PlainLog:
 @cython.no_gc
 @cython.freelist(8)
 cdef class StoreTimes:
-    """Store times of records, for one search: what was looked at stays held until its end."""
+    """Store times of records, for one search; all files that were read stay open until its end."""
 
     def __cinit__(self, PlainLog log not None, int64_t min_phy_offset):
         self.log, self.files, self.last = log, [], 0
@@ -104,8 +104,8 @@ cdef class StoreTimes:
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
 
-        ``is_plain`` becomes false where its file does not lie there, or was cut: the
-        slow path says what is wrong.
+        ``is_plain`` becomes false if its file does not contain the record or was truncated: the
+        slow path reports the error.
         """
         cdef Part *part = &self.parts[self.last]
         cdef const uint8_t *record

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""``bring_in``: pages of a map, brought into memory before they are written to."""
+"""``bring_in``: load pages of a map into memory before they are written to."""
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 
@@ -32,9 +32,10 @@ cdef extern from *:
 
 
 def bring_in(target, Py_ssize_t start, Py_ssize_t end):
-    """Bring the bytes from ``start`` to ``end`` of a writable map into memory; others run meanwhile.
+    """Load the bytes from ``start`` to ``end`` of a writable map into memory, without the GIL.
 
-    Returns whether the kernel can. No byte changes; a page is then as if it had been written to.
+    Returns whether the kernel supports it. No byte changes; a page is then as if it had been
+    written to.
     """
     cdef Py_buffer buffer
     cdef bint done

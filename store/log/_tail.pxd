@@ -1,4 +1,4 @@
-# Where a log ends and its files lie, for compiled code that reads and sets it.
+# The end of a log and its files, for compiled code that reads and sets them.
 
 from libc.stdint cimport int64_t
 

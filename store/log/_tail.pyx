@@ -1,20 +1,20 @@
 # cython: language_level=3, auto_pickle=False
-"""What of a log a put sets and every read asks for: fields in C, and attributes to Python.
+"""The fields of a log that a put sets and every read needs: C fields, and attributes in Python.
 
-Python's classes of the log inherit from these and have the methods. Of each field there is one, so
-nothing has to be kept alike. Under the interpreter's lock each is read and set in one step. What a
-field cannot hold is refused with ``TypeError`` or ``OverflowError``, and what it held stays.
+The log's Python classes inherit from these classes and have the methods. Each field exists once, so
+no copies can differ. Under the GIL each is read and set in one step. A value that a field cannot
+hold is refused with ``TypeError`` or ``OverflowError``, and the field keeps its old value.
 """
 
 from cqstore.store.core._fields cimport natural
 
 
 cdef class FilePositions:
-    """A file of the log: where it starts, how far it is written, and where that is written to."""
+    """A file of the log: its start, its wrote position, and the target of writes."""
 
     @property
     def file_from_offset(self):
-        """Where the file starts in the log."""
+        """Phy offset at which the file begins."""
         return self.start
 
     @file_from_offset.setter
@@ -23,7 +23,7 @@ cdef class FilePositions:
 
     @property
     def wrote_position(self):
-        """Where the next record goes in the file."""
+        """Position in the file where the next record is written."""
         return self.wrote
 
     @wrote_position.setter
@@ -32,9 +32,9 @@ cdef class FilePositions:
 
 
 cdef class FilesByStart:
-    """The files of a log, all of one size, by where they start, in order.
+    """The files of a log, all of one size, by their start offsets, in order.
 
-    The dict is replaced, never changed: readers walk it without a lock.
+    The dict is replaced, never changed: readers iterate over it without a lock.
     """
 
     @property
@@ -48,11 +48,11 @@ cdef class FilesByStart:
 
 
 cdef class LogTail:
-    """The end of a log: where the next record goes, and the file that takes it."""
+    """The end of a log: the offset of the next record, and the file for it."""
 
     @property
     def end(self):
-        """Where the next record goes."""
+        """Phy offset of the next record."""
         return self.at
 
     @end.setter

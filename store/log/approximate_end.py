@@ -1,4 +1,4 @@
-"""Where a log ends, about: for the progress of a walk over it, before the log is opened."""
+"""The approximate end of a log, for the progress of a scan before the log is opened."""
 
 import os
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from cqstore.store.log.log_files import log_file_paths
 def about_log_end(folders: Sequence[Path]) -> int | None:
     """Return a phy offset near the end of the log in ``folders``; ``None`` if unknown.
 
-    The last file is reserved whole: its first page of zeros is looked for by halving, which is
-    wrong where a record holds such a page. Nothing is raised: opening the log does that.
+    The last file is allocated whole: a binary search finds its first page of zeros, which is wrong
+    if a record contains such a page. Raises no errors: opening the log reports them.
     """
     try:
-        for path in reversed(log_file_paths(folders)):  # the last one may have been made ahead
+        for path in reversed(log_file_paths(folders)):  # the last one may have been created ahead
             if written := _written_pages(path):
                 return int(path.name) + written * PAGE_BYTES
     except (OSError, StoreError):
@@ -25,7 +25,7 @@ def about_log_end(folders: Sequence[Path]) -> int | None:
 
 
 def _written_pages(path: Path) -> int:
-    """Return how many pages of a file are not all zeros, if all of those come first."""
+    """Return how many pages of a file are not zero, if all of them precede the zero pages."""
     descriptor = open_regular(path)
     try:
         low, high = 0, -(-os.fstat(descriptor).st_size // PAGE_BYTES)

@@ -1,9 +1,9 @@
 """StoreCheckpoint: the file ``checkpoint``, 4096 bytes of which 48 are used.
 
-It only helps: without it recovery scans more of the log. So whatever it holds, the store opens, as
-RocketMQ opens it: that maps 4096 bytes of the file, and what the file lacks is zero.
+The file is optional: without it recovery scans more of the log. The store opens with any content,
+as in RocketMQ, which maps 4096 bytes of the file; missing bytes count as zero.
 
-Source: RocketMQ 5.5.1 ``StoreCheckpoint`` (5.3.3 knows the first five fields).
+Source: RocketMQ 5.5.1 ``StoreCheckpoint`` (5.3.3 has the first five fields only).
 """
 
 import os
@@ -18,11 +18,11 @@ from cqstore.store.record.layout import Layout, Wire
 FILE_SIZE = 4096
 _SAFETY_MS = 3000
 _LAST_TIME = 1 << 42
-"""Milliseconds, in the year 2109: what is later is not the store time of a record."""
+"""Milliseconds, in the year 2109: a later time is not the store time of a record."""
 
 
 class CheckpointFields(NamedTuple):
-    """What the file holds."""
+    """The fields of the file."""
 
     physic_msg_timestamp: Annotated[int, Wire("q", "store time of the last log record on disk, ms")]
     logics_msg_timestamp: Annotated[int, Wire("q", "same for file queue units")]
@@ -41,21 +41,21 @@ _NOTHING_KNOWN = CheckpointFields(0, 0, 0, 0, 0, 0)
 
 
 def _may_be_true(fields: CheckpointFields) -> bool:
-    """Return whether these can be times and offsets; RocketMQ writes -1 for an unknown offset."""
+    """Return whether times and offsets are plausible; RocketMQ writes -1 for an unknown offset."""
     times = (fields.physic_msg_timestamp, fields.logics_msg_timestamp, fields.index_msg_timestamp)
     offsets = (fields.master_flushed_offset, fields.confirm_phy_offset, fields.logics_phy_offset)
     return all(0 <= time <= _LAST_TIME for time in times) and min(offsets) >= -1
 
 
 class StoreCheckpoint:
-    """The checkpoint of one store; every change is in memory until ``flush``."""
+    """The checkpoint of one store; changes stay in memory until ``flush``."""
 
     def __init__(self, path: Path) -> None:
-        """Read ``path``; all zeros if there is none. Changes nothing.
+        """Read ``path``; all fields are zero if it does not exist. Changes nothing.
 
         Raises:
-            CorruptionError: it is no regular file.
-            StoreIOError: it cannot be read.
+            CorruptionError: ``path`` is not a regular file.
+            StoreIOError: the file cannot be read.
         """
         self.path = path
         self.fields = _NOTHING_KNOWN
@@ -71,7 +71,7 @@ class StoreCheckpoint:
         self.fault = self._fault(size)
 
     def _fault(self, size: int) -> CorruptionError | None:
-        """Return what is wrong with a file of ``size`` bytes; what cannot be true counts as 0."""
+        """Return the error of a file of ``size`` bytes; implausible fields become 0."""
         if not _may_be_true(self.fields):
             found, self.fields = self.fields, _NOTHING_KNOWN
             return CorruptionError(
@@ -91,7 +91,7 @@ class StoreCheckpoint:
 
     @property
     def min_timestamp(self) -> int:
-        """Return the time up to which log and file queues are surely on disk, ms; 0 if unknown."""
+        """Return the time in ms up to which log and file queues are on disk; 0 if unknown."""
         fields = self.fields
         known = min(fields.physic_msg_timestamp, fields.logics_msg_timestamp)
         return max(0, known - _SAFETY_MS)
@@ -106,10 +106,10 @@ class StoreCheckpoint:
         self.fields = self.fields._replace(**changes)
 
     def flush(self) -> None:
-        """Write the file and sync it: a new file beside it first, then the name (no torn file).
+        """Write the file and sync it: a temporary file first, then a rename (no torn file).
 
         Raises:
-            StoreIOError: it cannot be written; the old one is unchanged.
+            StoreIOError: the file cannot be written; the old one is unchanged.
         """
         data = CHECKPOINT.pack(self.fields) + self._padding
         with os_errors("write the checkpoint", self.path):

@@ -1,10 +1,10 @@
-"""CommitLog: every message of the store, appended at one end.
+"""CommitLog: all messages of the store, in the order in which they were appended.
 
 Invariants:
   I1  A record's first eight bytes (size and magic) are written after the rest of it, so a killed
-      process leaves a whole record or none.
-  I2  Every record leaves at least eight bytes behind itself in its file, for the blank record.
-  I3  Nothing before the end of the log changes any more.
+      process leaves a complete record or none.
+  I2  Every record leaves at least eight bytes free after it in its file, for the blank record.
+  I3  Bytes before the end of the log do not change.
 
 Source: RocketMQ ``CommitLog``, ``DefaultAppendMessageCallback``.
 """
@@ -57,7 +57,7 @@ _STAMP = Struct(">q")
 _SYS_FLAG = Struct(">i")
 _SYS_FLAG_AT = HEAD.offset("sys_flag")
 _STAMP_SPAN = store_timestamp_position(SysFlag.BORN_HOST_V6) + _STAMP.size
-"""Bytes that hold the store timestamp of any record; no record is shorter."""
+"""Bytes up to the end of any record's store timestamp; no record is shorter."""
 
 
 def now_ms() -> int:
@@ -66,7 +66,7 @@ def now_ms() -> int:
 
 
 class Appended(NamedTuple):
-    """Where and when one record was appended."""
+    """Position and store time of one appended record."""
 
     phy_offset: int
     size: int
@@ -74,29 +74,29 @@ class Appended(NamedTuple):
 
 
 class EncodedRecords(Protocol[R]):
-    """Records that are written by compiled code, see ``FastPut.encoded``."""
+    """Records that compiled code writes, see ``FastPut.encoded``."""
 
     @property
     def next_bytes(self) -> int:
-        """Return the bytes of the next record that is to be appended; 0: all were."""
+        """Return the size of the next record to append in bytes; 0: all are appended."""
 
     @property
     def total_bytes(self) -> int:
-        """Return the bytes of all that are to be appended."""
+        """Return the size of all records to append, in bytes."""
 
     def append(self, target: LogMap | bytearray, results: list[R], /) -> None:
-        """Append as many as the current file has room for."""
+        """Append as many records as fit the current file."""
 
 
 class CommitLog(_tail.LogTail):
     """The log of one store.
 
-    One thread appends at a time (the caller holds the append lock); any thread reads what lies
-    below ``max_phy_offset``. Every other method is for opening and closing.
+    One thread appends at a time (the caller holds the append lock); any thread reads what is below
+    ``max_phy_offset``. All other methods are for opening and closing.
     """
 
     def __init__(self, folders: Sequence[Path], config: StoreConfig, *, read_only: bool) -> None:
-        """Describe the log in ``folders``, of which only the first is written to."""
+        """Create the log object for ``folders``; new files are created in the first folder."""
         if config.handle_bus_errors:
             handle_bus_errors()
         warm_pages = config.flush_least_pages_when_warm if config.warm_mapped_file_enable else 0
@@ -116,7 +116,7 @@ class CommitLog(_tail.LogTail):
         self.current = self.prepared = None
         self.mark: SyncedMark | None = None
         """Where ``note_synced`` writes; set once the log is whole."""
-        self._fault: StoreError | None = None  # of the first flush that failed
+        self._fault: StoreError | None = None  # of the first failed flush
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
         self.appended_records = 0
         """Records appended since the log was opened."""
@@ -128,10 +128,10 @@ class CommitLog(_tail.LogTail):
         """Store time, ms, of the append that is under way; 0: none is."""
 
     def load(self) -> None:
-        """Take in the files; until ``set_end`` the log counts as full.
+        """Find the log's files; until ``set_end`` the log counts as full.
 
         Raises:
-            CorruptionError: a file has a wrong name or size, or one is missing.
+            CorruptionError: a file has an invalid name or size, or a file is missing.
         """
         self.files.load()
         self.end = min(self.files.end_offset(), LAST_OFFSET)  # in the last file there can be
@@ -139,19 +139,19 @@ class CommitLog(_tail.LogTail):
     # ---- questions (any thread)
 
     def max_phy_offset(self) -> int:
-        """Return the end of the log: where the next record goes."""
+        """Return the end of the log: the phy offset of the next record."""
         return self.end
 
     def flushed_phy_offset(self) -> int:
-        """Return up to where the log is surely on disk."""
+        """Return the phy offset up to which the log is certainly on disk."""
         return self._flushed
 
     def store_timestamp(self, phy_offset: int, size: int) -> int:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
 
         Raises:
-            TruncatedRecordError: the file has shrunk.
-            StoreIOError: the disk refused.
+            TruncatedRecordError: the file was truncated.
+            StoreIOError: a read from disk failed.
         """
         low, end = self.files.min_offset(), phy_offset + size
         if phy_offset < low or end > self.end or size < MIN_RECORD_SIZE:
@@ -160,18 +160,18 @@ class CommitLog(_tail.LogTail):
         if file is None:  # it has just expired
             return -1
         position = phy_offset - file.file_from_offset
-        if position + _STAMP_SPAN > file.readable_position:  # across the end of a file
+        if position + _STAMP_SPAN > file.readable_position:  # the record crosses the end of a file
             return -1
         head = self.files.select(phy_offset, _STAMP_SPAN)
         sys_flag = int(_SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)[0])
         return int(_STAMP.unpack_from(head, store_timestamp_position(sys_flag))[0])
 
     def store_timestamps(self, phy_offsets: Longs, sizes: Longs) -> Longs:
-        """Return ``store_timestamp`` of many records, for a fraction of the time."""
+        """Return ``store_timestamp`` of many records; much faster than single calls."""
         return store_timestamps(self.files, self.end, phy_offsets, sizes)
 
     def known_timestamps(self, phy_offsets: Longs, sizes: Longs) -> Longs:
-        """Return the store times of many records; ``NO_TIME``: no record of that size begins."""
+        """Return the store times of many records; ``NO_TIME``: no record of that size is there."""
         return known_timestamps(self.files, self.end, phy_offsets, sizes)
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
@@ -183,7 +183,7 @@ class CommitLog(_tail.LogTail):
         return max(self.min_phy_offset(), 0)
 
     def first_record(self, file: MappedFile) -> ScannedRecord | None:
-        """Return the first record of ``file`` if it is a valid one."""
+        """Return the first record of ``file`` if it is valid."""
         try:
             return next(self.scan(file.file_from_offset, file.file_from_offset + 1), None)
         except CorruptionError:
@@ -192,10 +192,10 @@ class CommitLog(_tail.LogTail):
     # ---- reading (any thread)
 
     def view(self, phy_offset: int, size: int) -> memoryview:
-        """Return ``size`` bytes as a read-only view; see ``MappedFile.select`` on its life.
+        """Return ``size`` bytes as a read-only view; ``MappedFile.select`` describes its lifetime.
 
         Raises:
-            CorruptionError: the span is not in the log.
+            CorruptionError: the range is not in the log.
         """
         return self.files.select(phy_offset, size)
 
@@ -203,8 +203,8 @@ class CommitLog(_tail.LogTail):
         """Return the record that starts at ``phy_offset``, over a view of the log.
 
         Raises:
-            CorruptionError: no whole record starts there (a blank one, the middle of one, the end
-                of the log).
+            CorruptionError: no complete record starts there (a blank record, the middle of a
+                record, the end of the log).
 
         Source: RocketMQ ``DefaultMessageStore.lookMessageByOffset``.
         """
@@ -228,8 +228,8 @@ class CommitLog(_tail.LogTail):
         end of the file.
 
         Raises:
-            CorruptionError: no valid record where one should start; the error names the place.
-                At the end of a log whose end is not known yet this is the normal way to stop.
+            CorruptionError: no valid record where one should start; the error has its phy offset.
+                If the end of the log is not known yet, this is the normal way to stop.
         """
         for block in self.scan_blocks(phy_offset, end, rules, blanks):
             yield from block
@@ -241,12 +241,12 @@ class CommitLog(_tail.LogTail):
         rules: ScanRules | None = None,
         blanks: list[tuple[int, int]] | None = None,
     ) -> Iterator[RecordScan]:
-        """Yield the records as ``scan`` does, those of one read at a time.
+        """Yield the records as ``scan`` does, in blocks: the records of one read each.
 
-        Each block has to be walked to its end before the next one is asked for.
+        Iterate over each block to its end before the next one.
 
         Raises:
-            CorruptionError: as ``scan``; also the walk of a block raises it.
+            CorruptionError: as for ``scan``; iterating over a block raises it too.
         """
         end = self.end if end is None else end
         yield from log_blocks(
@@ -256,9 +256,9 @@ class CommitLog(_tail.LogTail):
     def scan_kept(
         self, rules: ScanRules | None = None, start: int = 0, end: int | None = None
     ) -> Iterator[ScannedRecord]:
-        """Yield the records from ``start`` on that the log has, checked, in log order.
+        """Yield the log's records from ``start`` on, checked, in log order.
 
-        As ``scan``, but what has expired, also meanwhile, is passed over.
+        Like ``scan``, but expired records are skipped, also if they expire during the scan.
 
         Raises:
             CorruptionError: no valid record where one should start.
@@ -273,14 +273,14 @@ class CommitLog(_tail.LogTail):
                 low = self.min_phy_offset()
                 if exc.phy_offset is None or exc.phy_offset >= low:
                     raise
-                at = low  # its file has gone meanwhile
+                at = low  # its file has expired meanwhile
                 continue
             return
 
     # ---- the end of the log (opening)
 
     def set_end(self, phy_offset: int) -> None:
-        """Make ``phy_offset`` the end in memory; files behind it are left alone."""
+        """Set the end to ``phy_offset`` in memory; files after it are not changed."""
         self.end = self._flushed = phy_offset
         for file in self.files:
             over = phy_offset - file.file_from_offset
@@ -288,10 +288,10 @@ class CommitLog(_tail.LogTail):
         self.current = self.files.find(phy_offset)
 
     def truncate(self, phy_offset: int, *, is_blank: bool = False) -> None:
-        """Make ``phy_offset`` the end on disk too: what lies behind it is zeroed and synced.
+        """Set the end to ``phy_offset`` on disk too: bytes after it are zeroed and synced.
 
-        Files behind it are deleted. The caller has saved what was worth saving. ``is_blank``: he
-        has found zeros behind it that a clean close has left, so they are on disk as well.
+        Files after it are deleted. The caller has saved anything worth saving. ``is_blank``: the
+        caller found only zeros after it, left by a clean close, so they are on disk already.
         """
         self.files.truncate(phy_offset)
         self.set_end(phy_offset)
@@ -299,9 +299,9 @@ class CommitLog(_tail.LogTail):
             self.current.zero(phy_offset - self.current.file_from_offset)
 
     def write_again(self, start: int, end: int) -> None:
-        """Write the bytes from ``start`` to ``end``, phy offsets, once more, durably.
+        """Write the bytes between the phy offsets ``start`` and ``end`` again, durably.
 
-        For what a failed sync has left: the kernel takes those pages for written.
+        Needed after a failed sync: the kernel considers those pages written.
         """
         for file in self.files.files():
             first = file.file_from_offset
@@ -311,16 +311,16 @@ class CommitLog(_tail.LogTail):
     # ---- appending (under the append lock)
 
     def append_encoded(self, records: EncodedRecords[R], results: list[R], *, whole: bool) -> None:
-        """Append ``records``, which write themselves, in order; ``results`` get those of them.
+        """Append ``records``, which write themselves, in order; ``results`` receive their results.
 
-        They are in the log when this returns, on disk after a flush. Those that fit the current
+        They are in the log when this returns, and on disk after a flush. Those that fit the current
         file become visible together, with one store time; a killed process leaves the first of
-        them, or none. With ``whole`` all of them go into one file (RocketMQ's client batch). Fewer
-        are appended if there is no room for a next file, or before one that is longer than a file.
+        them, or none. With ``whole`` all go into one file (RocketMQ's client batch). Fewer are
+        appended if there is no space for the next file, or before a record larger than a file.
 
         Raises:
-            DiskFullError: no room for the next file, and nothing was appended.
-            IllegalMessageError: a record, or with ``whole`` the list, is longer than a file.
+            DiskFullError: no space for the next file, and nothing was appended.
+            IllegalMessageError: a record, or with ``whole`` the list, is larger than a file.
         """
         self.append_began = now_ms()
         try:
@@ -336,7 +336,7 @@ class CommitLog(_tail.LogTail):
             self.append_began = 0
 
     def raw_records(self, phy_offset: int, data: bytes, rules: ScanRules) -> RawRecords:
-        """Return the whole records at the begin of ``data``, to be checked; nothing is written.
+        """Return the complete records at the start of ``data``, to be checked; nothing is written.
 
         Raises:
             RefusedStoreError: they do not continue the log; an empty one begins at a file's start.
@@ -349,12 +349,12 @@ class CommitLog(_tail.LogTail):
         return RawRecords(phy_offset, data, self._file_size, rules, self._topics)
 
     def append_raw(self, raw: RawRecords) -> int:
-        """Append records that were checked as they are; return the phy offset behind them.
+        """Append checked records unchanged; return the phy offset after them.
 
-        It is the start of a file's if there is no room for that one. ``count_raw`` comes next.
+        If there is no space for the next file, it is that file's start. Call ``count_raw`` next.
 
         Raises:
-            DiskFullError: no room for the next file, and nothing was appended.
+            DiskFullError: no space for the next file, and nothing was appended.
         """
         self.append_began = now_ms()
         at = raw.phy_offset
@@ -371,7 +371,7 @@ class CommitLog(_tail.LogTail):
                 start, target = file.wrote_position, file.target()
                 end = start + len(part)
                 target[start + BLANK_SIZE : end] = part[BLANK_SIZE:]
-                target[start : start + BLANK_SIZE] = part[:BLANK_SIZE]  # I1, of all of them
+                target[start : start + BLANK_SIZE] = part[:BLANK_SIZE]  # I1, for all records
                 file.check_written(target)
                 file.wrote_position = end
                 self.end = at = at + len(part)
@@ -380,7 +380,7 @@ class CommitLog(_tail.LogTail):
         return at
 
     def count_raw(self, raw: RawRecords, records: int, last: ScannedRecord | None) -> None:
-        """Count what ``append_raw`` has appended: so many records, blank ones aside."""
+        """Count the ``records`` that ``append_raw`` has appended, without blank records."""
         if last is not None:
             self.followed_timestamp = last.store_timestamp
         self.appended_records += records
@@ -390,12 +390,12 @@ class CommitLog(_tail.LogTail):
         return self.end <= max(self.files.min_offset(), 0)
 
     def _leave_empty_file(self) -> None:
-        """Let the file of a log without a record go: the log begins elsewhere."""
+        """Delete the files of a log without a record: the log begins elsewhere."""
         self.current = self.prepared = None
         self.files.drop_all()
 
     def _writable(self, size: int) -> MappedFile:
-        """Return the file that takes ``size`` bytes, its blocks reserved."""
+        """Return the file for ``size`` bytes, with reserved blocks."""
         file = self.current
         if file is None or file.wrote_position + size + BLANK_SIZE > self._file_size:
             return self._roll(size)
@@ -409,14 +409,14 @@ class CommitLog(_tail.LogTail):
             file.use_heap()
         if self._syncs_each_put:
             if self.prepared is not None:
-                self.prepared.bring_in_singly(singly=False)  # it is read now, from end to end
+                self.prepared.bring_in_singly(singly=False)  # it is read sequentially now
             file.bring_in_singly(singly=True)
         self.prepared = file
 
     def _roll(self, size: int, start: int | None = None) -> MappedFile:
-        """Start the next file: the new one is made first, then the old one gets its blank.
+        """Start the next file: create it first, then write the blank record of the old one.
 
-        ``start``: where an empty log begins.
+        ``start``: the start of an empty log.
         """
         if size + BLANK_SIZE > self._file_size:
             raise IllegalMessageError(
@@ -435,7 +435,7 @@ class CommitLog(_tail.LogTail):
             self.blank_bytes += left
         self.end = new.file_from_offset
         if old is not None:
-            self._unflushed.append(old)  # before current moves on, see flush
+            self._unflushed.append(old)  # before `current` changes, see flush
         self._prepare(new)
         self.current = new
         self.files.make_ahead()
@@ -444,12 +444,12 @@ class CommitLog(_tail.LogTail):
     # ---- commit, flush and close
 
     def commit(self, least_pages: int = 0) -> None:
-        """Write what waits in memory (transient store pool) into the files: it can be read then.
+        """Write data that waits in memory (transient store pool) to the files; then it is readable.
 
-        ``least_pages``: only if as many pages of 4 KiB wait. Any thread.
+        ``least_pages``: do nothing unless this many pages of 4 KiB wait. Any thread.
 
         Raises:
-            StoreIOError: the disk refused; the store must not be written to any more.
+            StoreIOError: writing failed; the store must not be written to any more.
         """
         current = self.current
         if not self._transient or current is None:
@@ -461,21 +461,21 @@ class CommitLog(_tail.LogTail):
             file.commit()
 
     def flush(self) -> int:
-        """Make the log durable up to where it ended at the call; return that offset.
+        """Make the log durable up to its end at the time of the call; return that offset.
 
         One thread at a time. Releases the GIL.
 
         Raises:
-            StoreIOError: the disk refused; the store must not be written to any more.
-            CorruptionError: a file has shrunk; likewise.
-            StoreFailedError: it did before. Asked again the kernel would say that all is well,
-                since it has given up the pages that it could not write.
+            StoreIOError: the sync failed; the store must not be written to any more.
+            CorruptionError: a file was truncated; the store must not be written to any more.
+            StoreFailedError: an earlier flush failed. Another sync would report success, because
+                the kernel has dropped the pages that it could not write.
         """
         if self._fault is not None:
             raise StoreFailedError(
                 f"an earlier flush of the log failed: {self._fault}. {REOPEN}"
             ) from self._fault
-        end, current = self.end, self.current  # in this order: a roll may come in between
+        end, current = self.end, self.current  # in this order: a roll may happen in between
         try:
             while self._unflushed:
                 self._unflushed[0].flush()
@@ -489,12 +489,12 @@ class CommitLog(_tail.LogTail):
         return end
 
     def note_synced(self) -> None:
-        """Write down durably how far the log is on disk. Any thread."""
+        """Record durably how far the log is on disk. Any thread."""
         if self.mark is not None:
             self.mark.note(self._flushed)
 
     def close(self, *, keep_ahead: bool = False) -> None:
-        """Let the files go; the caller has flushed. Views that are held stay valid."""
+        """Release the files; the caller has flushed. Views that are held stay valid."""
         if self.mark is not None:
             self.mark.close()
         self.files.close(keep_ahead=keep_ahead)

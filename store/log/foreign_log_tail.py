@@ -1,9 +1,9 @@
-"""ForeignLogTail: where a log ends that another process writes, from its files alone.
+"""ForeignLogTail: finds the end of a log that another process writes, from its files alone.
 
-Files are reserved whole, so their sizes do not show the end: the heads of the records are followed,
-from one to the next, until there is none. A record's head is written last (invariant I1 of
-``CommitLog``), so what is seen is whole. Files are opened to be read and closed again; nothing is
-locked, mapped or changed.
+Files are allocated whole, so their sizes do not show the end: the record heads are followed from
+one record to the next until no record follows. A record's head is written last (invariant I1 of
+``CommitLog``), so each record found is complete. Files are opened for reading and closed again;
+nothing is locked, mapped or changed.
 """
 
 from collections.abc import Sequence
@@ -21,31 +21,31 @@ _BLOCK = 1 << 20
 
 
 class LogEnds(NamedTuple):
-    """What a look at the files of a log found."""
+    """Start, end and files of a log at one moment."""
 
     files: int
     file_size: int
-    """Bytes of the largest; all are alike in a sound log."""
+    """Size of the largest file; all files of a sound log have one size."""
     min_phy_offset: int
     max_phy_offset: int
-    """Behind the last record whose head makes sense."""
+    """Phy offset after the last record with a valid head."""
     records: int
-    """Records passed since the first look, which counts none."""
+    """Records appended since the first refresh, which counts none."""
 
 
 class ForeignLogTail:
     """Follows the end of the log in ``folders``. One thread."""
 
     def __init__(self, folders: Sequence[Path], topics: TailTopics | None = None) -> None:
-        """``topics`` is told each record that is passed, those of the first look too."""
+        """``topics`` counts each record that is found, including those of the first refresh."""
         self._folders, self._topics = folders, topics
-        self._last = self._end = -1  # start and end of the last record seen
+        self._last = self._end = -1  # start and end of the last record found
         self._records = 0
 
     def refresh(self, near: int = 0) -> LogEnds | None:
-        """Return where the log begins and ends now; ``None`` without files.
+        """Return the current start and end of the log; ``None`` without files.
 
-        ``near`` is a guess at a record near the end: a wrong one costs the walk through one file.
+        ``near`` is a guess at a record near the end: a wrong one costs a scan of one file.
 
         Raises:
             StoreIOError: a file cannot be read.
@@ -66,14 +66,14 @@ class ForeignLogTail:
         return list_log_files(self._folders)
 
     def _still_there(self, files: LogFiles) -> bool:
-        """Return whether the last record seen is still where it was."""
+        """Return whether the last record found is still in its place."""
         if self._last < 0:
             return False
         return self._last + self._span(files, self._last) == self._end
 
     def _start(self, files: LogFiles, near: int) -> tuple[int, int]:
-        """Return start and end of a record to walk from; -1 and the log's start without any."""
-        for start in reversed(files):  # the newest may have been made ahead, without a record
+        """Return start and end of a record to scan from; without one, -1 and the log's start."""
+        for start in reversed(files):  # the newest may have been created ahead, without a record
             for at in (near, start):
                 size = self._span(files, at) if at >= start else 0
                 if size:
@@ -81,7 +81,7 @@ class ForeignLogTail:
         return -1, min(files)
 
     def _walk(self, files: LogFiles) -> int:
-        """Move to the end of the log; return how many records were passed."""
+        """Advance to the end of the log; return how many records were found."""
         passed = 0
         while (place := log_file_at(files, self._end)) is not None:
             start, path, length = place
@@ -90,14 +90,14 @@ class ForeignLogTail:
                 try:
                     with reading(path) as file:
                         passed += self._walk_file(file, start, length)
-                except FileNotFoundError:  # it has just expired; the next look starts over
+                except FileNotFoundError:  # it has just expired; the next refresh starts over
                     return passed
             if self._end == before:
                 break
         return passed
 
     def _walk_file(self, file: BinaryIO, start: int, length: int) -> int:
-        """Step over the records of a file up to where they end; return how many were passed."""
+        """Advance over the records of a file to the last one; return how many were found."""
         passed, end = 0, start + length
         while self._end < end:
             base = self._end
@@ -107,7 +107,7 @@ class ForeignLogTail:
                 at = self._end
                 try:
                     size = record_span(data, position, end - at, at)
-                except CorruptionError:  # how a log ends
+                except CorruptionError:  # the normal end of a log
                     return passed
                 if not size:
                     self._end = end
@@ -121,7 +121,7 @@ class ForeignLogTail:
         return passed
 
     def _span(self, files: LogFiles, at: int) -> int:
-        """Return the size of the record at ``at``; 0 if none starts there, or a blank one."""
+        """Return the size of the record at ``at``; 0 if none, or a blank record, starts there."""
         place = log_file_at(files, at)
         if place is None:
             return 0
@@ -140,7 +140,7 @@ class ForeignLogTail:
 
 
 def _reader(data: bytes, position: int, size: int, file: BinaryIO, at: int) -> Read:
-    """Return what reads a record at ``position`` of ``data``, and ``at`` of ``file``."""
+    """Return a function that reads a record at ``position`` of ``data``, or ``at`` of ``file``."""
 
     def read(begin: int, count: int) -> bytes:
         if position + size <= len(data):

@@ -1,4 +1,4 @@
-"""Runs of bytes of many records at once, gathered by numpy out of one log file."""
+"""Byte ranges of many records, read by numpy from one log file in one step."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from cqstore.store.errors import TruncatedRecordError
 from cqstore.store.log.mapped_file import MappedFile
 
 _BLOCK = 1 << 16
-"""Bytes that one system call reads, where there is no map."""
+"""Bytes per system call if there is no map."""
 Places = NDArray[np.int64]
 
 
 def gather(file: MappedFile, kind: DTypeLike, positions: Places) -> NDArray[Any]:
-    """Return what starts at each of ``positions`` of ``file``, as ``kind``, any alignment.
+    """Return an array of ``kind`` read at each of ``positions`` of ``file``, any alignment.
 
-    An array of the shape of ``positions``, (n,), all copied.
+    The array has the shape of ``positions``, (n,), and is a copy.
 
     Raises:
-        TruncatedRecordError: one runs past what was written, or the file has shrunk.
-        StoreIOError: the disk refused.
+        TruncatedRecordError: a range exceeds what was written, or the file was truncated.
+        StoreIOError: a read from disk failed.
         StoreClosedError: after ``close``.
     """
     dtype = np.dtype(kind)
@@ -34,19 +34,19 @@ def gather(file: MappedFile, kind: DTypeLike, positions: Places) -> NDArray[Any]
         )  # fmt: skip
     mapped = file.map()
     found = _runs(mapped, dtype, 0)[positions]
-    if mapped.guard.is_whole:  # behind the read
+    if mapped.guard.is_whole:  # after the read
         return found
     return _read(file, dtype, positions)
 
 
 def _runs(data: Any, dtype: np.dtype[Any], start: int) -> NDArray[Any]:
-    """Return, without a copy, the run that begins at every byte: taking rows is one copy each."""
+    """Return, without a copy, the range that begins at every byte: taking rows copies once each."""
     count = len(data) - start - dtype.itemsize + 1
     return np.ndarray((count,), dtype, data, start, (1,))
 
 
 def _read(file: MappedFile, dtype: np.dtype[Any], positions: Places) -> NDArray[Any]:
-    """Read the runs by system calls, those that lie near each other by one."""
+    """Read the ranges by system calls; one call reads ranges that are close together."""
     found = np.empty(len(positions), dtype)
     order = np.argsort(positions, kind="stable")
     ordered, at = positions[order], 0

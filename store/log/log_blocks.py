@@ -1,4 +1,4 @@
-"""log_blocks: the records of a log, checked, those of one read at a time."""
+"""log_blocks: the checked records of a log, in blocks: the records of one read each."""
 
 from collections.abc import Iterator
 
@@ -21,10 +21,11 @@ def log_blocks(
 ) -> Iterator[RecordScan]:
     """Yield the records that start in [start, end), see ``CommitLog.scan_blocks``.
 
-    Each block has to be walked to its end before the next one is asked for.
+    Iterate over each block to its end before the next one.
 
     Raises:
-        CorruptionError: no valid record where one should start; also the walk of a block raises it.
+        CorruptionError: no valid record where one should start; iterating over a block raises it
+            too.
     """
     at = start
     while at < end:
@@ -40,7 +41,7 @@ def log_blocks(
         if scan.behind > at:
             at = scan.behind
             continue
-        # A blank record, one longer than a block, or none.
+        # A blank record, a record larger than a block, or no record.
         if left < BLANK_SIZE:
             raise MagicCodeError("the file ends without a blank record", phy_offset=at)
         size = record_span(file.read(position, BLANK_SIZE), 0, left, at)

@@ -1,4 +1,4 @@
-"""LogFileMaps: the files of a log by phy offset, for those who read many places of it at once."""
+"""LogFileMaps: the files of a log by phy offset, for reading many positions at once."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -17,20 +17,20 @@ _MAPS = 64
 
 
 class LogFileMaps:
-    """The files that a log has now, opened as they are needed, a few at a time. One thread."""
+    """The current files of a log, opened on first use, a limited number at a time. One thread."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """List the files in ``folders``; none is opened yet.
+        """List the files in ``folders``; no file is opened yet.
 
         Raises:
-            StoreIOError: a folder is not there, or cannot be listed.
+            StoreIOError: a folder does not exist, or cannot be listed.
         """
         self._paths = log_file_paths(folders)
         self._starts = np.array([int(path.name) for path in self._paths], np.int64)
         self._files: OrderedDict[int, MappedFile] = OrderedDict()
 
     def numbers(self, phy_offset: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of the file in which each lies, or behind which; -1: before them all.
+        """Return the number of the last file that starts at or before each offset; -1: none does.
 
         The oldest file is number 0.
         """
@@ -39,12 +39,12 @@ class LogFileMaps:
     def file(self, number: int) -> MappedFile:
         """Return a file by its number.
 
-        A file that was opened stays readable after another process has deleted it, until as many
-        other files were opened as are kept.
+        An open file stays readable after another process has deleted it, until the limit of open
+        files is reached by others.
 
         Raises:
-            CorruptionError: it is no regular file.
-            StoreIOError: it cannot be opened, or was deleted since the files were listed.
+            CorruptionError: it is not a regular file.
+            StoreIOError: the file cannot be opened, or was deleted since the files were listed.
         """
         file = self._files.get(number)
         if file is not None:

@@ -1,4 +1,4 @@
-"""The files of a commit log that others may write, as they are at the moment of a look."""
+"""The files of a commit log that other processes may write, as they are when listed."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,14 +9,14 @@ from cqstore.store.files import is_file_name
 from cqstore.store.path_kind import is_dir
 
 LogFiles = dict[int, tuple[Path, int]]
-"""Phy offset at which a file begins → the file and its length."""
+"""Phy offset at which a file begins → its path and its length."""
 
 
 def log_file_paths(folders: Iterable[Path], *, missing_ok: bool = False) -> list[Path]:
-    """Return what has the name of a log file in ``folders``, the oldest first.
+    """Return the paths in ``folders`` with the name of a log file, the oldest first.
 
     Raises:
-        StoreIOError: a folder cannot be listed; or is not there, unless ``missing_ok``.
+        StoreIOError: a folder cannot be listed, or does not exist and ``missing_ok`` is false.
     """
     found: list[Path] = []
     for folder in folders:
@@ -27,9 +27,9 @@ def log_file_paths(folders: Iterable[Path], *, missing_ok: bool = False) -> list
 
 
 def foreign_files(folders: Iterable[Path]) -> list[Path]:
-    """Return what is among the log files in ``folders`` and has not the name of one, by name.
+    """Return the files in ``folders`` that do not have the name of a log file, sorted by name.
 
-    RocketMQ passes over folders, and refuses a log with any other file that is not its own.
+    RocketMQ ignores folders, and refuses a log with any other file that is not its own.
 
     Raises:
         StoreIOError: a folder cannot be listed.
@@ -46,7 +46,7 @@ def foreign_files(folders: Iterable[Path]) -> list[Path]:
 def list_log_files(folders: Iterable[Path]) -> LogFiles:
     """Return the files of the log in ``folders``, the oldest first.
 
-    A folder that is not there has none. An empty file is being made, and does not count; one that
+    A missing folder has no files. An empty file is being created and is ignored; a file that
     expires meanwhile may be missing.
 
     Raises:
@@ -55,14 +55,14 @@ def list_log_files(folders: Iterable[Path]) -> LogFiles:
     found: LogFiles = {}
     for path in log_file_paths(folders, missing_ok=True):
         with os_errors("list the commit log", path.parent), suppress(FileNotFoundError):
-            length = path.stat().st_size  # not there any more: it has just expired
+            length = path.stat().st_size  # it has just expired
             if length:
                 found[int(path.name)] = path, length
     return found
 
 
 def log_file_at(files: LogFiles, phy_offset: int) -> tuple[int, Path, int] | None:
-    """Return begin, path and length of the file that holds ``phy_offset``; ``None``: none does."""
+    """Return start, path and length of the file that contains ``phy_offset``, or ``None``."""
     for begin in reversed(files):
         path, length = files[begin]
         if begin <= phy_offset < begin + length:

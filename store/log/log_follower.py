@@ -1,8 +1,8 @@
-"""LogFollower: the records that another process appends to a log, as they come.
+"""LogFollower: reads the records that another process appends to a log, as they arrive.
 
-It reads the files from the outside, as ``LogTail`` does: nothing is locked, mapped or changed. The
-head of a record is written last (invariant I1 of ``CommitLog``), and its checksum is compared: a
-record that is not whole yet is read again by the next poll.
+It reads the files from outside, as ``ForeignLogTail`` does: nothing is locked, mapped or changed.
+The head of a record is written last (invariant I1 of ``CommitLog``), and its checksum is compared:
+a record that is not complete yet is read again by the next poll.
 """
 
 import os
@@ -21,21 +21,21 @@ _MAGICS = {MAGIC_V1, MAGIC_V2, MAGIC_BLANK}
 
 
 class LogFollower:
-    """Reads the log in ``folders`` from one phy offset on. One thread.
+    """Reads the log in ``folders`` from a phy offset on. One thread.
 
-    ``phy_offset`` is where the next record is read. ``passed_over`` are the faults of records that
-    are damaged although others lie behind them, ``expired`` the bytes that left the log unread;
-    the caller reports and clears both.
+    ``phy_offset`` is the position of the next record to read. ``passed_over`` has the errors of
+    damaged records that other records follow, ``expired`` the bytes that expired before they were
+    read; the caller reports and clears both.
     """
 
     def __init__(self, folders: Sequence[Path], phy_offset: int) -> None:
-        """Begin at ``phy_offset``; where no record starts there, at the start of its file."""
+        """Start at ``phy_offset``; if no record starts there, at the start of its file."""
         self._folders = folders
         self.phy_offset = phy_offset
         self.passed_over: list[CorruptionError] = []
         self.expired = 0
         self._last: tuple[int, bytes] | None = None  # phy offset and head of the last record read
-        self._files: LogFiles = {}  # listed anew where one is not there
+        self._files: LogFiles = {}  # listed again if a file is missing
         self._seen: dict[Path, tuple[int, int]] = {}  # folders, by device and inode
         self._check_not_moved()
         place = self._place(phy_offset)
@@ -43,11 +43,11 @@ class LogFollower:
             self.phy_offset = place[0]
 
     def poll(self) -> Iterator[StoredMessage]:
-        """Yield the records that are there now, in log order, each with a copy of its bytes.
+        """Yield the records that are in the log now, in log order, each with a copy of its bytes.
 
         Raises:
-            RefusedStoreError: the log was cut back: what was read is no longer part of it; or it
-                was moved away or removed.
+            RefusedStoreError: the log was truncated before records that were read, or was moved or
+                removed.
             StoreIOError: a file cannot be read.
         """
         self._check_not_moved()
@@ -65,7 +65,7 @@ class LogFollower:
                 return
 
     def _next_place(self) -> tuple[int, Path, int] | None:
-        """Return the file to be read next; what has left the log unread is counted."""
+        """Return the file to read next; bytes that expired before they were read are counted."""
         place = self._place(self.phy_offset)
         if place is None and self._files and self.phy_offset < min(self._files):
             self.expired += min(self._files) - self.phy_offset
@@ -78,10 +78,10 @@ class LogFollower:
         end, base, data = start + os.fstat(file.fileno()).st_size, 0, b""
         while (at := self.phy_offset) < end:
             size = _span(data, at - base, end - at, at) if base <= at < base + len(data) else None
-            if size is None or at - base + size > len(data):  # of what was read too early, anew
+            if size is None or at - base + size > len(data):  # incomplete when read: read again
                 base, data = at, _bytes_at(file, at - start, _BLOCK)
                 size = _span(data, 0, end - at, at)
-                if size is None:  # how a log ends
+                if size is None:  # the normal end of a log
                     return
                 if size > len(data):
                     data = _bytes_at(file, at - start, size)
@@ -99,14 +99,14 @@ class LogFollower:
     def _checked(
         self, file: BinaryIO, position: int, record: bytes, at: int
     ) -> StoredMessage | None:
-        """Return the record at ``at``; ``None``: it is not whole yet, or it was passed over."""
+        """Return the record at ``at``; ``None``: it is incomplete, or was skipped as damaged."""
         try:
             return _check(record, at)
         except CorruptionError:
             behind = _bytes_at(file, position + len(record), BLANK_SIZE)
             if int.from_bytes(behind[4:], "big", signed=True) not in _MAGICS:
-                return None  # the last one, whose writer may be at it
-        try:  # heads are written in order: what was read before may have been read too early
+                return None  # the last record, which may be being written
+        try:  # heads are written in order: the record may be complete by now
             return _check(_bytes_at(file, position, len(record)), at)
         except CorruptionError as exc:
             self.passed_over.append(exc)
@@ -114,11 +114,11 @@ class LogFollower:
             return None
 
     def _check_not_moved(self) -> None:
-        """Refuse to wait for records of a log whose folder is gone, or another one.
+        """Refuse to wait for records of a log whose folder was removed or replaced.
 
         Raises:
-            RefusedStoreError: a folder that was there is no longer, or was replaced.
-            StoreIOError: it cannot be looked at.
+            RefusedStoreError: a folder no longer exists, or was replaced.
+            StoreIOError: a folder cannot be checked.
         """
         for folder in self._folders:
             with os_errors("open the folder of the commit log", folder):
@@ -135,10 +135,10 @@ class LogFollower:
                 raise RefusedStoreError(f"the commit log was {how}", path=folder)
 
     def _check_not_cut(self) -> None:
-        """Refuse to go on if the last record is not where it was.
+        """Refuse to continue if the last record is not in its place.
 
         Raises:
-            RefusedStoreError: the log was cut there.
+            RefusedStoreError: the log was truncated there.
         """
         if self._last is None:
             return
@@ -173,7 +173,7 @@ class LogFollower:
         return _span(data, 0, start + length - at, at) is not None
 
     def _place(self, at: int) -> tuple[int, Path, int] | None:
-        """Return start, path and length of the file that holds ``at``."""
+        """Return start, path and length of the file that contains ``at``."""
         found = log_file_at(self._files, at)
         if found is None:
             self._files = list_log_files(self._folders)
@@ -182,7 +182,7 @@ class LogFollower:
 
 
 def _span(data: bytes, position: int, left: int, at: int) -> int | None:
-    """Return the size of the record at ``position``, 0 for a blank one; ``None``: none is there."""
+    """Return the size of the record at ``position``, 0 for a blank one; ``None``: no record."""
     if position + BLANK_SIZE > len(data):
         return None
     try:
@@ -196,5 +196,5 @@ def _check(record: bytes, at: int) -> StoredMessage:
 
 
 def _bytes_at(file: BinaryIO, position: int, size: int) -> bytes:
-    """Return what lies there now; a buffered file would give what lay there when it was read."""
+    """Return the current bytes; a buffered file would return those of the first read."""
     return os.pread(file.fileno(), size, position)

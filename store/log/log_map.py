@@ -1,9 +1,9 @@
-"""LogMap: the map of one log file, and what is done where the file does not bear it any more.
+"""LogMap: the map of one log file, and the handling of a file that no longer backs its map.
 
-A file that is cut under its map, or a page of it that the disk cannot give, is ``SIGBUS``. The core
-makes zeros of such a page and notes it (``MapGuard``). So whatever is read through a map is asked
-about behind the read, and what is written is acknowledged after the same question; where the map is
-not to be believed the file is read by system calls, which have the error.
+Access to a map raises ``SIGBUS`` if the file was truncated, or if a page cannot be read from disk.
+The compiled code replaces such a page with zeros and records it (``MapGuard``). So the guard is
+checked after each read through a map, and before a write is acknowledged; if the map is not valid,
+the file is read by system calls, which report the error.
 
 The only module that imports ``mmap``.
 """
@@ -18,16 +18,16 @@ from cqstore.store.files import Descriptor
 
 
 class LogMap(mmap.mmap):
-    """A map that keeps its guard until the last view of it is gone; not to be closed by hand."""
+    """A map that keeps its guard until its last view is released; must not be closed explicitly."""
 
     __slots__ = ("guard",)
 
     guard: _faults.MapGuard
 
     def bring_in_singly(self, *, singly: bool) -> None:
-        """Have the kernel bring in pages one by one, or again as many as the disk reads ahead.
+        """Make the kernel load pages one by one, or again with the disk's read-ahead.
 
-        It is advice: where the system knows none, nothing is said.
+        This is advice: a system that does not support it ignores it.
         """
         if hasattr(self, "madvise"):
             self.madvise(mmap.MADV_RANDOM if singly else mmap.MADV_NORMAL)
@@ -37,14 +37,14 @@ def map_log_file(path: Path, file: Descriptor, size: int, *, read_only: bool) ->
     """Map the first ``size`` bytes of an open log file.
 
     Raises:
-        CorruptionError: it is shorter.
-        StoreIOError: the system refused.
+        CorruptionError: the file is shorter than ``size``.
+        StoreIOError: mapping the file failed.
     """
     access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
     with os_errors("map a commit log file", path):
         try:
             made = LogMap(file.number, size, access=access)
-        except ValueError as exc:  # mmap's word for a map longer than the file
+        except ValueError as exc:  # mmap's error for a map longer than the file
             raise shrunk(path, file, size) from exc
     made.guard = _faults.MapGuard(made, path, file, is_writable=not read_only)
     return made
@@ -54,10 +54,10 @@ def read_record(path: Path, file: Descriptor, position: int, size: int) -> bytes
     """Return ``size`` bytes of a log file at ``position``, without its map.
 
     Raises:
-        TruncatedRecordError: the file has shrunk.
-        StoreIOError: the disk refused.
+        TruncatedRecordError: the file was truncated.
+        StoreIOError: a read from disk failed.
     """
-    try:  # `os_errors`, for less
+    try:  # like `os_errors`, but cheaper
         data = os.pread(file.number, size, position)
     except OSError as exc:
         raise _refused("read", path, exc) from exc
@@ -70,10 +70,10 @@ def read_record(path: Path, file: Descriptor, position: int, size: int) -> bytes
 
 
 def check_length(path: Path, file: Descriptor, size: int) -> None:
-    """Check that a log file is as long as when it was made.
+    """Check that a log file is as long as when it was created.
 
     Raises:
-        CorruptionError: the file has shrunk.
+        CorruptionError: the file was truncated.
     """
     try:
         length = os.fstat(file.number).st_size
@@ -88,7 +88,7 @@ def _refused(what: str, path: Path, exc: OSError) -> StoreIOError:
 
 
 def shrunk(path: Path, file: Descriptor, size: int) -> CorruptionError:
-    """Return the error of a file that is shorter than its map."""
+    """Return the error for a file that is shorter than its map."""
     return CorruptionError(
         "the file has shrunk", path=path, expected=f"{size} bytes",
         got=f"{os.fstat(file.number).st_size} bytes",

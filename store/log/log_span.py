@@ -1,4 +1,4 @@
-"""LogSpan: the record, or the blank at the end of a file, in which a phy offset lies."""
+"""LogSpan: the record that contains a phy offset, or the blank record at the end of a file."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +10,12 @@ from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Bytes of the log from ``start`` to ``end``, phy offsets."""
+    """Bytes of the log between the phy offsets ``start`` and ``end``."""
 
     start: int
     end: int
     record: ScannedRecord | None
-    """``None``: a blank."""
+    """``None``: a blank record."""
 
     def __str__(self) -> str:
         span = f"from {self.start} to {self.end}"
@@ -35,13 +35,13 @@ def span_at(
     rules: ScanRules,
     checked: Callable[[Iterable[RecordScan]], Iterator[RecordScan]] = _as_they_are,
 ) -> LogSpan | None:
-    """Return what ``phy_offset`` lies in; ``None`` where the log does not reach.
+    """Return the record that contains ``phy_offset``; ``None`` outside the log.
 
-    Scans from the start of the file, the only place where a record is known to begin. ``checked``
-    may refuse more than the scan does.
+    Scans from the start of the file, the only position where a record is known to begin.
+    ``checked`` may refuse records that the scan accepts.
 
     Raises:
-        CorruptionError: no valid record at a place at or before it, which the error names.
+        CorruptionError: a record at or before it is invalid; the error has its phy offset.
     """
     file = log.files.find(phy_offset)
     if file is None or phy_offset >= log.max_phy_offset():

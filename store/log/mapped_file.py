@@ -2,9 +2,9 @@
 
 Invariants:
   M1  No byte is written through a map whose block is not reserved. On a full disk a write through a
-      sparse map is a bus error, while the reservation raises ``DiskFullError``.
-  M2  What was written through a map counts after ``check_written`` alone, and what was read through
-      one after its guard was asked, see ``LogMap``.
+      sparse map raises SIGBUS, while the reservation raises ``DiskFullError``.
+  M2  Writes through a map are valid only after ``check_written``, and reads through a map only
+      after a check of its guard, see ``LogMap``.
 """
 
 import os
@@ -28,9 +28,9 @@ from cqstore.store.log.log_map import LogMap, check_length, map_log_file, read_r
 class MappedFile(_tail.FilePositions):
     """A file of ``file_size`` bytes that starts at ``file_from_offset`` of the log.
 
-    Writing is the owner's business (one thread under the append lock); any thread may read. A view
-    that ``select`` gave stays valid as long as it is held, also after ``close``, and keeps the map
-    alive until then: hold it for one request, copy what must live longer.
+    Only the owner writes (one thread under the append lock); any thread may read. A view from
+    ``select`` stays valid while it is held, also after ``close``, and keeps the map alive until
+    then: hold it for one request only, and copy data that must live longer.
     """
 
     def __init__(
@@ -41,38 +41,38 @@ class MappedFile(_tail.FilePositions):
         read_only: bool,
         on_missing: Callable[[int], None] | None = None,
     ) -> None:
-        """Describe an existing file; nothing is opened yet.
+        """Create the object for an existing file, without opening the file.
 
-        ``on_missing`` is called with the file's start if there is no such file when it is opened.
-        It may raise an error of its own.
+        ``on_missing`` is called with the file's start if the file is missing when it is opened. It
+        may raise its own error.
         """
         self.path = path
         self.file_size = file_size
         self.file_from_offset = int(path.name)
-        self.wrote_position = file_size  # all of it, until recovery has found the end
+        self.wrote_position = file_size  # the whole file, until recovery has found the end
         self.flushed_position = file_size
         self._read_only = read_only
         self._on_missing = on_missing
         self.mapped = None
         self.heap = None
         self._pages_singly = False
-        self._committed = 0  # of the heap, what the file has
-        self._commit_lock = threading.RLock()  # guards both
+        self._committed = 0  # bytes of the heap that are in the file
+        self._commit_lock = threading.RLock()  # guards the heap and _committed
         self._open: Descriptor | None = None
         self._closed = False
-        self._lock = threading.RLock()  # guards the making of _open and mapped
+        self._lock = threading.RLock()  # guards the creation of _open and mapped
 
     @classmethod
     def create(
         cls, folder: Path, file_from_offset: int, file_size: int, warm_pages: int = 0
     ) -> "MappedFile":
-        """Make a new file with every block reserved and its name on disk.
+        """Create a new file with all blocks reserved and its name on disk.
 
-        ``warm_pages``: write zeros too, synced every so many pages of 4 KiB; 0: do not.
+        ``warm_pages``: also write zeros, with a sync after this many pages of 4 KiB; 0: write none.
 
         Raises:
-            DiskFullError: the blocks cannot be reserved; no file is left behind.
-            StoreIOError: any other refusal, also that the file exists.
+            DiskFullError: the blocks cannot be reserved; the file is removed.
+            StoreIOError: any other error, also that the file already exists.
         """
         path = folder / file_name(file_from_offset)
         with os_errors("create a commit log file", path):
@@ -95,27 +95,27 @@ class MappedFile(_tail.FilePositions):
         """Reserve the blocks from ``wrote_position`` on, before the first write to an old file.
 
         Raises:
-            DiskFullError: there is no room for them.
+            DiskFullError: there is no space for the blocks.
         """
         with os_errors("reserve the blocks of a commit log file", self.path):
             left = self.file_size - self.wrote_position
             if left:
-                file = self._descriptor()  # held while it is used
+                file = self._descriptor()  # keeps it open
                 os.posix_fallocate(file.number, self.wrote_position, left)
 
     def use_heap(self) -> None:
-        """Buffer what is written from now on in memory until ``commit`` (transient store pool).
+        """Buffer all further writes in memory until ``commit`` (transient store pool).
 
-        Readers see what was committed; a killed process loses the rest.
+        Readers see committed bytes only; a killed process loses the rest.
         """
         self._committed = self.wrote_position
         self.heap = bytearray(self.file_size)  # pages that are never written take no memory
 
     def bring_in_singly(self, *, singly: bool) -> None:
-        """Have pages of the map brought in one by one while small pieces are synced, or as usual.
+        """Load pages of the map one by one while small writes are synced, or with read-ahead.
 
-        What the kernel brings in at once it also writes at once: with 8 MiB of read-ahead that is
-        up to 2 MiB a sync, however small the record (decision 71).
+        Pages that the kernel loads together are also written together: with 8 MiB of read-ahead, up
+        to 2 MiB per sync, however small the record (decision 71).
         """
         with self._lock:
             self._pages_singly = singly
@@ -123,15 +123,15 @@ class MappedFile(_tail.FilePositions):
                 self.mapped.bring_in_singly(singly=singly)
 
     def target(self) -> "LogMap | bytearray":
-        """Return where the next record is written, at ``wrote_position``: the map, or the heap."""
+        """Return the buffer for the next record, at ``wrote_position``: the map, or the heap."""
         return self.map() if self.heap is None else self.heap
 
     def check_written(self, target: "LogMap | bytearray | None") -> None:
-        """Check that the file has what was just written to ``target``, before it is acknowledged.
+        """Check that the file contains what was written to ``target``, before it is acknowledged.
 
         Raises:
-            CorruptionError: the file has shrunk.
-            StoreIOError: a page could not be brought in.
+            CorruptionError: the file was truncated.
+            StoreIOError: a page could not be loaded.
         """
         if isinstance(target, bytearray) or target is None or not target.guard.has_faults:
             return
@@ -142,33 +142,33 @@ class MappedFile(_tail.FilePositions):
 
     @property
     def readable_position(self) -> int:
-        """Return the end of what may be read."""
+        """Return the end of the readable bytes."""
         return self.wrote_position if self.heap is None else self._committed
 
     def commit(self) -> None:
-        """Write what waits in memory into the file; it is not durable by that. Any thread.
+        """Write the bytes that wait in memory into the file; they are not durable yet. Any thread.
 
         Raises:
-            StoreIOError: the disk refused; a part may have been written.
-            CorruptionError: the file has shrunk; nothing was written.
+            StoreIOError: writing failed; a part may have been written.
+            CorruptionError: the file was truncated; nothing was written.
         """
         with self._commit_lock, os_errors("commit to a commit log file", self.path):
             heap, wrote = self.heap, self.wrote_position
             if heap is None:
                 return
             view = memoryview(heap)
-            file = self._descriptor()  # held while it is used
-            check_length(self.path, file, self.file_size)  # else it grew, with a hole
+            file = self._descriptor()  # keeps it open
+            check_length(self.path, file, self.file_size)  # else the write extends it
             while self._committed < wrote:
                 at = self._committed
                 at += os.pwrite(file.number, view[at:wrote], at)
-                # A call of this thread's from inside may have come further.
+                # A nested call in this thread may have written more.
                 self._committed = max(self._committed, at)
             if wrote == self.file_size:
                 self.heap = None
 
     def map(self) -> LogMap:
-        """Return the map, made on first use.
+        """Return the map, created on first use.
 
         Raises:
             StoreClosedError: after ``close``.
@@ -187,23 +187,23 @@ class MappedFile(_tail.FilePositions):
             return self.mapped
 
     def unmap(self) -> None:
-        """Drop the map; views that are held keep it alive."""
+        """Release the map; views that are held keep it alive."""
         self.mapped = None
 
     @property
     def is_mapped(self) -> bool:
-        """Return whether a map is held."""
+        """Return whether the file is mapped."""
         return self.mapped is not None
 
     def select(self, position: int, size: int) -> memoryview:
         """Return ``size`` bytes from ``position`` as a read-only view of the map, without a copy.
 
-        A copy where the map is not to be believed. A file that is cut later
-        on reads as zeros through the view; ``StoredMessage`` notices that.
+        A copy if the map is not valid. If the file is truncated later, the view reads as zeros;
+        ``StoredMessage`` detects that.
 
         Raises:
-            TruncatedRecordError: the span runs past what was written, or the file has shrunk.
-            StoreIOError: the disk refused.
+            TruncatedRecordError: the range exceeds what was written, or the file was truncated.
+            StoreIOError: a read from disk failed.
             StoreClosedError: after ``close``.
 
         Source: RocketMQ ``MappedFile.selectMappedBuffer``.
@@ -217,33 +217,33 @@ class MappedFile(_tail.FilePositions):
     def read(self, position: int, size: int) -> bytes:
         """Return ``size`` bytes from ``position`` as a copy, read without the map.
 
-        A page that is not in memory is fetched without the GIL, unlike through a map.
+        A page that is not in memory is read without the GIL, unlike through a map.
 
         Raises:
-            TruncatedRecordError: the span runs past what was written, or the file has shrunk.
+            TruncatedRecordError: the range exceeds what was written, or the file was truncated.
         """
         self._check_span(position, size)
         return self.read_raw(position, size)
 
     def read_raw(self, position: int, size: int) -> bytes:
-        """Return ``size`` bytes from ``position``, also behind what was written (for recovery).
+        """Return ``size`` bytes from ``position``, also after the written bytes (for recovery).
 
         Raises:
-            TruncatedRecordError: the file has shrunk.
+            TruncatedRecordError: the file was truncated.
         """
         return read_record(self.path, self._descriptor(), position, size)
 
     def data_spans(self, position: int) -> list[tuple[int, int]]:
-        """Return the spans behind ``position`` that may hold bytes other than zero.
+        """Return the ranges after ``position`` that may hold bytes other than zero.
 
-        Holes of a sparse file are left out without reading them.
+        Holes of a sparse file are skipped without reading them.
         """
         file, spans, at = self._descriptor(), [], position
         with os_errors("find data in a commit log file", self.path):
             while at < self.file_size:
                 try:
                     start = os.lseek(file.number, at, os.SEEK_DATA)
-                except OSError:  # ENXIO: only a hole is left
+                except OSError:  # ENXIO: only a hole follows
                     break
                 end = min(os.lseek(file.number, start, os.SEEK_HOLE), self.file_size)
                 spans.append((start, end))
@@ -254,7 +254,7 @@ class MappedFile(_tail.FilePositions):
         """Overwrite everything from ``position`` on with zeros, durably.
 
         Raises:
-            StoreIOError: it could not be written.
+            StoreIOError: the file could not be written.
         """
         with os_errors("zero the tail of a commit log file", self.path):
             file = self._descriptor()
@@ -267,7 +267,7 @@ class MappedFile(_tail.FilePositions):
         """Write the bytes from ``start`` to ``end`` once more, durably.
 
         Raises:
-            StoreIOError: it could not be written; the bytes are what they were.
+            StoreIOError: the file could not be written; the bytes are unchanged.
         """
         with os_errors("rewrite the tail of a commit log file", self.path):
             file = self._descriptor()
@@ -279,7 +279,7 @@ class MappedFile(_tail.FilePositions):
         """Overwrite bytes that were written before, durably (for recovery).
 
         Raises:
-            StoreIOError: it could not be written; a part may have been.
+            StoreIOError: the file could not be written; a part may have been written.
         """
         with os_errors("rewrite a record of a commit log file", self.path):
             file = self._descriptor()
@@ -287,43 +287,43 @@ class MappedFile(_tail.FilePositions):
             os.fdatasync(file.number)
 
     def flush(self) -> int:
-        """Make what was written durable; return the flushed position. Releases the GIL.
+        """Make all written bytes durable; return the flushed position. Releases the GIL.
 
         Raises:
-            StoreIOError: the disk refused; what is durable is unknown.
-            CorruptionError: the file has shrunk, so that a part of what was written may be gone.
+            StoreIOError: the sync failed; it is unknown which bytes are durable.
+            CorruptionError: the file was truncated, so a part of the written bytes may be lost.
         """
         self.commit()
         wrote = self.readable_position
         if wrote > self.flushed_position:
             with os_errors("flush a commit log file", self.path):
-                file = self._descriptor()  # held while it is used
+                file = self._descriptor()  # keeps it open
                 os.fdatasync(file.number)
-            check_length(self.path, file, self.file_size)  # behind it: of what is gone it is silent
+            check_length(self.path, file, self.file_size)  # after the sync, which ignores it
             self.check_written(self.mapped)
             self.flushed_position = wrote
         return self.flushed_position
 
     def close(self) -> None:
-        """Release everything. Views that are held stay valid."""
+        """Release all resources. Views that are held stay valid."""
         with self._lock:
             self._closed = True
             self.mapped = None
             self._open = None
 
     def hold_open(self) -> None:
-        """Open the file if it is not open yet: readers then need its name no more.
+        """Open the file if it is not open yet: readers then do not need its name.
 
         Raises:
-            StoreIOError: it cannot be opened.
+            StoreIOError: the file cannot be opened.
         """
         self._descriptor()
 
     def unlink(self, *, missing_ok: bool = False) -> None:
-        """Delete the file; readers that have it keep what they have.
+        """Delete the file; readers that have it open can continue to read.
 
         Raises:
-            StoreIOError: it cannot be deleted.
+            StoreIOError: the file cannot be deleted.
         """
         with os_errors("delete a commit log file", self.path):
             self.path.unlink(missing_ok=missing_ok)
@@ -332,7 +332,7 @@ class MappedFile(_tail.FilePositions):
         """Close and delete the file.
 
         Raises:
-            StoreIOError: it cannot be deleted.
+            StoreIOError: the file cannot be deleted.
         """
         self.close()
         self.unlink(missing_ok=missing_ok)
@@ -364,7 +364,7 @@ class MappedFile(_tail.FilePositions):
         """Open the file.
 
         Raises:
-            StoreIOError: it cannot be opened.
+            StoreIOError: the file cannot be opened.
         """
         mode = os.O_RDONLY if self._read_only else os.O_RDWR
         with os_errors("open a commit log file", self.path):
@@ -380,7 +380,7 @@ _CHUNK = 1 << 20
 
 
 def _warm(fd: int, file_size: int, pages: int) -> None:
-    """Write the blocks of a new file with zeros: its first records need not allocate them."""
+    """Fill a new file with zeros, so that its first records need not allocate blocks."""
     step = pages * PAGE_BYTES
     for start in range(0, file_size, step) if pages else ():
         for at in range(start, min(start + step, file_size), _CHUNK):

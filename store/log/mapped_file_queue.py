@@ -1,4 +1,4 @@
-"""MappedFileQueue: the files of the commit log in a row under one offset.
+"""MappedFileQueue: the files of the commit log in order of their offsets.
 
 Source: RocketMQ ``MappedFileQueue``, ``AllocateMappedFileService``.
 """
@@ -28,10 +28,10 @@ _LOG = StoreLogger(__name__)
 
 
 class MappedFileQueue(_tail.FilesByStart):
-    """Files of one size whose names are their start offsets, without a gap between them.
+    """Files of one size whose names are their start offsets, without gaps.
 
-    At most ``mapped_max`` files are mapped at once; the one that was mapped first loses its map
-    first. Reading is for any thread, everything else for the thread under the append lock.
+    At most ``mapped_max`` files are mapped at once; the file that was mapped first is unmapped
+    first. Any thread may read; all other methods are for the thread that holds the append lock.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class MappedFileQueue(_tail.FilesByStart):
         read_only: bool,
         warm_pages: int = 0,
     ) -> None:
-        """Describe the files in ``folders``; new ones go to the first.
+        """Create the object for the files in ``folders``; new files are created in the first.
 
         ``warm_pages``: see ``MappedFile.create``.
         """
@@ -61,14 +61,14 @@ class MappedFileQueue(_tail.FilesByStart):
         """From then on a file that the writer of a read-only store removes counts as expired."""
 
     def load(self) -> None:
-        """Take in the files of all folders, in order of their names. Writes nothing.
+        """Find the files of all folders, in order of their names. Writes nothing.
 
-        A zero-length last file, as a crash while it was made leaves it, is passed over. So are
-        files with other names, see ``foreign_files``.
+        An empty last file, as a crash during its creation leaves it, is skipped; also files with
+        other names, see ``foreign_files``.
 
         Raises:
-            CorruptionError: a file is no regular one or not of ``file_size`` bytes, or a file of
-                the row is missing.
+            CorruptionError: a file is not a regular file or does not have ``file_size`` bytes, or a
+                file is missing.
         """
         paths = log_file_paths(self.folders, missing_ok=True)
         for path in paths:
@@ -82,13 +82,13 @@ class MappedFileQueue(_tail.FilesByStart):
                 path, self.file_size, read_only=self._read_only,
                 on_missing=self._leave_out_removed if self._read_only else None,
             )  # fmt: skip
-            self.by_start[file.file_from_offset] = file  # there are no readers yet
+            self.by_start[file.file_from_offset] = file  # no readers yet
 
     def _check_place(self, path: Path, length: int) -> None:
-        """Refuse a file of another size, or one that does not follow the last.
+        """Refuse a file of another size, or a file that does not follow the last one.
 
         Raises:
-            CorruptionError: it is one.
+            CorruptionError: the file has another size, or does not follow the last one.
         """
         if length != self.file_size:
             raise CorruptionError(
@@ -104,12 +104,12 @@ class MappedFileQueue(_tail.FilesByStart):
             )  # fmt: skip
 
     def _leave_out_removed(self, start: int) -> None:
-        """Leave out the files that another process has removed, as an expiry of our own does.
+        """Forget the files that another process has removed, as after an expiry of our own.
 
-        A file in the middle of the row is not expired: it is missing, and the caller reports that.
+        A missing file in the middle has not expired, and the caller reports it.
 
         Raises:
-            MagicCodeError: the file that starts at ``start`` is left out now.
+            MagicCodeError: the file that starts at ``start`` was removed.
         """
         there = {int(path.name) for path in log_file_paths(self.folders, missing_ok=True)}
         if not self.is_end_known or not there or min(there) <= start <= max(there):
@@ -131,28 +131,28 @@ class MappedFileQueue(_tail.FilesByStart):
         return next(iter(self.by_start), -1)
 
     def end_offset(self) -> int:
-        """Return the end of the last file as if it were full, 0 without files."""
+        """Return the end of the last file, which counts as full; 0 without files."""
         files = self.by_start
         return next(reversed(files)) + self.file_size if files else 0
 
     def find(self, offset: int) -> MappedFile | None:
-        """Return the file that holds ``offset``."""
+        """Return the file that contains ``offset``."""
         return self.by_start.get(offset - offset % self.file_size)
 
     def select(self, offset: int, size: int) -> memoryview:
         """Return a view of ``size`` bytes at ``offset``, see ``MappedFile.select``.
 
         Raises:
-            TruncatedRecordError: not in the log, or across the end of a file.
+            TruncatedRecordError: the range is not in the log, or crosses the end of a file.
         """
         file = self.file_to_read(offset)
         return file.select(offset - file.file_from_offset, size)
 
     def file_to_read(self, offset: int) -> MappedFile:
-        """Return the file that holds ``offset``, which may be mapped now; see ``gather``.
+        """Return the file that contains ``offset``, which may be mapped then; see ``gather``.
 
         Raises:
-            TruncatedRecordError: no file holds it.
+            TruncatedRecordError: no file contains it.
         """
         file = self._existing(offset)
         if not file.is_mapped:
@@ -160,9 +160,9 @@ class MappedFileQueue(_tail.FilesByStart):
         return file
 
     def readable(self, offset: int) -> tuple[int, object, int] | None:
-        """Return where the file that holds ``offset`` starts, its map and its bytes, for the core.
+        """Return start, map and readable bytes of the file with ``offset``, for compiled code.
 
-        ``None``: no file holds ``offset``, it has shrunk, or there are too many maps.
+        ``None``: no file contains ``offset``, the file was truncated, or there are too many maps.
         """
         file = self.by_start.get(offset - offset % self.file_size)
         if file is None:
@@ -175,8 +175,8 @@ class MappedFileQueue(_tail.FilesByStart):
             except CorruptionError:
                 return None
             if not mapped.guard.is_registered:
-                return None  # what is read there could not be asked about
-        # `readable_position`, without a call where there need be none: each pull asks.
+                return None  # its map has no guard that could be checked
+        # `readable_position`, without a call where possible: every pull needs it.
         there = file.wrote_position if file.heap is None else file.readable_position
         return file.file_from_offset, mapped, there
 
@@ -186,10 +186,10 @@ class MappedFileQueue(_tail.FilesByStart):
         return file.read(offset - file.file_from_offset, size)
 
     def _existing(self, offset: int) -> MappedFile:
-        """Return the file that holds ``offset``.
+        """Return the file that contains ``offset``.
 
         Raises:
-            TruncatedRecordError: none does.
+            TruncatedRecordError: no file contains it.
         """
         file = self.by_start.get(offset - offset % self.file_size)
         if file is None:
@@ -200,11 +200,11 @@ class MappedFileQueue(_tail.FilesByStart):
         return file
 
     def _make_room(self, file: MappedFile) -> None:
-        """Count a file as used last; files beyond the limit are unmapped, the oldest first."""
+        """Record the use of a file; files beyond the limit are unmapped, the oldest first."""
         with self._mapped_lock:
             if self.by_start.get(file.file_from_offset) is not file:
-                return  # deleted meanwhile: it goes with its last reader
-            # A call of this thread's from inside may do the same between any two of these lines.
+                return  # deleted meanwhile: it is freed with its last reader
+            # A nested call in this thread may do the same between any two of these lines.
             self._mapped.pop(file.file_from_offset, None)
             self._mapped[file.file_from_offset] = file
             while len(self._mapped) > self._mapped_max:
@@ -214,12 +214,12 @@ class MappedFileQueue(_tail.FilesByStart):
     # ---- writing
 
     def append_file(self, start: int | None = None) -> MappedFile:
-        """Return a new file behind the last one (at ``start`` if there is none).
+        """Return a new file after the last one (at ``start`` if there is none).
 
-        Takes the one that was made ahead, if it was.
+        Uses the file that was created ahead, if there is one.
 
         Raises:
-            DiskFullError: there is no room for it; the queue is unchanged.
+            DiskFullError: there is no space for the file; the queue is unchanged.
         """
         offset = self.end_offset() if self.by_start else (start or 0)
         file = self._ahead.pop(offset) if self._ahead else None
@@ -228,31 +228,31 @@ class MappedFileQueue(_tail.FilesByStart):
                 make_folder(self.folder)
                 empty = self.folder / file_name(offset)
                 if exists(empty) and empty.stat().st_size == 0:
-                    empty.unlink()  # passed over by load: a crash while it was made
+                    empty.unlink()  # skipped by load: a crash during its creation
             file = MappedFile.create(self.folder, offset, self.file_size, self._warm_pages)
         self.by_start = {**self.by_start, offset: file}
         self._make_room(file)
         return file
 
     def make_ahead(self) -> None:
-        """Have a background thread make the file that ``append_file`` will want next."""
+        """Create the file for the next ``append_file`` in a background thread."""
         if self._ahead is None:
             self._ahead = _AheadOfTime(self.folder, self.file_size, self._warm_pages)
         self._ahead.request(self.end_offset())
 
     def truncate(self, offset: int) -> None:
-        """Make ``offset`` the end: later files are deleted, its file's positions set to it."""
+        """Set the end to ``offset``: delete later files, and set the positions of its file."""
         for start, file in reversed(list(self.by_start.items())):
             if start > offset or (start == offset and len(self.by_start) > 1):
                 file.destroy()
                 self._drop(start)
-                self.sync()  # after each, so that no power cut leaves a gap in the row
+                self.sync()  # after each, so that a power failure leaves no gap
             elif start + self.file_size > offset:
                 file.wrote_position = file.flushed_position = offset - start
         self.sync()
 
     def drop_all(self) -> None:
-        """Delete every file, durably: they hold no record."""
+        """Delete all files, durably: they contain no record."""
         for start, file in list(self.by_start.items()):
             file.destroy()
             self._drop(start)
@@ -264,7 +264,7 @@ class MappedFileQueue(_tail.FilesByStart):
             self._mapped.pop(start, None)
 
     def sync(self) -> None:
-        """Make the names of all files durable, and that others are gone."""
+        """Make the names of all files durable, and the removal of deleted ones."""
         with os_errors("sync the folder of the commit log", self.folder):
             for folder in self.folders:
                 if is_dir(folder):
@@ -273,11 +273,12 @@ class MappedFileQueue(_tail.FilesByStart):
     def delete_before(self, offset: int) -> StoreIOError | None:
         """Delete the leading files that end at or before ``offset``, durably.
 
-        Never the last one. Present readers are not disturbed: a file is freed with its last reader.
-        Returns what kept a file from being deleted: it stays in the log, those before it are gone.
+        The last file is never deleted. Readers are not disturbed: a file is freed with its last
+        reader. Returns the error that kept a file from being deleted: it stays in the log, earlier
+        files are gone.
 
         Raises:
-            StoreIOError: files were deleted, but the disk did not take that in.
+            StoreIOError: files were deleted, but the deletion could not be synced.
         """
         size, fault = self.file_size, None
         for file in self.files()[:-1]:
@@ -285,17 +286,17 @@ class MappedFileQueue(_tail.FilesByStart):
             if start + size > offset:
                 break
             try:
-                file.hold_open()  # for readers that come between the two next steps
+                file.hold_open()  # for readers that arrive between the next two steps
                 file.unlink()
             except StoreIOError as exc:
                 fault = exc
                 break
             self._drop(start)
-            self.sync()  # after each, so that no power cut leaves a gap in the row
+            self.sync()  # after each, so that a power failure leaves no gap
         return fault
 
     def close(self, *, keep_ahead: bool = False) -> None:
-        """Close every file; the one made ahead and not used is deleted, unless ``keep_ahead``."""
+        """Close all files; delete an unused file that was created ahead, unless ``keep_ahead``."""
         try:
             if self._ahead is not None:
                 self._ahead.close(keep=keep_ahead)
@@ -308,9 +309,9 @@ class MappedFileQueue(_tail.FilesByStart):
 
 
 class _AheadOfTime:
-    """Makes one file ahead in a thread of its own, so that a roll does not wait for it.
+    """Creates one file ahead in its own thread, so that a roll does not wait for it.
 
-    A failure is forgotten here: the append then makes the file itself and meets the same fault.
+    Errors are ignored here: the append then creates the file itself and gets the same error.
     """
 
     def __init__(self, folder: Path, file_size: int, warm_pages: int) -> None:
@@ -347,7 +348,7 @@ class _AheadOfTime:
         if self._made is not None and keep:
             self._made.close()
         elif self._made is not None:
-            self._made.destroy(missing_ok=True)  # by a close that was cut short
+            self._made.destroy(missing_ok=True)  # left by an interrupted close
             self._made = None
 
     def _join(self) -> None:

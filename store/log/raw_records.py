@@ -1,6 +1,6 @@
-"""RawRecords: bytes of another store's log, which have their places already, before they go in.
+"""RawRecords: bytes of another store's log, with their phy offsets, before they are appended.
 
-Source: RocketMQ ``CommitLog.appendData``, which takes any bytes; here they are checked first.
+Source: RocketMQ ``CommitLog.appendData``, which accepts any bytes; here they are checked first.
 """
 
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from cqstore.store.record.scan import RecordScan, ScanRules, TopicCache, scan_bl
 
 
 class RawRecords:
-    """Whole records at the begin of bytes of a log, one after the other, blank ones among them.
+    """Consecutive complete records at the start of log bytes, including blank records.
 
-    ``end`` and ``blank_bytes`` are known once ``blocks`` was read to its end.
+    ``end`` and ``blank_bytes`` are known after ``blocks`` was read to its end.
     """
 
     def __init__(
         self, phy_offset: int, data: bytes, file_size: int, rules: ScanRules, topics: TopicCache
     ) -> None:
-        """``data`` begins at ``phy_offset``, and may end in a part of one more record."""
+        """``data`` begins at ``phy_offset``; the last record may be incomplete."""
         self.phy_offset = phy_offset
         self.end = phy_offset
         """Behind the last one; a blank one ends where the next file starts."""
@@ -31,11 +31,11 @@ class RawRecords:
         self._topics = topics
 
     def blocks(self) -> Iterator[RecordScan]:
-        """Yield the records, those of one file at a time; each is read to its end before the next.
+        """Yield the records in blocks, one per file; read each block to its end before the next.
 
         Raises:
-            CorruptionError: no valid record where one should start, or one that no file could hold;
-                the scans that are yielded raise it likewise.
+            CorruptionError: no valid record where one should start, or a record that no file could
+                hold; iterating over a block raises it too.
         """
         self.end, self.blank_bytes = self.phy_offset, 0
         behind = self.phy_offset + len(self._data)
@@ -49,12 +49,12 @@ class RawRecords:
             rest = block[self.end - begin :]
             left -= self.end - begin
             if len(rest) < BLANK_SIZE or record_span(rest, 0, left, self.end) or len(rest) < left:
-                return  # the begin of a record, of a blank one perhaps, or nothing
+                return  # the start of a record, maybe of a blank one, or nothing
             self.blank_bytes += left
             self.end += left
 
     def parts(self) -> Iterator[memoryview]:
-        """Yield the bytes of the records, those of one file at a time."""
+        """Yield the bytes of the records, one part per file."""
         at, data = self.phy_offset, memoryview(self._data)
         while at < self.end:
             end = min(self.end, at + self._file_size - at % self._file_size)
@@ -62,6 +62,6 @@ class RawRecords:
             at = end
 
     def before(self, end: int) -> "RawRecords":
-        """Return the records that end at or before ``end``, not yet read by ``blocks``."""
+        """Return the records that end at or before ``end``; ``blocks`` has not read them yet."""
         data = self._data[: end - self.phy_offset]
         return RawRecords(self.phy_offset, data, self._file_size, self._rules, self._topics)

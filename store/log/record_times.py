@@ -1,4 +1,4 @@
-"""Store timestamps of many records at once, gathered by numpy from the log."""
+"""Store timestamps of many records, read from the log by numpy in one step."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ _STAMP_V6 = HEAD.size + HOST_V6_SIZE
 Longs = NDArray[np.int64]
 _NOT_THERE = -1
 NO_TIME = LONG_MIN
-"""In place of a store time that is not known: every other number may be one."""
+"""The value of an unknown store time: every other number may be a store time."""
 
 
 def store_timestamps(
@@ -36,8 +36,8 @@ def store_timestamps(
     The arrays have one shape, (n,), and so has the result. Any thread.
 
     Raises:
-        TruncatedRecordError: a file has expired meanwhile, or has shrunk.
-        StoreIOError: the disk refused.
+        TruncatedRecordError: a file has expired meanwhile, or was truncated.
+        StoreIOError: a read from disk failed.
     """
     phys, sizes = phy_offsets.astype(np.int64), sizes.astype(np.int64)
     found = np.full(len(phys), _NOT_THERE, np.int64)
@@ -50,7 +50,7 @@ def store_timestamps(
 def known_timestamps(
     files: MappedFileQueue, end: int, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return what ``store_timestamps`` does; ``NO_TIME`` where no record of that size begins.
+    """Return ``store_timestamps``, with ``NO_TIME`` where no record of that size begins.
 
     Raises:
         TruncatedRecordError, StoreIOError: as for ``store_timestamps``.
@@ -69,7 +69,7 @@ def known_timestamps(
 def _by_file(
     files: MappedFileQueue, end: int, phys: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> list[tuple[MappedFile, NDArray[np.intp]]]:
-    """Return the rows of the records that the log may hold, by file, in log order."""
+    """Return the rows whose records may be in the log, by file, in log order."""
     at = phys % files.file_size
     inside = (phys >= max(files.min_offset(), 0)) & (phys + sizes <= end)
     inside &= (sizes >= MIN_RECORD_SIZE) & (at + _STAMP_V6 + STORED.size <= files.file_size)

@@ -1,12 +1,12 @@
-"""SyncedMark: the file ``cqstore/synced``, which says how far the log was surely on disk.
+"""SyncedMark: the file ``cqstore/synced``, the offset up to which the log is certainly on disk.
 
-Nothing in RocketMQ's format shows that. Invariant: the mark is never ahead of the truth. It follows
-the syncs of the log at some distance, so that no put pays for it, and it is lowered durably before
-the log is cut. RocketMQ does not know it, and may cut and rewrite the log: the mark is tied to the
-file ``lock``, which RocketMQ writes at each start, and is not believed after that. Nor is it in a
-copy of the store.
+RocketMQ's format does not contain it. Invariant: the mark is never ahead of the synced offset. It
+is updated some time after syncs of the log, so that no put waits for it, and it is lowered durably
+before the log is truncated. RocketMQ does not use it, and may truncate and rewrite the log: the
+mark is bound to the file ``lock``, which RocketMQ writes at each start, and is invalid after that,
+and also in a copy of the store.
 
-Two slots are written in turns, each in a sector of its own with a checksum, so one is always whole.
+Two slots are written alternately, each in its own sector with a checksum, so one is always valid.
 """
 
 import os
@@ -48,13 +48,13 @@ _CRC_AT = MARK_SLOT.offset("crc")
 
 
 class SyncedMark:
-    """The mark of one store. Any thread may note."""
+    """The mark of one store. Any thread may call ``note``."""
 
     def __init__(self, paths: StorePaths) -> None:
         """Read the mark; changes nothing."""
         self._paths = paths
         self._file: Descriptor | None = None
-        self._lock = threading.RLock()  # one thread at a time; a note inside another does no harm
+        self._lock = threading.RLock()  # one thread at a time; a nested note does no harm
         self._serial = 0
         self._tie = _tie(paths)
         self.phy_offset = 0
@@ -65,14 +65,14 @@ class SyncedMark:
 
     @property
     def is_known(self) -> bool:
-        """Return whether it says anything of this log."""
+        """Return whether the mark is valid for this log."""
         return self._serial > 0
 
     def begin(self, phy_offset: int) -> None:
-        """Set the mark durably, also to a lower value; from now on it can be noted.
+        """Set the mark durably, also to a lower value; ``note`` can be called after that.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: writing the mark failed.
         """
         path = self._paths.synced
         with os_errors("write the mark of the synced log end", path):
@@ -84,9 +84,9 @@ class SyncedMark:
             self._file = Descriptor(path, os.O_RDWR)
 
     def note(self, phy_offset: int) -> None:
-        """Note durably that the log is on disk up to ``phy_offset``.
+        """Record durably that the log is on disk up to ``phy_offset``.
 
-        Where the disk refuses it the mark stays where it was, which is safe.
+        If writing fails, the mark keeps its old value, which is safe.
         """
         with self._lock:
             file = self._file
@@ -116,7 +116,7 @@ def _crc(slot: bytes) -> int:
 
 
 def _slots(paths: StorePaths) -> list[MarkSlot]:
-    """Return the slots that are whole. Damage loses no more than a mark that is not there."""
+    """Return the valid slots. A damaged mark is the same as a missing one."""
     try:
         with os_errors("read the mark of the synced log end", paths.synced):
             data = read_file(paths.synced, _FILE_BYTES)
@@ -135,5 +135,5 @@ def _slots(paths: StorePaths) -> list[MarkSlot]:
 
 
 def _tie(paths: StorePaths) -> tuple[int, int] | None:
-    """Return what changes when another process opens the store, ``None`` without a lock file."""
+    """Return what changes when another process opens the store; ``None`` without a lock file."""
     return file_identity(paths.lock)

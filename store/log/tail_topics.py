@@ -1,4 +1,4 @@
-"""TailTopics: of which topics the records are that a ``LogTail`` passes, in bounded memory."""
+"""TailTopics: counts the records that a ``ForeignLogTail`` finds by topic, in bounded memory."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -9,41 +9,41 @@ from cqstore.store.record.record_layout import HEAD, MAGIC_V2, body_position
 
 MAX_TOPICS = 4096
 OTHERS = "(others)"
-"""Stands for all topics or groups that have no row of their own; none can have the name."""
+"""The name for all topics or groups without a row of their own; no topic can have it."""
 _HEAD_BYTES = body_position(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-"""Up to the body of any record."""
+"""Bytes up to the body of any record."""
 _INT = Struct(">i")
 _MAGIC_AT, _SYS_FLAG_AT = HEAD.offset("magic_code"), HEAD.offset("sys_flag")
 
 Read = Callable[[int, int], bytes]
-"""Position in a record, and how many bytes of it from there."""
+"""Reads a number of bytes at a position of a record."""
 
 
 class Came(NamedTuple):
-    """How many records came, and their bytes."""
+    """Number of records that arrived, and their bytes."""
 
     records: int = 0
     bytes: int = 0
 
 
 class TailTopics:
-    """Counts records by topic until they are taken. One thread."""
+    """Counts records by topic until ``take`` is called. One thread."""
 
     def __init__(self, max_topics: int = MAX_TOPICS) -> None:
-        """``max_topics``: how many topics are told apart between two takes."""
+        """``max_topics``: number of topics counted separately between two calls of ``take``."""
         self._max_topics = max_topics
         self._came: dict[bytes, list[int]] = {}
         self._others = [0, 0]
 
     def take(self) -> dict[str, Came]:
-        """Return what came of each topic since the last take, of all others in ``OTHERS``."""
+        """Return the counts of each topic since the last call; other topics are in ``OTHERS``."""
         came, self._came = self._came, {}
         others, self._others = self._others, [0, 0]
         found = {name.decode(errors="replace"): Came(*sums) for name, sums in came.items()}
         return found | ({OTHERS: Came(*others)} if others[0] else {})
 
     def passed(self, size: int, read: Read) -> None:
-        """Count a record of ``size`` bytes, which ``read`` reads."""
+        """Count a record of ``size`` bytes; ``read`` reads its bytes."""
         name = _topic(size, read)
         sums = self._came.get(name)
         if sums is None:
@@ -55,7 +55,7 @@ class TailTopics:
 
 
 def _topic(size: int, read: Read) -> bytes:
-    """Return the name of a record's topic; empty where its sizes do not fit the record."""
+    """Return the topic of a record; empty if its sizes do not fit the record."""
     head = read(0, min(_HEAD_BYTES, size))
     body = body_position(_INT.unpack_from(head, _SYS_FLAG_AT)[0])
     if body > len(head):

@@ -1,4 +1,4 @@
-# Units on their way into queues, for compiled code that adds to them.
+# Units that are being added to queues, for compiled code.
 
 from libc.stdint cimport int32_t, int64_t
 

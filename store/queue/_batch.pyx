@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""UnitColumns: units on their way into the queues, as columns of numbers that compiled code fills.
+"""UnitColumns: units that are being added to queues, as columns of numbers filled by compiled code.
 
-What Python asks of a batch is in ``cqstore.store.queue.units``. Under the interpreter's lock a unit is there
-whole or not at all, whatever interrupts the caller that adds it.
+The Python methods of a batch are in ``cqstore.store.queue.units``. Under the GIL a unit is added
+completely or not at all, whatever interrupts the caller that adds it.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
@@ -23,7 +23,7 @@ cdef object _queue_key = tuple
 
 
 def bind_queue_key(queue_key):
-    """Take the named tuple of topic and queue id."""
+    """Set the named tuple class of topic and queue id."""
     global _queue_key
     _queue_key = queue_key
 
@@ -40,9 +40,9 @@ cdef class UnitColumns:
         return self.units.used
 
     cdef int index(self, tuple key) except -1:
-        """Return the number of a queue in the batch, which may be a new one.
+        """Return the number of a queue in the batch; a new queue gets the next number.
 
-        For a ``key`` of the bound class no object is made that the collector of garbage knows.
+        For a ``key`` of the bound class, no object is created that the garbage collector tracks.
         """
         cdef PyObject *known = PyDict_GetItemWithError(self.index_of, key)
         cdef int number
@@ -54,7 +54,7 @@ cdef class UnitColumns:
         return number
 
     cdef int make_room(self, Py_ssize_t more) except -1:
-        """Make room for so many units, which are added next, or never."""
+        """Allocate space for ``more`` units; the caller adds them next, or never."""
         self.queue_index.room(more)
         self.queue_offset.room(more)
         self.units.room(more)
@@ -64,7 +64,7 @@ cdef class UnitColumns:
         self, int32_t index, int64_t queue_offset, int64_t phy_offset, int32_t size,
         int64_t tags_code, int64_t store_timestamp,
     ) noexcept:
-        """Add a unit of the queue of that number, where room was made."""
+        """Add a unit to the queue with this number, in space that is allocated already."""
         cdef Py_ssize_t at = self.units.used
         cdef char *out = self.units.block.data + at * UNIT_BYTES
         (<int32_t *> self.queue_index.block.data)[at] = index
@@ -77,7 +77,7 @@ cdef class UnitColumns:
         self, key, int64_t queue_offset, int64_t phy_offset, int32_t size, int64_t tags_code,
         int64_t store_timestamp,
     ):
-        """Append one unit for queue ``key`` (topic, queue id); does not move ``end_phy_offset``."""
+        """Append one unit to queue ``key`` (topic, queue id); ``end_phy_offset`` is unchanged."""
         if not isinstance(key, tuple):
             raise TypeError("a queue key must be a tuple of topic and queue id")
         cdef int number = self.index(<tuple> key)
@@ -85,7 +85,7 @@ cdef class UnitColumns:
         self.add_at(number, queue_offset, phy_offset, size, tags_code, store_timestamp)
 
     def extend(self, UnitColumns other not None):
-        """Append all units of ``other``, or none; ``end_phy_offset`` moves to its own."""
+        """Append all units of ``other``, or none; ``end_phy_offset`` becomes that of ``other``."""
         cdef Py_ssize_t at, count = other.units.used, first = self.units.used
         cdef int32_t *into
         cdef const int32_t *numbers
@@ -116,11 +116,11 @@ cdef class UnitColumns:
         self.end_phy_offset = other.end_phy_offset
 
     def following(self, list next_offsets not None):
-        """Return the next offset of each queue behind its units here, and the row with a gap.
+        """Return the next offset of each queue after its units here, and the row with a gap.
 
-        ``next_offsets``: of each queue before them; 0: it may begin anywhere. An offset that was
-        there begins a new incarnation. The row is the first whose offset leaves a gap, -1: none
-        does.
+        ``next_offsets``: of each queue before these units; 0: it may begin anywhere. An existing
+        offset begins a new incarnation. The row is the first whose offset leaves a gap; -1: there
+        is no gap.
         """
         cdef Py_ssize_t at, queues = len(self.queues), gap = -1
         cdef int64_t *nexts
@@ -160,4 +160,4 @@ cdef class UnitColumns:
         self.index_of.update({queue: at for at, queue in enumerate(queues)})
         self.queue_index.add(queue_index)
         self.queue_offset.add(queue_offset)
-        self.units.add(units)  # last: there are as many units as it has rows
+        self.units.add(units)  # last: the number of units is the number of its rows

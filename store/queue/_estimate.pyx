@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """PlainFilter: estimates of a consumer's lag.
 
-What is not plain takes the slow path in Python, see ``cqstore.store.queue.estimate``.
+Anything that is not plain is left to the slow path in Python, see ``cqstore.store.queue.estimate``.
 """
 
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t
@@ -14,21 +14,21 @@ from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, AT_TAGS_CODE_OF_UNIT, U
 cdef enum:
     MAX_CODES = 16
     MAX_AT_ONCE = 1024  # units that are read with one call
-    NO_SIZE = 0x7fffffff  # of what fills a file before its first unit
+    NO_SIZE = 0x7fffffff  # size of the filler before the first unit of a file
 
 
 cdef class PlainFilter:
-    """What a filter by tags asks of a unit: one of a few codes, or nothing."""
+    """A filter by tags, as tests of a unit's tags code: one of a few codes, or any code."""
 
     cdef int32_t codes[MAX_CODES]
     cdef Py_ssize_t count
     cdef bint everything
 
     def __init__(self, codes):
-        """``codes``: ``None`` matches everything.
+        """``codes``: the codes to match; ``None`` matches everything.
 
         Raises:
-            ValueError: there are too many of them.
+            ValueError: there are too many codes.
         """
         cdef tuple given = tuple(codes or ())
         cdef Py_ssize_t number
@@ -43,15 +43,15 @@ cdef class PlainFilter:
         if self.everything:
             return True
         for number in range(self.count):
-            if self.codes[number] == <int32_t> (tags_code & <int64_t> 0xffffffff):  # as Java casts
+            if self.codes[number] == <int32_t> (tags_code & <int64_t> 0xffffffff):  # Java's cast
                 return True
         return False
 
     def estimate(self, queue, start, end, int64_t per_file, int64_t max_scan, int64_t max_matches):
-        """Estimate as ``ConsumeQueue.estimate_message_count``; ``None``: it is not plain.
+        """Estimate as ``ConsumeQueue.estimate_message_count``; ``None``: the slow path is needed.
 
-        Plain are units that exist, and that contain their tags codes. ``per_file``: units of a
-        queue file, whose end no read passes.
+        Plain units exist and contain their tags codes. ``per_file``: units per queue file; no read
+        crosses its end.
         """
         cdef int64_t at, stop = 0, total = 0, scanned = 0, found = 0, low, high, code
         cdef Py_ssize_t stride, number, count
@@ -66,7 +66,7 @@ cdef class PlainFilter:
                 return None
             low, high, data, stride = told
             if not stop:
-                if at < low:  # as where it was cut by the caller
+                if at < low:  # the caller would limit the range
                     return None
                 stop = min(<int64_t> end, high)
                 total = stop - at

@@ -1,4 +1,4 @@
-"""BackendReplica: one backend, what it is for, and up to where it is surely whole."""
+"""BackendReplica: one backend, its role, and the phy offset up to which it is complete."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,26 +12,26 @@ from cqstore.store.queue.units import QueueKey, UnitBatch
 from cqstore.store.record.message import LMQ_PREFIX
 
 NO_LIGHT = f"!{LMQ_PREFIX}*"
-"""What a replica gets where light queues lie in another one alone."""
+"""Selection of a replica when another one alone has the light queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which backend does what, by name."""
+    """The role of each backend, by name."""
 
     read: str
     assign: str
-    """Queue offsets are taken from this one."""
+    """The backend that assigns queue offsets."""
     light: str | None = None
-    """Light queues may lie in this one alone; what is on disk decides. ``None``: in all alike."""
+    """Only this backend may have light queues; files on disk decide. ``None``: all have them."""
     light_alone: bool = False
-    """The settings want them there alone."""
+    """The settings require light queues in that backend alone."""
     selections: Mapping[str, str] = field(default_factory=dict)
-    """Backend → the topics it gets, see ``selects``; one that is not here gets all."""
+    """Backend → the topics it gets, see ``selects``; a backend without an entry gets all."""
 
     @property
     def needed(self) -> set[str]:
-        """Return the backends without which the store cannot work."""
+        """Return the backends that the store needs in order to work."""
         light = {self.light} if self.light and self.light_alone else set()
         return {self.read, self.assign} | light
 
@@ -46,7 +46,7 @@ class BackendReplica:
         lines: LaggingBackends,
         roles: Roles,
     ) -> None:
-        """Make the store, not yet loaded. One that lags is opened as after a crash."""
+        """Create the store without loading it. A lagging replica is opened as after a crash."""
         self._context, self._lines = context, lines
         self.name = kind.name
         self.needed = self.name in roles.needed
@@ -68,14 +68,15 @@ class BackendReplica:
         self.failure: Exception | None = None
         """Why it was detached."""
 
-    # ---- up to where it is whole: the caller lets no other thread change that meanwhile
+    # ---- the offset up to which it is complete: no other thread may change it meanwhile
 
     def recover(self) -> None:
-        """Recover the queues, and find out up to where they are whole."""
+        """Recover the queues, and find the phy offset up to which they are complete."""
         store, context = self.store, self._context
         store.recover()
         if self.lags_from is not None and not context.read_only:
-            # What lies behind the line has holes, or is of a program that did not keep the others.
+            # Units after the line have gaps, or were written by a program that did not keep other
+            # backends.
             store.truncate_dirty(max(self.lags_from, context.log.min_phy_offset()))
         self.began_empty = next(store.queues(), None) is None
         claimed = store.dispatch_from_phy_offset()
@@ -89,34 +90,34 @@ class BackendReplica:
         self._lines.note_covers(self.name, self.selection)
 
     def note_lagging(self, phy_offset: int) -> None:
-        """Write the line that says that it is whole up to ``phy_offset`` alone, durably."""
+        """Write the line that the replica is complete only up to ``phy_offset``, durably."""
         self._lines.note_lagging(self.name, phy_offset)
         self.lags_from = phy_offset
 
     def note_caught_up(self) -> None:
-        """Note durably that the backend lags no more."""
+        """Record durably that the backend no longer lags."""
         self._lines.caught_up(self.name)
         self.lags_from = None
 
-    # ---- what it gets
+    # ---- topics
 
     def accepts(self, topic: str) -> bool:
         """Return whether units of ``topic`` go to this replica."""
         return selects(self.selection, topic)
 
     def choose(self, batch: UnitBatch, has: int = 0) -> UnitBatch:
-        """Return what of ``batch`` goes to this replica, which has all records before ``has``.
+        """Return the units of ``batch`` for this replica, which has all records before ``has``.
 
-        It does not get those again: what was deleted from it meanwhile would come back.
+        Earlier units are left out: units that were deleted meanwhile would reappear.
         """
         if has:
             batch = batch.since(has)
         return batch if self.selection is None else batch.of_topics(self.accepts)
 
-    # ---- about itself
+    # ---- state
 
     def describe(self) -> dict[str, object]:
-        """Return the state of the replica, and the facts of its store."""
+        """Return the state of the replica, and the description of its store."""
         facts: dict[str, object] = {}
         if self.selection not in {None, NO_LIGHT}:
             facts["gets only"] = self.selection
@@ -128,7 +129,7 @@ class BackendReplica:
         return facts | self.store.describe()
 
     def stats(self) -> Iterator[QueueStat]:
-        """Yield how it stands, and the numbers of its store."""
+        """Yield the state of the replica, and the numbers of its store."""
         failed = self.failure is not None
         yield QueueStat("queue_backend_detached", self.name, int(failed))
         yield QueueStat("queue_backend_whole_phy_offset", self.name, self.synced_to)
@@ -147,17 +148,17 @@ def close_all(
     *,
     flush: bool,
 ) -> None:
-    """Close the stores of all replicas, also if one fails or is cut short.
+    """Close the stores of all replicas, also if one close fails or is interrupted.
 
-    ``failed`` is told what went wrong with a replica, and returns what is to be raised in the end.
+    ``failed`` is called with each error and its replica, and returns the error to raise at the end.
 
     Raises:
-        Exception: the first that ``failed`` returned; all are closed then.
+        Exception: the first error that ``failed`` returned; all stores are closed then.
     """
     failure: Exception | None = None
     with ExitStack() as closing:
         for replica in replicas:
-            # A second close does nothing; an interrupt comes this way.
+            # A second close does nothing; an interrupt takes this path.
             closing.callback(replica.store.close, flush=flush)
         for replica in replicas:
             try:
@@ -170,9 +171,9 @@ def close_all(
 
 
 def selects(selection: str | None, topic: str) -> bool:
-    """Return whether ``topic`` is one of ``selection``, see ``StoreConfig.double_write_topics``.
+    """Return whether ``selection`` contains ``topic``, see ``StoreConfig.double_write_topics``.
 
-    With ``!`` before it: whether it is none of them.
+    If it begins with ``!``: whether it does not contain ``topic``.
     """
     if selection is None:
         return True
@@ -186,7 +187,7 @@ def selects(selection: str | None, topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _OwnClaim:
-    """A checkpoint that vouches for exactly what the line of a replica says."""
+    """A checkpoint that confirms exactly the phy offset in a replica's line."""
 
     logics_phy_offset: int
     min_timestamp: int = 0

@@ -17,7 +17,7 @@ def backend(name: str) -> type[ConsumeQueueStore]:
     """Return the class of backend ``name``.
 
     Raises:
-        StoreConfigError: no such backend is installed, or it is not a queue store.
+        StoreConfigError: the backend is not installed, or is not a queue store.
     """
     loaded = installed().get(name)
     if loaded is None:
@@ -33,11 +33,11 @@ def backends() -> list[type[ConsumeQueueStore]]:
 
 
 def queue_folders(paths: StorePaths) -> list[Path]:
-    """Return every folder that queues may lie in, once."""
+    """Return every folder that may contain queues, without duplicates."""
     return list(dict.fromkeys(folder for kind in backends() for folder in kind.folders(paths)))
 
 
 def unlike_others(paths: StorePaths) -> Path | None:
-    """Return a folder of queues that only one backend could hold, ``None`` without such queues."""
+    """Return a folder of queues that only one backend supports, ``None`` without such queues."""
     found = (kind.unlike_others(paths) for kind in backends())
     return next((folder for folder in found if folder is not None), None)

@@ -1,8 +1,8 @@
-"""Units in bulk: what a backend offers for moving whole queues to another backend.
+"""Bulk access to units: the interface of a backend for moving whole queues to another backend.
 
-A *source* reads the queues of a quiescent store, a *sink* writes queues in key order into
-a folder of its own, and the folders of several sinks are *assembled* into the queues of one store.
-Units are rows of packed ``QueueUnit``: columns for numpy, bytes for files.
+A *source* reads the queues of a quiescent store, a *sink* writes queues in key order into its own
+folder, and the folders of several sinks are *assembled* into the queues of one store. Units are
+rows of packed ``QueueUnit``: columns for numpy, bytes for files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,9 @@ from cqstore.store.whole_import import load_whole
 _GROUP = "cqstore.bulk"
 
 UNIT_ROWS = QUEUE_UNIT.dtype
-"""One packed ``QueueUnit`` a row: ``phy_offset``, ``size``, ``tags_code``, ``store_timestamp``."""
+"""A packed ``QueueUnit`` per row: ``phy_offset``, ``size``, ``tags_code``, ``store_timestamp``."""
 NO_TIMESTAMP = -1
-"""Store timestamp of a unit whose backend does not keep it."""
+"""Store timestamp of a unit whose backend does not store it."""
 UnitRows = NDArray[np.void]
 """Shape (n,), type ``UNIT_ROWS``, C order."""
 
@@ -36,19 +36,19 @@ def row_table(rows: UnitRows) -> NDArray[np.uint8]:
 
 
 def key_order(queue: QueueKey) -> tuple[int, bytes, int]:
-    """Return what sorts queues as RocksDB sorts their keys.
+    """Return the sort key of a queue, in the order of RocksDB's keys.
 
-    By the length of the topic's UTF-8, the topic, the queue id as an unsigned number.
+    The key is the length of the topic's UTF-8, the topic, and the queue id as an unsigned number.
     """
     name = queue.topic.encode("utf-8", "surrogateescape")
     return len(name), name, queue.queue_id & 0xFFFFFFFF
 
 
 class UnitRun(NamedTuple):
-    """Units of one queue without a gap."""
+    """Consecutive units of one queue."""
 
     queue_offset: int
-    """Of the first row."""
+    """Queue offset of the first row."""
     rows: UnitRows
 
 
@@ -56,178 +56,180 @@ class UnitSource(Protocol):
     """Reads whole queues of a store that does not change meanwhile. One thread at a time."""
 
     has_timestamps: bool
-    """The rows have store timestamps; else they are ``NO_TIMESTAMP``."""
+    """The rows have store timestamps; otherwise these are ``NO_TIMESTAMP``."""
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
         """Yield, in key order, each queue of (after, up_to] that has a unit or an end.
 
-        Also queues that no list of the backend's names any more, if their units are there.
+        Also queues that no list of the backend names any more, if their units exist.
         """
 
     def next_offset(self, queue: QueueKey) -> int:
-        """Return where the queue goes on as the backend has it written down; 0 if unknown."""
+        """Return the next offset of the queue as the backend has stored it; 0 if unknown."""
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
-        """Fill ``rows`` with consecutive units from ``queue_offset`` on; return how many there are.
+        """Fill ``rows`` with consecutive units from ``queue_offset`` on; return their number.
 
-        Fewer than asked for: a unit is missing there, or the queue ends. Tags codes are real ones.
+        Fewer than requested: a unit is missing, or the queue ends. Tags codes are resolved ones.
 
         Raises:
             CorruptionError: a unit cannot be read, or its tags code cannot be found.
         """
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
-        """Yield everything that is stored of a queue, in order, at most ``max_units`` a run.
+        """Yield all stored units of a queue, in order, at most ``max_units`` per run.
 
-        Expired units too; no pre-blanks. Between two runs that do not meet units are missing.
+        Includes expired units, but no pre-blanks. Units are missing between two runs that are not
+        adjacent.
         """
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
-        """Return what lies behind the end of ``queue`` and RocketMQ would take for units.
+        """Return the bytes after the end of ``queue`` that RocketMQ would read as units.
 
-        It takes them at its next start, repeated or foreign as they are. ``None``: nothing.
+        At its next start RocketMQ uses them, even if they are repeated or of another queue.
+        ``None``: there are none.
         """
 
     def is_open_ended(self, queue: QueueKey) -> bool:
-        """Return whether the same bytes may hold more units where the log goes on."""
+        """Return whether the same bytes may contain more units if the log continues."""
 
     def close(self) -> None:
-        """Release everything. A second call does nothing."""
+        """Release all resources. A second call does nothing."""
 
 
 @runtime_checkable
 class TellsEnds(Protocol):
-    """A ``UnitSource`` that knows the ends of all queues."""
+    """A ``UnitSource`` that has the ends of all queues."""
 
     def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        """Yield queues with where they go on, in key order, without a look at their units.
+        """Yield queues with their next offsets, in key order, without reading their units.
 
-        One whose entry says nothing that can be read is left out.
+        A queue with an unreadable entry is left out.
         """
 
 
 class UnitSink(Protocol):
-    """Writes queues, in key order, into a folder of its own. One thread at a time."""
+    """Writes queues, in key order, into its own folder. One thread at a time."""
 
     def add(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> None:
-        """Take units that follow each other; in a queue, each call goes on where the last ended."""
+        """Add consecutive units; within a queue, each call continues where the last one ended."""
 
     def end(self, queue: QueueKey, queue_offset: int) -> None:
-        """Note that the queue goes on at ``queue_offset``: no unit follows, here or elsewhere.
+        """Set the next offset of the queue: no unit follows, in this sink or another.
 
-        All its units may have expired: then nothing was added.
+        All its units may have expired: then ``add`` was not called.
         """
 
     def finish(self) -> int:
-        """Make everything durable; return the bytes that were written."""
+        """Make everything durable; return the number of bytes written."""
 
     def abandon(self) -> None:
-        """Release everything; what was written is discarded."""
+        """Release all resources; written data is discarded."""
 
 
 class NameFault(NamedTuple):
-    """What keeps a topic, for its name alone, from a backend."""
+    """The reason why a backend does not support a topic, because of its name."""
 
     code: str
-    """A word for this kind of fault: ``name-too-long``."""
+    """A slug for this kind of fault: ``name-too-long``."""
     sentence: str
-    """About all topics that have it, for people."""
+    """A sentence about all topics with this fault, for people."""
     by_length: bool = False
-    """How long the name is may be the fault."""
+    """The length of the name may be the fault."""
     limit: int | None = None
-    """Bytes of UTF-8 that a name may have."""
+    """Limit of a name, in bytes of UTF-8."""
 
 
 class QueueTotals(NamedTuple):
-    """How much there is to be moved."""
+    """The amount of data to move."""
 
     topics: int
     queues: int
     units: int
     files: int
-    """Queue files that hold these units, at least one a queue."""
+    """Queue files that contain these units, at least one per queue."""
     units_per_file: int
     key_bytes: int
-    """UTF-8 bytes of the topics' names, once a queue."""
+    """Bytes of UTF-8 of the topics' names, counted once per queue."""
 
 
 class DiskUse(NamedTuple):
-    """What queues take on disk, at most."""
+    """Upper limit of the disk use of queues."""
 
     disk_bytes: int
     entries: int
-    """Files and folders."""
+    """Number of files and folders."""
     mapped_files: int | None
-    """Files that a broker maps; ``None``: it maps none of this backend's."""
+    """Files that a broker maps; ``None``: it maps no files of this backend."""
     tables: int = 0
-    """Files that it has open without a map."""
+    """Files that a broker keeps open without a map."""
     apparent_bytes: int | None = None
-    """Of the files with all that was never written; ``None``: there is nothing such."""
+    """Size of the files including unwritten parts; ``None``: there are no such parts."""
 
 
 class BulkBackend(Protocol):
-    """What one backend can do with whole queues. Stateless."""
+    """The bulk operations of one backend. Stateless."""
 
     name: str
-    """The backend's, as ``--backend`` takes it."""
+    """Name of the backend, as in ``--backend``."""
     keeps_timestamps: bool
-    """Its units have store timestamps, which come from the log where the source has none."""
+    """Its units have store timestamps, taken from the log if the source has none."""
     needs_whole_queues: bool
-    """A broker sends a consumer that meets missing units in such a queue back to offset 0."""
+    """If units are missing in such a queue, a broker resets its consumers to offset 0."""
 
     def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
-        """Yield why this backend, under ``config``, cannot hold queues of ``topic``."""
+        """Yield why this backend, under ``config``, does not support queues of ``topic``."""
 
     def footprint(self, totals: QueueTotals) -> DiskUse:
-        """Estimate what so much will take."""
+        """Estimate the disk use of ``totals``."""
 
     def source(self, context: QueueStoreContext) -> UnitSource:
         """Open the queues of a store; changes nothing."""
 
     def sink(self, folder: Path, config: StoreConfig) -> UnitSink:
-        """Begin to write queues into ``folder``, which exists and is empty."""
+        """Start writing queues into ``folder``, which exists and is empty."""
 
     def slice_units(self, config: StoreConfig) -> int:
-        """Return of how many units the parts of a queue that two sinks share are multiples."""
+        """Return the number of units that divides the parts of a queue shared by two sinks."""
 
     def check_queue(self, queue: QueueKey) -> None:
-        """Refuse a queue that this backend cannot hold.
+        """Refuse a queue that this backend does not support.
 
         Raises:
-            IllegalMessageError: it cannot; the sentence names it.
+            IllegalMessageError: the queue is not supported; the error names it.
         """
 
     def assemble(
         self, parts: Sequence[Path], paths: StorePaths, config: StoreConfig, phy_offset: int
     ) -> None:
-        """Make the folders of sinks, in key order, into the queues of a new root, durably.
+        """Turn the folders of sinks, in key order, into the queues of a new root, durably.
 
-        The queues hold every record of the log that ends at or below ``phy_offset``. ``parts`` may
-        be linked to or moved; interrupted, the same call does it again.
+        The queues contain every record of the log that ends at or before ``phy_offset``. ``parts``
+        may be linked or moved; after an interruption, the same call can be repeated.
 
         Raises:
-            StoreError: something is missing or refused.
+            StoreError: a part is missing, or an operation failed.
         """
 
     def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
-        """Put the queues of root ``made`` into root ``paths``, which has none of this backend.
+        """Move the queues of root ``made`` into root ``paths``, which has none of this backend.
 
-        Durable when it returns. If interrupted, the files are either not taken for queues, or they
-        are whole, and the same call continues.
+        Durable when it returns. After an interruption the files are either not recognized as
+        queues, or complete, and the same call continues.
         """
 
     def withdraw(self, paths: StorePaths, folder: Path) -> None:
-        """Move all queues of this backend into ``folder``; from the first move on there are none.
+        """Move all queues of this backend into ``folder``; after the first move there are none.
 
-        Interrupted, the same call goes on. Without queues it does nothing.
+        After an interruption the same call continues. Without queues it does nothing.
         """
 
 
 def bulk_backend(name: str) -> BulkBackend:
-    """Return what backend ``name`` offers.
+    """Return the bulk operations of backend ``name``.
 
     Raises:
-        StoreConfigError: it offers nothing, or there is no such backend.
+        StoreConfigError: the backend does not exist, or has no bulk operations.
     """
     for entry in entries(_GROUP):
         if entry.name == name:

@@ -1,4 +1,4 @@
-"""Changes: whether replicas that are written one after the other are unchanged, and alike."""
+"""Changes: detects whether replicas that are written one after the other are consistent."""
 
 import threading
 from collections.abc import Callable
@@ -15,8 +15,8 @@ _R = TypeVar("_R")
 class Changes:
     """Counts the writes that have begun and ended. Any thread.
 
-    A reader that finds ``moment`` the same before and after its read, and not ``None``, has seen
-    all replicas as one write left them and before another began. Neither side blocks.
+    A reader that gets the same ``moment`` before and after its read, not ``None``, has read all
+    replicas between the end of one write and the begin of another. Neither side blocks.
     """
 
     def __init__(self) -> None:
@@ -41,28 +41,28 @@ class Changes:
         """Refuse a write after one that was interrupted.
 
         Raises:
-            StoreFailedError: there was one.
+            StoreFailedError: an earlier write was interrupted.
         """
         if self.cut_short:
             raise StoreFailedError(f"a write to the queues was interrupted. {REOPEN}")
 
     def note_loss(self) -> None:
-        """Count the begin, or the end, of a loss."""
+        """Count the begin or the end of a loss of units."""
         with self._lock:
             self.losses += 1
 
     @property
     def moment(self) -> int | None:
-        """Return a number for the present moment; ``None`` while a write is under way.
+        """Return a number for the present moment; ``None`` while a write is in progress.
 
-        After a write that was thrown out between its begin and its end: for ever.
+        After a write that was interrupted, it stays ``None``.
         """
-        ended = self._ended  # first: a write that begins and ends in between is seen
+        ended = self._ended  # first: detects a write that begins and ends in between
         return ended if self._begun == ended else None
 
 
 class _Changing(Protocol):
-    """A store of queues that counts its writes by ``changes``."""
+    """A store of queues that counts its writes in ``changes``."""
 
     changes: Changes
 
@@ -75,7 +75,7 @@ def changing(
 ) -> Callable[Concatenate[_S, _P], _R]:
     """Count the calls of a method that writes to all replicas in ``self.changes``.
 
-    Once one of them was interrupted, none is made any more.
+    After an interrupted call, all further calls are refused.
     """
 
     @wraps(write)
@@ -90,7 +90,7 @@ def changing(
 def losing(
     write: Callable[Concatenate[_S, _P], _R],
 ) -> Callable[Concatenate[_S, _P], _R]:
-    """As ``changing``, of a method after which queues may end where they ended long ago."""
+    """Like ``changing``, for a method that may set the ends of queues back."""
 
     @changing
     @wraps(write)

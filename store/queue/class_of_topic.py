@@ -1,4 +1,4 @@
-"""ClassOfTopic: the value that settings give a topic's class, see ``topic_classes``."""
+"""ClassOfTopic: the value that the settings assign to a topic's class, see ``topic_classes``."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -11,10 +11,10 @@ _REMEMBERED_BYTES = 4 << 20
 
 
 class ClassOfTopic(Generic[V]):
-    """The value of the first class that fits a topic. Any thread."""
+    """The value of the first class that contains a topic. Any thread."""
 
     def __init__(self, classes: Sequence[tuple[str, V]], other: V) -> None:
-        """``classes``: topics as ``selects`` takes them; ``other``: for those of none of them."""
+        """``classes``: selections as for ``selects``; ``other``: the value for all other topics."""
         self._classes = classes
         self._other = other
         self._known = BoundedCache[str, V](_REMEMBERED_BYTES)

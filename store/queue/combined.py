@@ -1,12 +1,12 @@
-"""CombinedConsumeQueueStore: several backends kept alike, one of them read.
+"""CombinedConsumeQueueStore: several backends with the same queues; one of them is read.
 
-Every write goes to all replicas, first to those that are read or assign offsets. If such a one
-fails the store fails. Any other replica that fails is *detached*: a durable line says up to which
-phy offset it is surely whole, it is not touched again, and the next open catches it up by replaying
-the log from there. The line goes when the replica is caught up and durably so.
+Every write goes to all replicas, first to those that are read or assign offsets. If one of them
+fails, the store fails. Another replica that fails is *detached*: a durable line has the phy offset
+up to which it is surely complete, it is not used again, and the next open catches it up by a replay
+from there. The line is removed when the replica has caught up durably.
 
-Source: RocketMQ ``CombineConsumeQueueStore``. Unlike it, nothing is ever initialised anew where
-two backends disagree: that would hide history.
+Source: RocketMQ ``CombineConsumeQueueStore``. Unlike RocketMQ, a backend is never initialised again
+if two backends disagree: that would hide history.
 """
 
 from collections import Counter
@@ -52,8 +52,8 @@ _T = TypeVar("_T")
 class CombinedConsumeQueueStore(ConsumeQueueStore):
     """The backends ``kinds`` of one store, as one store of queues.
 
-    ``flush`` may run beside the one writing thread: what it and the writer change of a replica is
-    guarded by a lock.
+    ``flush`` may run concurrently with the one writing thread: a lock guards the fields of a
+    replica that both change.
     """
 
     name = "combined"
@@ -66,7 +66,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         lines: LaggingBackends,
         is_deleted: IsDeleted,
     ) -> None:
-        """Make the replicas, not yet loaded; ``roles`` names some of them."""
+        """Create the replicas without loading them; ``roles`` names some of them."""
         super().__init__(context)
         self.changes = Changes()
         """The writes to all replicas: between two of them the replicas are alike."""
@@ -90,20 +90,20 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @classmethod
     def present(cls, paths: StorePaths) -> bool:
-        """Return False: a combined store is made of backends, not found by itself."""
+        """Return False: a combined store consists of backends, and has no files of its own."""
         _ = paths
         return False
 
-    # ---- replicas that fail
+    # ---- failures of replicas
 
     def _live(self) -> list[BackendReplica]:
         return [replica for replica in self._replicas if replica.failure is None]
 
     def _attempt(self, replica: BackendReplica, what: str, call: Callable[[], _T]) -> _T | None:
-        """Call; detach the replica if that fails and the store can do without it.
+        """Call ``call``; if it fails and the store does not need the replica, detach it.
 
         Raises:
-            StoreError: it cannot, or the line that says so cannot be written.
+            StoreError: the store needs the replica, or its line cannot be written.
         """
         try:
             return call()
@@ -116,12 +116,12 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             return None
 
     def _detach(self, replica: BackendReplica, what: str, exc: StoreError) -> None:
-        """Write to a failed replica no more; its line says durably up to where it is whole."""
+        """Stop writing to a failed replica; its line has the offset up to which it is complete."""
         with self._lock.entry():
             if replica.failure is not None:
                 return
             if isinstance(exc, QueueGapError):
-                replica.synced_to = 0  # it lacks what it claimed to have
+                replica.synced_to = 0  # units that it claimed to have are missing
             replica.note_lagging(replica.synced_to)
             replica.failure = exc
             self._count_in_checkpoint()
@@ -131,23 +131,23 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         )  # fmt: skip
 
     def _count_in_checkpoint(self) -> None:
-        """Let the checkpoint speak of the replicas that it is for only while they are kept."""
+        """Apply the checkpoint to its replicas only while they are written to."""
         self.counts_in_checkpoint = any(each.store.counts_in_checkpoint for each in self._live())
 
     @property
     def detached(self) -> dict[str, Exception]:
-        """Return the replicas that are not kept any more until the next open, and why."""
+        """Return the detached replicas, which are unused until the next open, and their errors."""
         return {each.name: each.failure for each in self._replicas if each.failure is not None}
 
     @property
     def lagging(self) -> dict[str, int]:
-        """Return up to which phy offset each replica is whole that lags, or did when opened."""
+        """Return the complete part (phy offset) of each replica that lags, or did at opening."""
         return {each.name: each.lags_from for each in self._replicas if each.lags_from is not None}
 
     # ---- opening
 
     def load(self) -> Self:
-        """Open all; if one that is needed fails, those that were opened are closed again."""
+        """Open all replicas; if one that is needed fails, close those that were opened."""
         opened: list[BackendReplica] = []
         try:
             for replica in self._replicas:
@@ -167,9 +167,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self.lmq_needs_multi_dispatch = home.store.lmq_needs_multi_dispatch
 
     def recover(self) -> None:
-        """Recover every replica, and note those that lack records which the log has no more.
+        """Recover every replica, and record those that lack records which are no longer in the log.
 
-        If another program may have had the store since, units are compared first, see ``_compare``.
+        If another program may have used the store, units are compared first, see ``_compare``.
 
         Raises:
             StoreError: a replica that the store needs failed; another one is detached.
@@ -182,17 +182,17 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         marks = {replica.name: replica.synced_to for replica in self._live()}
         newest, low = max(marks.values(), default=0), max(self.context.log.min_phy_offset(), 0)
         for replica in self._live():
-            # Where the log has no records any more that it lacks, they are made up for at the end.
+            # If the log lacks the records that it needs, `catch_up` adds them at the end.
             lacks = replica.synced_to < newest and replica.synced_to <= low
             if lacks and replica.lags_from is None:
                 replica.note_lagging(replica.synced_to)
         self._marks = marks
 
     def _compare(self) -> None:
-        """Find what one of two replicas lacks though it claims to be whole; the replay fills it.
+        """Find units that a replica lacks although it claims to be complete; the replay adds them.
 
-        RocketMQ switches double write on without the history, and says nothing. Nothing to do where
-        one replica alone is left.
+        RocketMQ enables double write silently, without the history. Does nothing if only one
+        replica is left.
 
         Raises:
             RefusedStoreError: read-only, and the replica that the settings prefer lacks units.
@@ -203,7 +203,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         whole = [replica for replica in live if replica.lags_from is None]
         if self._router.light is None:
             self._read_light_from(diverged_replica(whole, self.roles, self._is_deleted))
-        for ahead in whole:  # what another one has may have been deleted since
+        for ahead in whole:  # units of the other replica may be deleted ones
             lagging = live[1 - live.index(ahead)]
             if not self.context.read_only:
                 note = partial(lagging.note_lagging, 0)
@@ -213,10 +213,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 refuse_lack(lagging, ahead, self._is_deleted, self.context.paths.root)
 
     def check_topic(self, topic: str) -> None:
-        """Refuse what any of them cannot hold, also one that was detached: it is to catch up.
+        """Refuse a topic that a replica does not support, even a detached one: it must catch up.
 
         Raises:
-            IllegalMessageError: one cannot hold it, or the one for light queues is detached.
+            IllegalMessageError: one does not support it, or the one for light queues is detached.
         """
         light = self._router.light
         if light is not None and light.name in self.detached and is_light(topic):
@@ -229,39 +229,39 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 replica.store.check_topic(topic)
 
     def dispatch_from_phy_offset(self) -> int:
-        """Return the smallest of all; read-only, where none catches up, of those needed."""
+        """Return the smallest offset of all; read-only, without catching up, of those needed."""
         read_only = self.context.read_only
         return min(self._marks[each.name] for each in self._live() if each.needed or not read_only)
 
     def damaged_queues(self) -> Sequence[QueueDamage]:
-        """Return the damaged queues of all replicas; a queue comes once for each that has it."""
+        """Return the damaged queues of all replicas; a queue is listed once per damaged replica."""
         return [each for replica in self._live() for each in replica.store.damaged_queues()]
 
     def damage_is_settled(self) -> None:
-        """Have every replica take units for all its queues again."""
+        """Make every replica accept units for all its queues again."""
         for replica in self._live():
             replica.store.damage_is_settled()
 
     def watermarks(self) -> dict[str, int]:
-        """Return how far each replica had come when it was opened."""
+        """Return the offset up to which each replica was complete when it was opened."""
         return {replica.name: self._marks[replica.name] for replica in self._live()}
 
     # ---- writing
 
     @changing
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
-        """Put into all replicas; the restarts are those of the one that is read.
+        """Put into all replicas; the restarts are those of the replica that is read.
 
-        While the log is replayed a replica gets only what it has not.
+        During a replay of the log a replica gets only the units that it lacks.
 
         Raises:
-            StoreError: a replica that the store needs failed, or an earlier write was cut short.
+            StoreError: a replica that the store needs failed, or an earlier write was interrupted.
         """
         restarts: list[QueueRestart] = []
         for replica in self._live():
             has = self._marks[replica.name] if self._replaying else 0
             if 0 < batch.end_phy_offset <= has:
-                continue  # it has all of them
+                continue  # it has all units
             put = partial(replica.store.put_batch, replica.choose(batch, has))
             done = self._attempt(replica, "write units", put)
             if replica.store is self._read:
@@ -271,7 +271,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @losing
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Truncate all; return the largest number of queues that one of them cut."""
+        """Truncate all replicas; return the largest number of truncated queues of a replica."""
         most = 0
         for replica in self._live():
             truncate = partial(replica.store.truncate_dirty, phy_offset)
@@ -285,10 +285,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return most
 
     def catch_up(self) -> bool:
-        """Bring replicas that lagged level with one that did not, in what the replay could not.
+        """Copy state that the replay cannot restore from a complete replica to lagging ones.
 
-        Their lines stay until ``allow_expiry``. Returns whether the checkpoint is for one of them:
-        it has to be advanced before the lines go.
+        Their lines stay until ``allow_expiry``. Returns whether the checkpoint covers one of them:
+        it must be advanced before the lines are removed.
 
         Raises:
             StoreError: a replica that the store needs failed; another one is detached.
@@ -304,9 +304,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return any(each.store.counts_in_checkpoint for each in lagging if each.failure is None)
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """End the recovery: lines of replicas that have caught up go, and all may expire units.
+        """End the recovery: remove the lines of replicas that caught up, and allow expiry in all.
 
-        Topics are read where the settings say from now on.
+        From now on topics are read from the backend that the settings name.
 
         Raises:
             StoreError: a replica that the store needs failed, or a line cannot be written.
@@ -329,7 +329,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
-        """Clean every backend; return the sum of what they return."""
+        """Clean every backend; return the sum of their results."""
         done = []
         for replica in self._live():
             clean = partial(replica.store.clean_expired, min_phy_offset, expired)
@@ -338,7 +338,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @changing
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Restore in all where the queue has no units and ends before, as a crash may leave it."""
+        """Restore the end in all replicas with no units and a lower end, possible after a crash."""
         for replica in self._live():
             if not replica.accepts(topic):
                 continue
@@ -349,7 +349,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @losing
     def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete from all; from one that was detached when it catches up."""
+        """Delete from all replicas; a detached one deletes them when it catches up."""
         for replica in self._live():
             self._attempt(replica, "delete topics", partial(replica.store.delete_topics, topics))
 
@@ -371,17 +371,17 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                         replica.synced_to = max(replica.synced_to, end)
 
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Return the largest of all that have the queue: no replica may lose a unit to a put."""
+        """Return the largest of all with the queue: a put must not overwrite a replica's units."""
         return max(
             replica.store.queue(topic, queue_id).max_offset()
             for replica in self._live()
             if replica.accepts(topic)
         )
 
-    # ---- reading: one backend answers, see ``ReadRouter``
+    # ---- reading: one backend serves it, see ``ReadRouter``
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return the queue in the backend that answers for ``topic``."""
+        """Return the queue in the backend that serves ``topic``."""
         router = self._router
         if router.apart is not None and router.apart.of(topic):
             return QueueApart(router, self.context, topic, queue_id)
@@ -390,42 +390,42 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def queues(
         self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
     ) -> Iterator[QueueKey]:
-        """Yield the queues of the store that is read; light queues, if they lie apart, last."""
+        """Yield the queues of the store that is read; separately stored light queues are last."""
         return self._router.queues(topic, after, prefix)
 
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
-        """Yield those of the store that is read; light queues may be another one's."""
+        """Yield the spans of the store that is read; light queues may be those of another store."""
         light = self._router.light
         return super().spans(topic, after) if light else self._read.spans(topic, after)
 
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
-        """Ask the store that is read for all at once, unless some are another one's."""
+        """Read all from the store that is read in one call, unless some are in another store."""
         router = self._router
         apart = router.light is not None or router.apart is not None
         return super().unit_timestamps(units) if apart else self._read.unit_timestamps(units)
 
     def queues_estimate(self) -> int | None:
-        """Ask the store that is read; light queues apart count where those are more."""
+        """Return the estimate of the store that is read, or of separate light queues if larger."""
         asked = (each.queues_estimate() for each in (self._read, self._router.light) if each)
         return max((count for count in asked if count is not None), default=None)
 
     @property
     def units_per_file(self) -> int:
-        """Ask the store that is read."""
+        """Return the value of the store that is read."""
         return self._read.units_per_file
 
     def queue_type(self, topic: str) -> QueueType:
-        """Return ``BATCH`` if any replica says so, else ask the store that is read."""
+        """Return ``BATCH`` if any replica does, otherwise the type in the store that is read."""
         kinds = {replica.store.queue_type(topic) for replica in self._live()}
         if QueueType.BATCH in kinds:
             return QueueType.BATCH
         return self._router.reader(topic).queue_type(topic)
 
     def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
-        """Return the backend that answers for ``topic`` and one that must answer alike, if any."""
+        """Return the backend that serves ``topic``, and another one with the same units, if any."""
         return self._router.alike(topic)
 
-    # ---- about itself
+    # ---- state
 
     @property
     def selections(self) -> list[str]:
@@ -436,21 +436,21 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return [each for each in given if each is not None]
 
     def total_size_bytes(self) -> int:
-        """Return the sum, without those that were detached."""
+        """Return the sum, without detached replicas."""
         return sum(replica.store.total_size_bytes() for replica in self._live())
 
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield the findings of all that were not detached."""
+        """Yield the findings of all replicas that are not detached."""
         for replica in self._live():
             yield from replica.store.check_files()
 
     def read_through(self, progress: Progress = noop) -> None:
-        """Read through every backend that was not detached."""
+        """Read through every backend that is not detached."""
         for replica in self._live():
             replica.store.read_through(progress)
 
     def backends(self) -> Sequence[ConsumeQueueStore]:
-        """Return the stores that are kept, the one that is read first."""
+        """Return the stores in use, starting with the one that is read."""
         return [replica.store for replica in self._live()]
 
     def locks(self) -> Sequence[CheckedLock]:
@@ -458,7 +458,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return [self._lock, *(lock for replica in self._replicas for lock in replica.store.locks())]
 
     def describe(self) -> dict[str, object]:
-        """Return the facts of all, each label with its backend's name."""
+        """Return the facts of all replicas, each label with its backend's name."""
         roles = self.roles
         facts: dict[str, object] = {"offsets from": roles.assign}
         if given := self.context.config.read_topics:
@@ -472,7 +472,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return facts
 
     def stats(self) -> Sequence[QueueStat]:
-        """Return the numbers of all, and how each replica stands."""
+        """Return the numbers of all replicas, and the state of each."""
         return [each for replica in self._replicas for each in replica.stats()]
 
     def written_bytes(self) -> Mapping[str, int]:
@@ -483,13 +483,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return found
 
     def close(self, *, flush: bool = True) -> None:
-        """Close all, also if one fails or is cut short; of one that is needed that is raised."""
+        """Close all, also if a close fails or is interrupted; raise a needed replica's error."""
         close_all(self._replicas, self._close_failed if flush else lambda _, exc: exc, flush=flush)
 
     def _close_failed(self, replica: BackendReplica, exc: Exception) -> Exception | None:
-        """Detach a backend that could not be closed; return what of that is to be raised."""
+        """Detach a backend that could not be closed; return the error to raise, if any."""
         if replica.failure is not None:
-            return None  # what went wrong with it has been noted
+            return None  # its error was recorded before
         if replica.needed or not isinstance(exc, StoreError):
             return exc
         try:

@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
 _ITERATE_UNITS = 1024
 PlainUnits = tuple[int, int, bytes, int]
-"""Minimum and maximum of a queue, packed units of it, and the bytes of each (20 or 28)."""
+"""Min and max offset of a queue, packed units, and the bytes per unit (20 or 28)."""
 
 
 class PulledUnits(NamedTuple):
-    """What a pull has to know of its queue."""
+    """The result of a pull from a queue: its ends, and units."""
 
     min_offset: int
     max_offset: int
     block: UnitBlock | None
-    """Units of [min, max), as ``read_units`` gives them; empty where the pull begins elsewhere.
+    """Units in [min, max), as from ``read_units``; empty if the pull starts outside.
 
-    ``None``: a batch queue, whose units do not lie by offset: ``iterate``.
+    ``None``: a batch queue, whose units are not addressed by offset: use ``iterate``.
     """
 
 
 class ConsumeQueue(ABC):
-    """The queue of one topic and queue id, as ``ConsumeQueueStore.queue`` gives it.
+    """The queue of one topic and queue id, as ``ConsumeQueueStore.queue`` returns it.
 
-    It represents the name, not one incarnation: each call reads the queue that has the name at
-    that time. A queue that was never written is empty, and has units once they are dispatched. Of
-    one whose topic was deleted and written again the new incarnation alone is read, by those that
-    were made before too. So it may be kept, as long as one likes, or made for each call: it holds
-    no file, no lock and nothing that was read.
+    It represents the name, not one incarnation: each call reads the queue that has the name at that
+    time. A queue that was never written is empty, and has units once they are dispatched. After its
+    topic was deleted and written again, only the new incarnation is read, also by objects that were
+    created before. So an object may be kept for any time, or created for each call: it holds no
+    file, no lock and no data.
 
-    Any thread may ask, several at once. Asking never writes, save into caches. Once the store is
-    closed every method raises ``StoreClosedError``.
+    Any thread may read, several at once. Reading never writes, except into caches. Once the store
+    is closed, every method raises ``StoreClosedError``.
     """
 
     __slots__ = ("context", "queue_id", "topic")
@@ -59,7 +59,7 @@ class ConsumeQueue(ABC):
 
     @abstractmethod
     def max_offset(self) -> int:
-        """Return the queue offset behind the last unit; 0 for an unknown queue."""
+        """Return the queue offset after the last unit; 0 for an unknown queue."""
 
     def min_offset(self) -> int:
         """Return the offset of the first unit whose record is in the log.
@@ -71,20 +71,20 @@ class ConsumeQueue(ABC):
 
     @abstractmethod
     def ends(self) -> tuple[int, int]:
-        """Return ``min_offset`` and ``max_offset`` of one moment; the first is never the larger."""
+        """Return ``min_offset`` and ``max_offset`` of one moment, the first never larger."""
 
     @abstractmethod
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
-        """Return ``ends`` and the units from ``queue_offset`` on, in one look.
+        """Return ``ends`` and the units from ``queue_offset`` on, read at one moment.
 
-        The units are those of that moment, save for what is taken away during the look: that is a
-        hole.
+        The units are those of that moment, except for units that are removed during the read: these
+        are a hole.
         """
 
     def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
-        """Return what ``pull`` does, for the core; ``None``: there is more to say, ask ``pull``.
+        """Return the result of ``pull``, for compiled code; ``None``: call ``pull`` instead.
 
-        ``max_count`` is at least 1. No units where the pull begins elsewhere.
+        ``max_count`` is at least 1. No units if the pull starts outside the queue.
         """
         _ = queue_offset, max_count
         return None
@@ -93,26 +93,26 @@ class ConsumeQueue(ABC):
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Return at most ``max_count`` consecutive units from ``queue_offset`` on.
 
-        Empty with ``BlockStop.END`` at or behind ``max_offset`` or below 0, and for unknown
-        queues. A unit that should exist and does not ends the block with ``BlockStop.HOLE`` and
-        its range; the block is empty if the hole begins at ``queue_offset``. Units of expired
-        records may be returned as long as they are there: ask ``min_offset``.
+        Empty with ``BlockStop.END`` at or after ``max_offset`` or below 0, and for unknown queues.
+        A missing unit ends the block with ``BlockStop.HOLE`` and the missing range; the block is
+        empty if the hole begins at ``queue_offset``. Units of expired records may be returned while
+        they exist: check ``min_offset``.
 
         Raises:
-            UnsupportedFormatError: a batch queue, whose units do not lie by offset.
+            UnsupportedFormatError: a batch queue, whose units are not addressed by offset.
         """
 
     def read_units_below(self, max_offset: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return what ``read_units`` does, up to a ``max_offset`` that the caller has just read."""
+        """Return ``read_units`` up to a ``max_offset`` that the caller has just read."""
         return self.read_units(queue_offset, min(max_count, max_offset - queue_offset))
 
     def blocks(self, begin: int, end: int, max_count: int) -> Iterator[UnitBlock]:
-        """Yield the units [``begin``, ``end``), at most ``max_count`` a block, without the holes.
+        """Yield the units [``begin``, ``end``), at most ``max_count`` per block, without holes.
 
-        ``end`` is a maximum that the caller has just read, or less.
+        ``end`` is a max offset that the caller has just read, or less.
 
         Raises:
-            UnsupportedFormatError: as ``read_units``.
+            UnsupportedFormatError: as for ``read_units``.
         """
         at = begin
         while at < end:
@@ -130,21 +130,21 @@ class ConsumeQueue(ABC):
         """Return the store time, ms, of the record of one unit; -1 without unit or record."""
 
     def unit_location(self, queue_offset: int) -> UnitLocation:
-        """Return where the unit with ``queue_offset`` lies on disk, or would if it were there."""
+        """Return the location on disk of unit ``queue_offset``, whether or not it exists."""
         _ = queue_offset
         return UnitLocation()
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
-        """Return the tags code behind an extension address, other codes as they are.
+        """Return the tags code at an extension address; other codes are returned unchanged.
 
-        ``None``: the address leads nowhere.
+        ``None``: the address is invalid.
         """
         return tags_code
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
         """Yield the units from ``queue_offset`` to the end or to the first hole.
 
-        Batch queues begin with the unit that holds ``queue_offset``.
+        Batch queues begin with the unit that contains ``queue_offset``.
         """
         while True:
             block = self.read_units(queue_offset, _ITERATE_UNITS)
@@ -155,10 +155,10 @@ class ConsumeQueue(ABC):
                 return
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
-        """Return the offset that ``timestamp`` (ms) leads to, always within [min, max].
+        """Return the offset for ``timestamp`` (ms), always within [min, max].
 
-        LOWER: the first unit stored at or after it, ``max_offset`` if there is none. UPPER: the
-        last unit stored at or before it, ``min_offset`` if there is none. 0 for an empty queue.
+        LOWER: the first unit stored at or after it, ``max_offset`` without one. UPPER: the last
+        unit stored at or before it, ``min_offset`` without one. 0 for an empty queue.
         """
         return search_offset(*self.ends(), timestamp, boundary, self.unit_timestamp)
 
@@ -171,10 +171,10 @@ class ConsumeQueue(ABC):
     ) -> int:
         """Estimate how many messages of [from_offset, to_offset) satisfy ``matches``.
 
-        ``plain`` is the same filter in the core, where there is one.
+        ``plain`` is the same filter in compiled code, if there is one.
 
-        The range is first cut to [min, max]. Exact as long as fewer than
-        ``max_consume_queue_scan`` units are scanned and at most ``sample_count_threshold`` match.
+        The range is first limited to [min, max]. Exact if fewer than ``max_consume_queue_scan``
+        units are scanned and at most ``sample_count_threshold`` match.
         """
         low, high = self.ends()
         start, end = max(from_offset, low), min(to_offset, high)
@@ -190,5 +190,5 @@ class ConsumeQueue(ABC):
 
 
 def no_units(queue_offset: int, stride: int) -> UnitBlock:
-    """Return the empty block of a queue that has nothing at ``queue_offset``."""
+    """Return the empty block of a queue without a unit at ``queue_offset``."""
     return UnitBlock(queue_offset, b"", stride, BlockStop.END)

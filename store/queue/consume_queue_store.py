@@ -1,12 +1,12 @@
-"""ConsumeQueueStore: the promise that every backend keeps to the message store.
+"""ConsumeQueueStore: the interface of a backend to the message store.
 
-One object holds all queues of a store. The message store is its only writer: ``put_batch``,
+One object has all queues of a store. The message store is its only writer: ``put_batch``,
 ``truncate_dirty`` and ``clean_expired`` are called by one thread at a time (the dispatcher holds a
-lock). ``delete_topics`` may run beside ``put_batch``, for no unit of those topics is put meanwhile.
-``flush`` may be called by any thread at any time, also while a batch is being put.
+lock). ``delete_topics`` may run concurrently with ``put_batch``, because no unit of those topics is
+put meanwhile. Any thread may call ``flush`` at any time, also while a batch is being put.
 
-Split by caller: of folders that are not opened (``QueueBackend``), of queues that are read
-(``QueueReads``), and here of opening, writing and closing.
+Split by caller: folders that are not opened (``QueueBackend``), reading queues (``QueueReads``),
+and opening, writing and closing here.
 """
 
 from abc import abstractmethod
@@ -26,58 +26,58 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     """All consume queues of one store on one backend."""
 
     def __init__(self, context: QueueStoreContext) -> None:
-        """Keep ``context``; touches no file."""
+        """Keep ``context``; accesses no file."""
         self.context = context
 
     # ---- opening
 
     @abstractmethod
     def load(self) -> Self:
-        """Open what exists; read-write: create what does not. Returns self.
+        """Open what exists; read-write: create what is missing. Returns self.
 
-        On failure everything that was opened is closed again.
+        If it fails, everything that was opened is closed again.
 
         Raises:
-            CorruptionError: a file is of the wrong size or has an impossible name.
-            StoreLockedError: another opener holds the database.
+            CorruptionError: a file has a wrong size or an invalid name.
+            StoreLockedError: another process has opened the database.
         """
 
     @abstractmethod
     def recover(self) -> None:
-        """Find the real end of every queue that needs it. Read-only: in memory alone.
+        """Find the real end of every queue that needs it. Read-only: in memory only.
 
-        After a clean stop the work is bounded (the last files of a queue); units that were never
-        completely written are cut off. Call once, after ``load``, before anything else.
+        After a clean stop the work is bounded (the last files of a queue). Incomplete units are cut
+        off. Call it once, after ``load``, before any other method.
         """
 
     @abstractmethod
     def dispatch_from_phy_offset(self) -> int:
         """Return the log position from which records may be missing in the queues.
 
-        Every record that ends at or below it is in its queue, durably if the last exit was not
-        clean. 0 if nothing is known. Asked after ``recover`` and before the first ``put_batch``.
+        Every record that ends at or before it is in its queue, durably if the last exit was not
+        clean. 0 if unknown. Called after ``recover`` and before the first ``put_batch``.
         """
 
     def damaged_queues(self) -> Sequence[QueueDamage]:
-        """Return the queues that opening, or the replay since, has found damaged or suspect.
+        """Return the queues that opening, or the replay since, found damaged or suspect.
 
-        Units for a damaged queue are held back, for it is to be rebuilt, until
-        ``damage_is_settled``; reading it shows holes. All other queues are as ever.
+        Units for a damaged queue, which will be rebuilt, are held back until ``damage_is_settled``;
+        reading the queue returns holes. Other queues work as usual.
         """
         return ()
 
     def damage_is_settled(self) -> None:
-        """Take units for every queue again; called once no queue is going to be rebuilt."""
+        """Accept units for every queue again; called when no rebuild of a queue is left."""
 
     def watermarks(self) -> dict[str, int]:
-        """Return ``dispatch_from_phy_offset`` of each backend that is in use, by its name."""
+        """Return ``dispatch_from_phy_offset`` of each backend in use, by name."""
         return {self.name: self.dispatch_from_phy_offset()}
 
     def check_topic(self, topic: str) -> None:
-        """Refuse a topic whose queues this backend could not hold; asked before the log takes it.
+        """Refuse a topic that this backend does not support; called before the log accepts it.
 
         Raises:
-            IllegalMessageError: a reserved name, one too long for a key, one that is a path.
+            IllegalMessageError: the name is reserved, too long for a key, or a path.
         """
         _ = topic
 
@@ -87,39 +87,39 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
         """Store the units of ``batch``, visible to every reader when it returns.
 
-        Ordered: within a queue, units come in log order. Idempotent: a unit that the queue has
-        already is left as it is. A unit at the queue's end is appended; a first unit may have any
-        offset (the units before it have expired). A unit *below* the end whose record lies
-        *behind* that of the queue's last unit begins a new incarnation of the queue: the units from
-        its offset on are dropped, and the restart is returned. Not durable until ``flush``: after a
+        Ordered: within a queue, units are in log order. Idempotent: a unit that the queue has
+        already is not changed. A unit at the queue's end is appended; a first unit may have any
+        offset (the units before it have expired). A unit *before* the end whose record is *after*
+        that of the queue's last unit begins a new incarnation of the queue: the units from its
+        offset on are dropped, and the restart is returned. Not durable until ``flush``: after a
         crash the caller replays the log from ``dispatch_from_phy_offset``.
 
         Raises:
-            QueueGapError: a unit lies beyond the end of a queue that has live units.
-            IllegalMessageError: the topic cannot be stored by this backend.
-            ConsumeQueueError: the backend failed; what of the batch is stored is undefined, and
-                the store must be opened again.
+            QueueGapError: a unit is beyond the end of a queue that has live units.
+            IllegalMessageError: this backend does not support the topic.
+            ConsumeQueueError: the backend failed; it is undefined which units are stored, and the
+                store must be opened again.
         """
 
     @abstractmethod
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Drop every unit whose record lies at or behind ``phy_offset``, the log's new end.
+        """Drop every unit whose record is at or after ``phy_offset``, the log's new end.
 
-        Returns how many queues were cut. The caller has flushed nothing in between.
+        Returns how many queues were truncated. The caller has flushed nothing in between.
         """
 
     def catch_up(self) -> bool:
-        """Give queues that lagged what no record of the log contains, durably.
+        """Add state that no record of the log contains to lagging queues, durably.
 
-        Called once, after the replay and before ``allow_expiry``. Returns whether such queues are
-        among them as the checkpoint is for, which is to vouch for them first.
+        Called once, after the replay and before ``allow_expiry``. Returns whether the checkpoint
+        covers some of these queues; it must be updated first.
         """
         return False
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Allow units of records below ``min_phy_offset`` to be dropped at any time from now on.
+        """Allow units of records before ``min_phy_offset`` to be dropped at any time from now on.
 
-        Called once recovery is over; the log files below are durably deleted.
+        Called once after recovery; the log files before it are durably deleted.
         """
         _ = min_phy_offset
 
@@ -127,71 +127,71 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
-        """Drop units whose records lie below ``min_phy_offset``, the log's minimum.
+        """Drop units whose records are before ``min_phy_offset``, the log's minimum.
 
-        ``expired``: every queue that had records in the log files that have just been deleted,
-        with the offset behind its last one there; the work is then bounded by those files. Without
-        it every queue may have to be looked at. A queue never loses its next offset. Returns how
-        many files or queues gave something back, as far as that is known at once: a backend may go
-        on in the background.
+        ``expired``: every queue that had records in the log files that were just deleted, with the
+        offset after its last record there; these files then bound the work. Without it every queue
+        may have to be checked. A queue never loses its next offset. Returns how many files or
+        queues released space, if known at once: a backend may continue in the background.
         """
 
     @abstractmethod
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Have a queue without units continue at ``queue_offset``: all before it have expired.
+        """Make a queue without units continue at ``queue_offset``: all units before it expired.
 
-        Minimum and maximum are that offset then. Durable after ``flush``.
+        Min and max are that offset then. Durable after ``flush``.
         """
 
     @abstractmethod
     def delete_topics(self, topics: Sequence[str]) -> None:
-        """Remove every queue of exactly these topics; durable when it returns. Unknown: no error.
+        """Remove all queues of exactly these topics, durably. Unknown topics are not an error.
 
-        May run beside ``put_batch``: the caller ensures that no unit of ``topics`` is put. Next
-        offsets that were assigned are the caller's to forget.
+        May run concurrently with ``put_batch``: the caller ensures that no unit of ``topics`` is
+        put, and drops the next offsets that it has assigned.
         """
 
     @abstractmethod
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Remove one queue, to be put anew; durable when it returns. Unknown: no error."""
+        """Remove one queue, which is put again later, durably. An unknown queue is not an error."""
 
     @abstractmethod
     def flush(self, least_pages: int = 0) -> None:
-        """Make everything that ``put_batch`` took before the call durable before it returns.
+        """Make everything that ``put_batch`` accepted before the call durable.
 
-        May run beside ``put_batch``, and keeps it from nothing. With ``least_pages`` only a part is
-        written ahead of the next whole flush: what has as many changed pages of 4 KiB.
+        May run concurrently with ``put_batch``, and does not block it. With ``least_pages`` only a
+        part is written, ahead of the next full flush: data with at least as many changed pages of 4
+        KiB.
 
         Raises:
-            ConsumeQueueError: it could not; the store must be opened again.
+            ConsumeQueueError: the flush failed; the store must be opened again.
         """
 
-    # ---- about itself (any thread)
+    # ---- state (any thread)
 
     @abstractmethod
     def total_size_bytes(self) -> int:
-        """Return what the queues take on disk, real bytes (allocated blocks)."""
+        """Return the disk use of the queues in real bytes (allocated blocks)."""
 
     @abstractmethod
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield what is wrong in the backend's own files: sizes, names, keys, stored minima.
+        """Yield problems of the backend's own files: sizes, names, keys, stored min offsets.
 
-        Units themselves are compared with the log by the caller.
+        The caller compares the units with the log.
         """
 
     def read_through(self, progress: Progress = noop) -> None:
-        """Read all that is stored once, where opening does not show whether it can be read.
+        """Read all stored data once, if opening does not show whether it can be read.
 
-        ``progress`` is called with how many entries and units were read.
+        ``progress`` is called with the numbers of entries and units read.
 
         Raises:
-            CorruptionError: something cannot be read; the sentence says what mends it.
-            StoreIOError: the disk refused.
+            CorruptionError: data cannot be read; the error names the repair.
+            StoreIOError: a read from disk failed.
         """
         _ = progress
 
     def backends(self) -> Sequence["ConsumeQueueStore"]:
-        """Return the stores that this one is made of: itself, unless it combines several."""
+        """Return the stores that this one consists of: itself, unless it combines several."""
         return (self,)
 
     def locks(self) -> Sequence[CheckedLock]:
@@ -203,24 +203,24 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         return {}
 
     def lacking(self) -> str:
-        """Return a sentence on what this backend lacks on this machine; empty: nothing."""
+        """Return a sentence on what this machine lacks for this backend; empty: nothing."""
         return ""
 
     def stats(self) -> Sequence[QueueStat]:
-        """Return numbers to watch; cheap, whatever the number of queues. Any thread."""
+        """Return metrics; cheap for any number of queues. Any thread."""
         return ()
 
     def written_bytes(self) -> Mapping[str, int]:
-        """Return the bytes written to disk since the opening, by cause, as the backend counts them.
+        """Return the bytes written to disk since opening, by cause, as counted by the backend.
 
-        Empty where it counts none. Takes about a millisecond. Any thread.
+        Empty if it does not count them. Takes about a millisecond. Any thread.
         """
         return {}
 
     @abstractmethod
     def close(self, *, flush: bool = True) -> None:
-        """Flush if read-write, then release everything. A second call does nothing.
+        """Flush if read-write, then release all resources. A second call does nothing.
 
-        Without ``flush`` nothing is written: what a killed process leaves stays as it is.
+        Without ``flush`` nothing is written: files that a killed process left stay unchanged.
         Afterwards every other method raises ``StoreClosedError``.
         """

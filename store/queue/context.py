@@ -1,4 +1,4 @@
-"""What a backend is opened with, and what it may ask of the log and of the checkpoint."""
+"""The context of an open backend: its access to the log and to the checkpoint."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,10 +12,10 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class LogView(Protocol):
-    """What a backend may ask of the commit log. Any thread may ask."""
+    """The commit log as a backend sees it. Any thread."""
 
     def min_phy_offset(self) -> int:
-        """Return where the oldest record may lie, bytes; -1 without files."""
+        """Return the start of the oldest log file, bytes; -1 without files."""
 
     def max_phy_offset(self) -> int:
         """Return the end of the log, bytes. Before recovery: the end of the last file."""
@@ -29,9 +29,9 @@ class LogView(Protocol):
         """Return ``store_timestamp`` of each record; the arrays have one shape, (n,)."""
 
     def readable(self, offset: int, /) -> tuple[int, object, int] | None:
-        """Return, for the core, the file that holds ``offset`` of the log, ``None`` without one.
+        """Return, for compiled code, the log file that contains ``offset``, or ``None``.
 
-        Where it starts, its map, and how many bytes of that may be read.
+        The result is the file's start, its map, and the number of readable bytes in it.
         """
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
@@ -42,11 +42,11 @@ class LogView(Protocol):
 
 
 class CheckpointView(Protocol):
-    """The fields of the store's checkpoint that a backend may start from after a crash."""
+    """The fields of the store's checkpoint from which a backend may start after a crash."""
 
     @property
     def min_timestamp(self) -> int:
-        """Return the time, ms, up to which log and file queues are surely on disk; 0 if unknown."""
+        """Return the time, ms, up to which log and file queues are on disk; 0 if unknown."""
 
     @property
     def logics_phy_offset(self) -> int:
@@ -55,14 +55,14 @@ class CheckpointView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueStoreContext:
-    """What a backend is opened with."""
+    """The parameters with which a backend is opened."""
 
     paths: StorePaths
     config: StoreConfig
     log: LogView
     checkpoint: CheckpointView
     last_exit_ok: bool
-    """False after a crash (``abort`` was there): nothing that was not synced can be trusted."""
+    """False after a crash (``abort`` existed): only synced data can be trusted."""
     read_only: bool
     read_fallbacks: ReadFallbacks = field(default_factory=ReadFallbacks, compare=False)
-    """Of all that reads these queues, or the index beside them."""
+    """Fallbacks of all readers of these queues and of the index."""

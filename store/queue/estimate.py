@@ -9,12 +9,12 @@ from cqstore.store.queue import _estimate
 from cqstore.store.queue.units import CqUnit
 
 MessageFilter = Callable[[int | None], bool]
-"""Takes a tags code, says whether the message may match; ``None`` must match."""
+"""Takes a tags code and returns whether the message may match; ``None`` must match."""
 _MAX_PLAIN_CODES = 16
 
 
 def plain_filter(codes: Collection[int] | None) -> _estimate.PlainFilter | None:
-    """Return what counts in the core; ``None``: ``estimate`` does. No codes: all match."""
+    """Return the compiled filter; ``None``: use ``estimate``. Without codes all match."""
     if codes is not None and len(codes) > _MAX_PLAIN_CODES:
         return None
     return _estimate.PlainFilter(codes)
@@ -30,8 +30,8 @@ def estimate(
 ) -> int:
     """Count the messages of [start, end) in ``units`` that satisfy ``matches``.
 
-    A unit of a batch queue counts as many messages as it holds of the range. As in RocketMQ the
-    bounds count units; once one is met, the share of matches is taken of the whole range.
+    A unit of a batch queue counts the messages that it has in the range. As in RocketMQ the limits
+    count units; when one is reached, the share of matches so far is applied to the whole range.
     """
     passed = found = matched = 0
     for scanned, unit in enumerate(units):

@@ -1,4 +1,4 @@
-"""What a backend reports of its queues: kinds, restarts, findings, damage, spans, numbers."""
+"""Facts that a backend reports about its queues: types, restarts, findings, damage, metrics."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -6,16 +6,16 @@ from typing import NamedTuple
 from cqstore.store.queue.units import QueueKey
 
 NO_RECORD_TIME = -1
-"""What ``ConsumeQueue.unit_timestamp`` returns without a record; other negative times are times."""
+"""Returned by ``ConsumeQueue.unit_timestamp`` without a record; other negative times are times."""
 
 
 def known_time(store_timestamp: int) -> int | None:
-    """Return the store time of a unit, ms; ``None`` where its record is not in the log."""
+    """Return the store time of a unit, ms; ``None`` if its record is not in the log."""
     return None if store_timestamp == NO_RECORD_TIME else store_timestamp
 
 
 class QueueType(Enum):
-    """Kinds of queues, by RocketMQ's names."""
+    """Types of queues, with RocketMQ's names."""
 
     SIMPLE = "SimpleCQ"
     BATCH = "BatchCQ"
@@ -31,66 +31,66 @@ class QueueRestart(NamedTuple):
     queue: QueueKey
     dropped: range
     phy_offset: int
-    """Where the first record of the new incarnation lies."""
+    """Phy offset of the first record of the new incarnation."""
 
 
 class QueueFinding(NamedTuple):
-    """Something wrong in a backend's own files, as ``check`` reports it."""
+    """A problem in a backend's own files, as ``check`` reports it."""
 
     problem: str
     path: str
     queue: QueueKey | None = None
     queue_offset: int | None = None
     position: int | None = None
-    """Bytes inside ``path``."""
+    """Position in ``path``, in bytes."""
     key: bytes = b""
-    """What was found under, where the backend has keys instead of positions."""
+    """The key of the finding, if the backend has keys instead of positions."""
     expected: object = None
     found: object = None
     all_queues: bool = False
-    """Only a rebuild of all queues mends it."""
+    """Only a rebuild of all queues repairs it."""
     damage: bool = True
-    """Without it the finding is worth knowing, and nothing is missing or wrong by it."""
+    """False: the finding is for information only; nothing is missing or wrong because of it."""
 
 
 class UnitLocation(NamedTuple):
-    """Where a unit lies on disk, or would."""
+    """The location of a unit on disk, whether or not the unit exists."""
 
     path: str = ""
     position: int | None = None
-    """Bytes inside ``path``."""
+    """Position in ``path``, in bytes."""
     key: bytes = b""
-    """Where the backend has keys instead of positions."""
+    """The key, if the backend has keys instead of positions."""
 
 
 class QueueDamage(NamedTuple):
-    """A queue that lacks units, or may, as far as its backend knows without the log."""
+    """A queue that lacks units, or may lack some, according to its backend without the log."""
 
     queue: QueueKey
     problem: str
     path: str
     next_offset: int = 0
-    """The next offset that it surely had; 0: not known."""
+    """The next offset that it certainly had; 0: unknown."""
     suspect_from: int | None = None
-    """Damaged only if the log has a record from this phy offset on that the queue lacks."""
+    """Damaged only if the log has a record at or after this phy offset that the queue lacks."""
 
     @property
     def is_suspect(self) -> bool:
-        """Return whether only the log shows it."""
+        """Return whether only the log can confirm the damage."""
         return self.suspect_from is not None
 
 
 class QueueSpan(NamedTuple):
-    """Where a queue begins and where it goes on."""
+    """The min and max offset of a queue."""
 
     queue: QueueKey
     min_offset: int
     max_offset: int
 
     def lag(self, offset: int) -> int:
-        """Return the lag of a group whose next offset is ``offset``: none, or below 0, counts as 0.
+        """Return the lag of a group with next offset ``offset``; a missing or negative one is 0.
 
-        The messages up to the maximum, those that have expired among them; never below 0.
+        Counts the messages up to the max offset, including expired ones; never below 0.
 
         Source: RocketMQ ``ConsumeStats.computeTotalDiff``.
         """
@@ -98,14 +98,14 @@ class QueueSpan(NamedTuple):
 
 
 WRITTEN_BYTES, HANDED_BYTES = "_written_bytes", "_handed_bytes"
-"""How names of numbers end: bytes written to disk, a number a cause, and bytes it was handed."""
+"""Suffixes of metric names: bytes written to disk, by cause, and bytes received."""
 
 
 class QueueStat(NamedTuple):
-    """One number that a backend reports of itself while it works."""
+    """One metric of an open backend."""
 
     name: str
     """Lower case words with underscores, the unit last: ``rocksdb_memtable_bytes``."""
     part: str
-    """What of the backend it speaks of."""
+    """The part of the backend that the metric describes."""
     value: int

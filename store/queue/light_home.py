@@ -1,8 +1,8 @@
-"""Where the light queues of a store with several backends lie: in all alike, or in one alone.
+"""The backend with the light queues of a combined store: all backends, or only one.
 
-RocketMQ with ``combineCQUseRocksdbForLmq`` keeps them in RocksDB alone. What lies on disk decides,
-the setting only where the disk does not show it: with the setting forgotten RocketMQ gives offsets
-again, and RocksDB drops the units that have them.
+RocketMQ with ``combineCQUseRocksdbForLmq`` keeps them in RocksDB only. The files on disk decide,
+and the setting only if they do not show it: if the setting is forgotten, RocketMQ assigns the same
+offsets again, and RocksDB drops the units that have them.
 
 Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsumeQueueStore``.
 """
@@ -26,13 +26,13 @@ def is_light(topic: str) -> bool:
 def light_home(
     replicas: Sequence[BackendReplica], roles: Roles, lines: LaggingBackends
 ) -> BackendReplica | None:
-    """Return the loaded replica that has the light queues alone; ``None``: none.
+    """Return the loaded replica that alone has the light queues, or ``None``.
 
-    The others get none from now on. A replica that lags or is empty is no evidence. One that cannot
-    be opened may have them, and is returned where nothing tells that it has not.
+    The others get no light queues from now on. A lagging or empty replica proves nothing. A replica
+    that cannot be opened may have them, and is returned unless it is known not to have them.
 
     Raises:
-        StoreError: a line says that it has them, and it cannot be opened.
+        StoreError: a line states that the replica has them, and it cannot be opened.
     """
     home = next((replica for replica in replicas if replica.name == roles.light), None)
     others = [replica for replica in replicas if replica is not home]
@@ -53,9 +53,9 @@ def light_home(
 def diverged_replica(
     replicas: Sequence[BackendReplica], roles: Roles, is_deleted: IsDeleted
 ) -> BackendReplica | None:
-    """Return the recovered replica in which alone light queues have gone on; ``None``: none.
+    """Return the recovered replica that alone has newer units of light queues, or ``None``.
 
-    All had them before. The others get none from now on.
+    All replicas had them before. The others get no light queues from now on.
     """
     home = next((replica for replica in replicas if replica.name == roles.light), None)
     others = [replica for replica in replicas if replica is not home]
@@ -70,7 +70,7 @@ def diverged_replica(
 def _keep_apart(
     home: BackendReplica, others: Iterable[BackendReplica], roles: Roles
 ) -> BackendReplica:
-    """Have the others get no light queues from now on; return ``home``."""
+    """Stop giving light queues to the others; return ``home``."""
     if not roles.light_alone:
         _LOG.warning(
             "light queues exist only in the %s backend and stay there, although"
@@ -87,7 +87,7 @@ def _has_light(replica: BackendReplica) -> bool:
 
 
 def _lacks_light(others: Sequence[BackendReplica]) -> bool:
-    """Return whether these have queues, but no light ones: those are kept apart."""
+    """Return whether these have queues, but no light queues: those are stored apart."""
     told = [replica for replica in others if replica.failure is None and replica.lags_from is None]
     return bool(told) and all(
         next(each.store.queues(), None) is not None and not _has_light(each) for each in told

@@ -1,4 +1,4 @@
-"""QueueBackend: what a kind of queues reports of folders that are not opened."""
+"""QueueBackend: the facts about a type of backend that need no open store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -13,75 +13,75 @@ from cqstore.store.settings.installed_backends import Backend
 
 
 class QueueBackend(Backend, ABC):
-    """One kind of queues. Nothing is opened here, no lock is taken, no byte changed."""
+    """One type of backend. Opens nothing, takes no lock, changes no byte."""
 
     counts_in_checkpoint: bool = False
-    """The store checkpoint's ``logics`` fields speak of this backend, as of RocketMQ's files."""
+    """The ``logics`` fields of the store checkpoint describe this backend, as RocketMQ's files."""
     hides_unflushed: bool = False
-    """A reader that opens the queues beside their writer sees what has been flushed, no more."""
+    """A reader that opens the queues during writes sees only flushed data."""
     lmq_needs_multi_dispatch: bool = False
-    """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
+    """Light queues need ``enableMultiDispatch`` in addition to ``enableLmq``, as in RocketMQ."""
     begins_with_blanks: ClassVar[bool] = False
-    """Before a queue's first unit there may be units that are none, in its first file."""
+    """The first file of a queue may begin with blank units before its first unit."""
     fills_holes: ClassVar[bool] = False
-    """A replay brings back units that are missing before others of their queue."""
+    """A replay restores units that are missing before other units of their queue."""
 
     @classmethod
     @abstractmethod
     def present(cls, paths: StorePaths) -> bool:
-        """Return whether ``paths`` holds queues of this backend. Changes nothing.
+        """Return whether ``paths`` contains queues of this backend. Changes nothing.
 
         Raises:
-            RefusedStoreError: it does, twice or in a way that leaves two readings.
+            RefusedStoreError: it contains them twice, or it is ambiguous which are valid.
         """
 
     @classmethod
     def check_settings(cls, config: StoreConfig) -> None:
-        """Refuse settings that queues could not be opened with. Touches no file.
+        """Refuse settings with which queues cannot be opened. Accesses no file.
 
         Raises:
-            StoreConfigError, UnsupportedFormatError: the sentence names the setting.
+            StoreConfigError, UnsupportedFormatError: the error names the setting.
         """
         _ = config
 
     @classmethod
     def folders(cls, paths: StorePaths) -> list[Path]:
-        """Return the folders that its queues may lie in; others' may lie there too."""
+        """Return the folders that may contain its queues; other backends may use them too."""
         return [paths.consume_queue]
 
     @classmethod
     def folders_by_queue(cls, paths: StorePaths) -> list[Path]:
-        """Return the folders that have one, ``TOPIC/QUEUEID``, for each queue, if there are any."""
+        """Return the folders with a subfolder ``TOPIC/QUEUEID`` per queue, if there are any."""
         _ = paths
         return []
 
     @classmethod
     def unlike_others(cls, paths: StorePaths) -> Path | None:
-        """Return the folder of queues that are there and that no other backend could hold."""
+        """Return the folder of existing queues that no other backend supports."""
         _ = paths
         return None
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
-        """Return the files and folders that make up this backend's queues, no others'.
+        """Return the files and folders with this backend's queues, and no others.
 
-        Moved away together they leave a store without queues of this backend.
+        A store from which they are moved away has no queues of this backend.
         """
         _ = paths
         return []
 
     @classmethod
     def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
-        """Return the rows of one bare file, ``None`` if it is no file of this backend's.
+        """Return the rows of one bare file, ``None`` if it is not a file of this backend.
 
-        The folders around it say what it is.
+        The folders around it determine its type.
         """
         _ = path
         return None
 
     @classmethod
     def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
-        """Return what files alone show of queues that another process has open.
+        """Return metrics from the files alone, for queues that another process has open.
 
         Opens no database, takes no lock, changes nothing.
         """
@@ -90,9 +90,9 @@ class QueueBackend(Backend, ABC):
 
     @classmethod
     def written_to(cls, context: QueueStoreContext) -> int:
-        """Return up to which phy offset records have surely been dispatched to these queues.
+        """Return the phy offset up to which records were certainly dispatched to these queues.
 
-        For queues that are not opened; a cheap check that changes nothing. 0 if it is unknown.
+        For queues that are not open; a cheap check that changes nothing. 0 if unknown.
         """
         _ = context
         return 0

@@ -1,4 +1,4 @@
-"""QueuePlace: queues of a quiescent store, named so that any process can open them."""
+"""QueuePlace: the queues of a quiescent store, in a form that any process can open."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,12 @@ from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.settings.config import StoreConfig
 
 _TASK_MEMORY = 64 << 20
-"""Bytes that RocksDB may take in a task: there are as many tasks as cores."""
+"""Memory limit of RocksDB in a task, in bytes: there are as many tasks as cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """The queues of one backend below one root, and the log that they lead to."""
+    """The queues of one backend in one root, and the log of their records."""
 
     backend: str
     root: Path
@@ -35,28 +35,28 @@ class QueuePlace:
         """Open the queues; changes nothing.
 
         Raises:
-            RefusedStoreError: there are none of this backend.
+            RefusedStoreError: there are no queues of this backend.
         """
         context = queue_context(StorePaths(self.root), list(self.log_folders), self.config)
         return bulk_backend(self.backend).source(context)
 
     def plain(self) -> dict[str, Any]:
-        """Return the fields as JSON can hold them, for another process."""
+        """Return the fields in a form that fits JSON, for another process."""
         folders = [str(folder) for folder in self.log_folders]
         return {"backend": self.backend, "root": str(self.root), "log": folders,
                 "settings": self.settings}  # fmt: skip
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
-        """Return the place that ``plain`` made this of."""
+        """Return the place from the result of ``plain``."""
         folders = tuple(Path(folder) for folder in given["log"])
         return cls(given["backend"], Path(given["root"]), folders, given["settings"])
 
 
 def settings_of_tasks(config: StoreConfig, **sizes: int) -> dict[str, object]:
-    """Return the settings that were given and those that tasks need, by RocketMQ's keys.
+    """Return the given settings plus those that tasks need, by RocketMQ's keys.
 
-    ``config`` has the size of the log's files as they are; ``sizes`` are further ones.
+    ``config`` has the actual size of the log's files; ``sizes`` are further ones.
     """
     update = {
         "mapped_file_size_commit_log": config.mapped_file_size_commit_log,
@@ -70,7 +70,7 @@ def settings_of_tasks(config: StoreConfig, **sizes: int) -> dict[str, object]:
 def queue_context(
     paths: StorePaths, log_folders: list[Path], config: StoreConfig, *, read_only: bool = True
 ) -> QueueStoreContext:
-    """Return what a backend is opened with; ``paths`` may be those of queues in the making.
+    """Return the context to open a backend; the queues of ``paths`` may be incomplete.
 
     Raises:
         CorruptionError, StoreIOError: the log cannot be listed.

@@ -1,4 +1,4 @@
-"""ReadFallbacks: reads that compiled code left to Python. Each of them costs several times more."""
+"""ReadFallbacks: reads that compiled code left to Python. Each is several times slower."""
 
 import threading
 from collections.abc import Mapping
@@ -7,30 +7,30 @@ from typing import NamedTuple
 
 
 class ReadKind(StrEnum):
-    """Which kind of read left the fast path."""
+    """Kinds of reads that left the fast path."""
 
     PULL = "pull"
     SEARCH = "search"
     """A search by time."""
     QUERY = "query"
-    """By key."""
+    """A query by key."""
 
 
 class FallbackReason(StrEnum):
-    """Why Python answered a read, and no compiled code."""
+    """Reasons why Python served a read instead of compiled code."""
 
     LEFT_OUT = "left_out"
-    """``checkCRCOnPull`` is set: it is asked of pulls."""
+    """``checkCRCOnPull`` is set, which concerns pulls."""
     FILTER = "filter"
     """The pull has a filter by tags."""
     ENGINE = "engine"
     """The RocksDB engine has no search of its own (rocksdict)."""
     DECLINED = "declined"
-    """The compiled code has met something that it does not handle, and said no more."""
+    """The compiled code met something that it does not handle, without a specific reason."""
 
 
 class ReadFallback(NamedTuple):
-    """A kind of read and why it left the fast path; such are counted together."""
+    """A kind of read and the reason why it left the fast path; counted together."""
 
     kind: ReadKind
     reason: FallbackReason
@@ -47,18 +47,18 @@ _ALL = (
 
 
 class ReadFallbacks:
-    """Counts the reads of one store that compiled code did not answer. Any thread."""
+    """Counts the reads of one store that compiled code did not serve. Any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # guards the counts; a signal's handler may read, too
+        self._lock = threading.RLock()  # guards the counts; a signal handler may read them too
         self._counts = dict.fromkeys(_ALL, 0)
 
     def add(self, kind: ReadKind, reason: FallbackReason) -> None:
-        """Count one read that left the fast path, and why."""
+        """Count one read that left the fast path, with its reason."""
         with self._lock:
             self._counts[ReadFallback(kind, reason)] += 1
 
     def counts(self) -> Mapping[ReadFallback, int]:
-        """Return how many there were of each, zeros too."""
+        """Return the count of each kind and reason, including zeros."""
         with self._lock:
             return dict(self._counts)

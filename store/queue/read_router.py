@@ -1,4 +1,4 @@
-"""ReadRouter: which of several backends answers for a topic."""
+"""ReadRouter: selects the backend that serves a topic."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,10 +15,10 @@ from cqstore.store.record.message import LMQ_PREFIX
 
 
 class ReadRouter:
-    """Decides which backend of a combined store answers for a topic.
+    """Selects the backend of a combined store that serves a topic.
 
-    That is ``read``; for light queues that one backend alone has ``light``; for topics that the
-    settings name in ``apart`` the backend that they name, if it has all of the topic.
+    This is ``read``; for light queues that only one backend has, ``light``; for topics that the
+    settings name in ``apart``, the backend named there, if it has all of the topic.
     """
 
     def __init__(self, read: ConsumeQueueStore, replicas: Sequence[BackendReplica]) -> None:
@@ -32,13 +32,13 @@ class ReadRouter:
         caught up, and without such settings."""
 
     def reader(self, topic: str) -> ConsumeQueueStore:
-        """Return the backend that answers for ``topic`` now."""
+        """Return the backend that serves ``topic`` now."""
         if self.light and is_light(topic):
             return self.light
         return self.read if self.apart is None else self._read_apart(topic, self.apart)
 
     def _read_apart(self, topic: str, apart: ClassOfTopic[str]) -> ConsumeQueueStore:
-        """Return the backend that the settings name for ``topic``, if it has all of it."""
+        """Return the backend that the settings name for ``topic``, if it has all its units."""
         name = apart.of(topic)
         if not name or name == self.read.name:
             return self.read
@@ -51,9 +51,9 @@ class ReadRouter:
                 yield replica.store
 
     def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
-        """Return the backend that answers for ``topic``, and one that must answer alike.
+        """Return the backend that serves ``topic``, and another one with the same units.
 
-        ``None``: no other one has all of its units.
+        ``None``: no other backend has all of its units.
         """
         answers = self.reader(topic)
         others = (store for store in self._complete_backends(topic) if store is not answers)
@@ -63,7 +63,7 @@ class ReadRouter:
     def queues(
         self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
     ) -> Iterator[QueueKey]:
-        """Yield the queues of the store that is read; light queues, if they lie apart, last."""
+        """Yield the queues of the store that is read; separately stored light queues are last."""
         if topic is not None:
             yield from self.reader(topic).queues(topic, after)
             return
@@ -80,9 +80,9 @@ class ReadRouter:
 
 
 class QueueApart(ConsumeQueue):
-    """A queue of a topic that is read apart: each call asks for the backend that answers.
+    """A queue of a topic that is read from another backend, which is selected at each call.
 
-    That one may be detached at any time.
+    That backend may be detached at any time.
     """
 
     __slots__ = ("_router",)
@@ -90,7 +90,7 @@ class QueueApart(ConsumeQueue):
     def __init__(
         self, router: ReadRouter, context: QueueStoreContext, topic: str, queue_id: int
     ) -> None:
-        """Ask ``router`` for the backend of ``topic``."""
+        """Use ``router`` to find the backend of ``topic``."""
         self._router, self.context = router, context
         self.topic, self.queue_id = topic, queue_id
 
@@ -98,37 +98,37 @@ class QueueApart(ConsumeQueue):
         return self._router.reader(self.topic).queue(self.topic, self.queue_id)
 
     def max_offset(self) -> int:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().max_offset()
 
     def ends(self) -> tuple[int, int]:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().ends()
 
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().pull(queue_offset, max_count)
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().read_units(queue_offset, max_count)
 
     def unit_timestamp(self, queue_offset: int) -> int:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().unit_timestamp(queue_offset)
 
     def unit_location(self, queue_offset: int) -> UnitLocation:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().unit_location(queue_offset)
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().resolve_tags_code(tags_code)
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().iterate(queue_offset)
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
-        """Ask the backend that answers."""
+        """Call the backend that serves the topic."""
         return self._now().offset_by_time(timestamp, boundary)

@@ -1,7 +1,7 @@
-"""What makes the replicas of the combined store alike where no replay of the log does.
+"""Reconciling the replicas of the combined store, if a replay of the log cannot.
 
-Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, which starts over what
-differs; here the log fills what is lacking, and nothing is hidden.
+Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, which resets queues
+that differ; here the log fills missing units, and nothing is hidden.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,27 +17,28 @@ from cqstore.store.queue.units import QueueKey
 
 _LOG = StoreLogger(__name__)
 _BLOCK = 4096
-"""Queues whose ends are asked for at once."""
+"""Number of queues whose ends are read at once."""
 IsDeleted = Callable[[str, int], bool]
-"""Whether the record of a topic at a phy offset belongs to a deleted incarnation of it."""
+"""Whether the record of a topic at a phy offset belongs to a deleted incarnation."""
 
 
 class MissingUnits(NamedTuple):
-    """Units of one queue that one replica has and the other ought to have."""
+    """Units of one queue that one replica has and the other one should have."""
 
     queue: QueueKey
     offsets: range
     is_head: bool
-    """They lie before all that the other replica has of the queue."""
+    """They precede all units that the other replica has of the queue."""
 
 
 def missing_units(
     lagging: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted, prefix: str = ""
 ) -> Iterator[MissingUnits]:
-    """Yield what ``lagging`` lacks of ``ahead``'s units though it claims to be whole.
+    """Yield units of ``ahead`` that ``lagging`` lacks although it claims to be complete.
 
-    Judged by the ends of each queue: a replica that RocketMQ filled lagging begins later, and one
-    that it passed over ends earlier. What a replay from ``lagging.synced_to`` on brings is no lack.
+    The ends of each queue show it: a replica that RocketMQ filled late begins later, and one that
+    it skipped ends earlier. Units that a replay from ``lagging.synced_to`` on restores are not
+    missing.
     """
     keys = (
         key for key in ahead.store.queues(prefix=prefix)
@@ -50,7 +51,7 @@ def missing_units(
 def _missing_units(
     lagging: BackendReplica, ahead: BackendReplica, keys: list[QueueKey], is_deleted: IsDeleted
 ) -> Iterator[MissingUnits]:
-    """Yield what ``lagging`` lacks of the queues ``keys``; one that is damaged is passed over."""
+    """Yield missing units of ``lagging`` in the queues ``keys``; a damaged queue is skipped."""
     try:
         spans = [*zip(ahead.store.spans_of(keys), lagging.store.spans_of(keys), strict=True)]
         lacks = [_missing_in_queue(lagging, ahead, has, ought, is_deleted) for ought, has in spans]
@@ -59,7 +60,7 @@ def _missing_units(
             for key in keys:
                 yield from _missing_units(lagging, ahead, [key], is_deleted)
             return
-        ((topic, queue_id),) = keys  # one queue's damage; reading it shows that
+        ((topic, queue_id),) = keys  # one damaged queue; reading it reports the damage
         _LOG.warning("cannot compare queue %d of topic %r: %s", queue_id, topic, exc)
         return
     yield from (lack for lack in lacks if lack is not None)
@@ -72,7 +73,7 @@ def _missing_in_queue(
     ought: QueueSpan,
     is_deleted: IsDeleted,
 ) -> MissingUnits | None:
-    """Return what ``lagging`` lacks of a queue, before what it has or behind; ``None``: nothing."""
+    """Return the units of a queue that ``lagging`` lacks, before or after its own, or ``None``."""
     key, low, high = ought
     _, begin, end = has
     if low >= high or (begin <= low and high <= end and begin < end):
@@ -93,10 +94,10 @@ def backfill(
     is_deleted: IsDeleted,
     note_lagging: Callable[[], object],
 ) -> None:
-    """Fill what ``lagging`` lacks by a replay of the log, if it lacks anything.
+    """Restore missing units of ``lagging`` by a replay of the log, if there are any.
 
-    ``note_lagging`` notes durably that it has nothing for sure; called before a queue goes that the
-    replay could not fill.
+    ``note_lagging`` records durably that no unit is certain; called before a queue is removed that
+    the replay could not fill.
     """
     units = queues = 0
     for lack in missing_units(lagging, ahead, is_deleted):
@@ -121,10 +122,10 @@ def backfill(
 def refuse_lack(
     lagging: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted, root: Path
 ) -> None:
-    """Refuse to serve ``lagging`` if it lacks anything.
+    """Refuse to serve ``lagging`` if it lacks units.
 
     Raises:
-        RefusedStoreError: it does.
+        RefusedStoreError: units are missing.
     """
     lack = next(missing_units(lagging, ahead, is_deleted), None)
     if lack is not None:
@@ -140,11 +141,11 @@ def refuse_lack(
 def reconcile_unlogged(
     lagging: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted
 ) -> None:
-    """Take over, after a replay, what the log does not contain.
+    """Copy state that the log does not contain from ``ahead``, after a replay.
 
-    That is the next offsets of queues that are wholly expired, and that queues were deleted. Of
-    what ``lagging`` alone has, that goes which came from this replay, and that which a line of ours
-    explains; nothing else.
+    This is the next offsets of completely expired queues, and the deletion of queues. Of queues
+    that only ``lagging`` has, those are removed that this replay created or that a line of ours
+    explains; no others.
     """
     for key in ahead.store.queues():
         end = ahead.store.queue(*key).max_offset()
@@ -166,7 +167,7 @@ def reconcile_unlogged(
 
 
 def _is_gone(lagging: BackendReplica, key: QueueKey, is_deleted: IsDeleted) -> bool:
-    """Return whether nothing of a queue lives on that only ``lagging`` has."""
+    """Return whether a queue that only ``lagging`` has was deleted completely."""
     if lagging.began_empty or not lagging.has_live_units(*key):
         return True
     if lagging.exclusive_queues is not None and key not in lagging.exclusive_queues:

@@ -1,4 +1,4 @@
-"""Search of a queue by store time: one answer for every backend, RocketMQ's on files.
+"""Search of a queue by store time: one result for every backend, that of RocketMQ's files.
 
 Source: RocketMQ ``ConsumeQueue.binarySearchInQueueByTime``,
 ``DefaultMessageStore.getOffsetInQueueByTime``.
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class BoundaryType(Enum):
-    """Which unit to take around a point in time."""
+    """Which unit to choose around a point in time."""
 
     LOWER = "lower"
     UPPER = "upper"
@@ -22,14 +22,14 @@ def search_offset(
     boundary: BoundaryType,
     timestamp_at: Callable[[int], int],
 ) -> int:
-    """Return the offset in [min_offset, max_offset] that ``timestamp`` leads to.
+    """Return the offset in [min_offset, max_offset] for ``timestamp``.
 
-    ``timestamp_at`` gives a unit's store time in ms, -1 if its record is gone; it is asked
-    O(log n) times. Times must not decrease with the offset, else the answer is one of several.
+    ``timestamp_at`` returns a unit's store time in ms, -1 if its record is gone; it is called O(log
+    n) times. Times must not decrease with the offset, otherwise the result is one of several.
     """
     low, high = min_offset, max_offset
     upper = boundary is BoundaryType.UPPER
-    while low < high:  # invariant: units below low are before, units from high on are behind
+    while low < high:  # invariant: units before low are earlier, units from high on are later
         middle = (low + high) // 2
         at = timestamp_at(middle)
         if at < timestamp or (upper and at == timestamp):

@@ -1,7 +1,7 @@
-"""Units: what a consume queue holds, alone, in blocks (out) and in batches (in).
+"""Units: the entries of a consume queue, single, in blocks (read) and in batches (written).
 
-The 28 bytes of ``QueueUnit`` are RocksDB's value; a file queue stores their first 20. Blocks and
-batches stay packed: a Python object per unit is made only for a caller that asks for it.
+The 28 bytes of ``QueueUnit`` are RocksDB's value; a file queue stores the first 20. Blocks and
+batches stay packed: a Python object per unit is created only on request.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 
 
 class QueueUnit(NamedTuple):
-    """One unit as it is dispatched: where a message lies, what its tag hashes to, when it came."""
+    """One dispatched unit: position and size of a message, tags code, and store time."""
 
     phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
     size: Annotated[int, Wire("i", "whole record, bytes")]
@@ -31,12 +31,12 @@ class QueueUnit(NamedTuple):
 QUEUE_UNIT = Layout(QueueUnit)
 MAX_UNITS = MAX_QUEUE_OFFSET
 PACKED_PREFIX = 20
-"""Bytes of a packed unit that both backends have: ``phy_offset``, ``size``, ``tags_code``."""
+"""Bytes of a packed unit in both backends: ``phy_offset``, ``size``, ``tags_code``."""
 
 EXT_ADDRESS_MAX = -(1 << 31) - 1
-"""Tags codes up to this one, below every 32-bit hash, are addresses of what a backend keeps beside.
+"""Tags codes up to this one, below every 32-bit hash, are addresses of extension data.
 
-``ConsumeQueueStore.resolve_tags_code`` follows them.
+``ConsumeQueueStore.resolve_tags_code`` resolves them.
 """
 
 
@@ -54,28 +54,28 @@ class CqUnit(NamedTuple):
     phy_offset: int
     size: int
     tags_code: int | None
-    """``None`` where an extension address cannot be resolved; such a unit matches every filter."""
+    """``None`` if an extension address cannot be resolved; such a unit matches every filter."""
     batch_num: int = 1
-    """Messages that the record holds; more than one only in batch queues."""
+    """Number of messages in the record; more than one only in batch queues."""
 
 
 class BlockStop(Enum):
-    """Why a block ended."""
+    """Reasons why a block ended."""
 
     END = "end"
     """The queue has no further unit."""
     LIMIT = "limit"
-    """As many units as asked for."""
+    """The block has as many units as requested."""
     HOLE = "hole"
-    """Units are missing behind the block, see ``UnitBlock.hole``."""
+    """Units are missing after the block, see ``UnitBlock.hole``."""
 
 
-@dataclass(slots=True)  # not frozen: that would cost a pull a twentieth
+@dataclass(slots=True)  # not frozen: a pull would take 5 % longer
 class UnitBlock:
     """Consecutive units of one queue, packed.
 
-    ``data`` holds ``count`` units of ``stride`` bytes (20, or 28 with store timestamps), the first
-    of them at ``queue_offset``. The buffer is the caller's own: it stays valid after ``close``.
+    ``data`` has ``count`` units of ``stride`` bytes (20, or 28 with store timestamps), the first
+    one at ``queue_offset``. The caller owns the buffer: it stays valid after ``close``.
     """
 
     queue_offset: int
@@ -83,15 +83,15 @@ class UnitBlock:
     stride: int
     stop: BlockStop
     hole: range | None = None
-    """With ``BlockStop.HOLE``: the queue offsets that are missing behind the block."""
+    """With ``BlockStop.HOLE``: the queue offsets that are missing after the block."""
 
     @property
     def count(self) -> int:
-        """Return how many units the block holds."""
+        """Return the number of units in the block."""
         return len(self.data) // self.stride
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
-        """Yield ``(phy_offset, size, tags_code)`` a unit, the cheapest way to walk a block."""
+        """Yield ``(phy_offset, size, tags_code)`` per unit, the cheapest iteration over a block."""
         return _ROWS[self.stride].iter_unpack(self.data)
 
     def columns(self, count: int = -1) -> NDArray[np.void]:
@@ -108,7 +108,7 @@ UNIT_COLUMNS: dict[int, np.dtype[np.void]] = {
     PACKED_PREFIX: np.dtype(QUEUE_UNIT.dtype.descr[:-1]),
     QUEUE_UNIT.size: QUEUE_UNIT.dtype,
 }
-"""Stride of a block → the numpy type of a unit in it."""
+"""Stride of a block → numpy type of a unit in it."""
 _ROWS = {PACKED_PREFIX: Struct(">qiq"), QUEUE_UNIT.size: Struct(">qiq8x")}
 
 
@@ -116,18 +116,18 @@ _batch.bind_queue_key(QueueKey)
 
 
 class UnitBatch(_batch.UnitColumns):
-    """Units on their way into the queues, as columns, in dispatch (log) order.
+    """Units that are being added to queues, as columns, in dispatch (log) order.
 
     Unit *i* belongs to ``queues[queue_index[i]]`` at ``queue_offset[i]``; its 28 bytes are row *i*
-    of ``units``. A view of a column keeps what it shows while the batch grows.
-    ``end_phy_offset`` is the log position up to which everything has been dispatched once the batch
-    is stored, also records that no queue holds. One thread adds.
+    of ``units``. A view of a column keeps its content while the batch grows. ``end_phy_offset`` is
+    the log position up to which everything is dispatched once the batch is stored, including
+    records that no queue contains. One thread adds.
     """
 
     __slots__ = ()
 
     def of_topics(self, wanted: Callable[[str], bool]) -> "UnitBatch":
-        """Return the batch without the units of other topics; itself if it has none of those.
+        """Return the batch without units of other topics; itself if it has none of those.
 
         Its ``end_phy_offset`` is the same.
         """
@@ -141,7 +141,7 @@ class UnitBatch(_batch.UnitColumns):
         return self if keep.all() else self._rows(keep[self._numbers()])
 
     def since(self, phy_offset: int) -> "UnitBatch":
-        """Return the batch without the units whose records lie before ``phy_offset``.
+        """Return the batch without the units whose records are before ``phy_offset``.
 
         Its ``end_phy_offset`` is the same.
         """
@@ -150,22 +150,22 @@ class UnitBatch(_batch.UnitColumns):
         return self._rows(phys >= phy_offset)
 
     def phy_offset_of(self, row: int) -> int:
-        """Return where the record of a row begins."""
+        """Return the phy offset of a row's record."""
         return QUEUE_UNIT.unpack_from(memoryview(self.units), row * QUEUE_UNIT.size).phy_offset
 
     def first_of(self, number: int) -> int:
-        """Return the first row of the queue of that number."""
+        """Return the first row of the queue with this number."""
         return int(np.argmax(self._numbers() == number))
 
     def begins(self, wanted: Callable[[QueueKey], bool]) -> int:
-        """Return how many units of queues that are ``wanted`` are the first of an incarnation."""
+        """Return how many units of ``wanted`` queues are the first of an incarnation."""
         chosen = [number for number, queue in enumerate(self.queues) if wanted(queue)]
         if not chosen:
             return 0
         return int(np.count_nonzero(np.isin(self._numbers(), chosen) & (self._offsets() == 0)))
 
     def _rows(self, rows: NDArray[np.bool_]) -> "UnitBatch":
-        """Return the units with a True in ``rows``, as a batch of their own."""
+        """Return the units with a True in ``rows``, as a new batch."""
         chosen = UnitBatch()
         chosen.end_phy_offset = self.end_phy_offset
         index = self._numbers()[rows]
@@ -189,10 +189,10 @@ class UnitBatch(_batch.UnitColumns):
         return np.frombuffer(memoryview(self.units), np.uint8).reshape(-1, QUEUE_UNIT.size)
 
     def _check_offsets(self) -> None:
-        """Refuse a queue offset that no queue can have.
+        """Refuse a queue offset that is invalid for any queue.
 
         Raises:
-            CorruptionError: there is one.
+            CorruptionError: a queue offset is invalid.
         """
         offsets = self._offsets()
         outside = np.flatnonzero((offsets < 0) | (offsets >= MAX_UNITS))
@@ -207,7 +207,7 @@ class UnitBatch(_batch.UnitColumns):
             )
 
     def entries(self) -> Iterator[tuple[QueueKey, int, int, int]]:
-        """Yield queue, queue offset, tags code and store timestamp of each unit, in their order."""
+        """Yield queue, queue offset, tags code and store timestamp of each unit, in order."""
         units = np.frombuffer(memoryview(self.units), QUEUE_UNIT.dtype)
         return zip(
             map(self.queues.__getitem__, self._numbers().tolist()),
@@ -221,7 +221,7 @@ class UnitBatch(_batch.UnitColumns):
         """Group the units by queue, keeping dispatch order within a queue.
 
         Raises:
-            CorruptionError: a queue offset is impossible: no checksum covers a record's head.
+            CorruptionError: a queue offset is invalid: no checksum covers a record's head.
         """
         index = self._numbers()
         order = np.argsort(index, kind="stable")
@@ -244,9 +244,8 @@ class UnitBatch(_batch.UnitColumns):
 class UnitRuns:
     """The units of a batch, grouped: run *r* is rows ``starts[r]:ends[r]`` of ``units``.
 
-    A run belongs to ``queues[r]``; its queue offsets count up from ``first_offsets[r]`` without a
-    gap. A queue may have several runs (it started over within the batch), they follow each other in
-    dispatch order.
+    A run belongs to ``queues[r]``; its queue offsets start at ``first_offsets[r]``, without gaps. A
+    queue may have several runs, in dispatch order (it started over within the batch).
     """
 
     queues: list[QueueKey]

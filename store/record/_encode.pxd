@@ -1,4 +1,4 @@
-# How messages are encoded, for compiled code that puts them.
+# Encoding of messages, for the compiled code of a put.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -11,7 +11,7 @@ from cqstore.store.record._scratch cimport Plain, Scratch
 cdef class PlainEncoder:
     cdef InternTable _known
     cdef object _host, _topics, _scheduled, _timer
-    cdef bytes _seal  # the property for the checksum of a record; None: records have none
+    cdef bytes _seal  # the name of the checksum property; None: records have no checksum property
     cdef dict _next
     cdef bint _refuses_delay, _has_light
 

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PlainEncoder: whether a message is well-formed, and where its parts lie.
+"""PlainEncoder: checks whether a message is well-formed, and locates its parts.
 
-What is not plain is declined: the slow path, in Python, says what is right. Where a scratch says
-that it holds (``is_held``), what the pointers lead to is held by it, so other threads may run before
-it is written. Else the caller keeps the interpreter's lock until then, and no garbage is collected:
-no object is made here that the collector knows, but for the exception behind which a message is
-declined.
+Anything else than a plain message is declined, and the slow path in Python decides what is valid.
+If a scratch is held (``is_held``), it keeps references to everything that its pointers lead to, so
+other threads may run before the record is written. Otherwise the caller keeps the GIL until then
+and no garbage collection can start: the encoder creates no object that the collector tracks, except
+for the exception after which a message is declined.
 """
 
 cimport cython
@@ -27,8 +27,8 @@ from cqstore.store.record._scratch cimport Plain, Scratch, is_queued
 
 cdef enum:
     MAX_DIGITS = 9  # of a delay level
-    # What properties may ask for, by their names.
-    LATER = 1 << 0  # a delivery later on, by a level
+    # What properties may request, by their names.
+    LATER = 1 << 0  # delivery at a later time, by a delay level
     LATER_BY_TIMER = 1 << 1
     TIMER_IS_OVER = 1 << 2
     LIGHT_QUEUES = 1 << 3
@@ -39,18 +39,18 @@ crc_prepare()
 
 
 def crc32(bytes data not None, *, bint folded=True):
-    """Return the CRC-32 of ``data`` as a put reckons it; not ``folded``: by tables alone."""
+    """Return the CRC-32 of ``data`` as a put computes it; not ``folded``: with tables only."""
     cdef const char *start = PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
     return crc_of(start, size) if folded else crc_of_by_table(start, size)
 
 
 cdef class PlainEncoder:
-    """Encodes messages of one store, all but their places. Any thread."""
+    """Encodes messages of one store, except for their positions. Any thread."""
 
     @cython.final
     cdef bint encode(self, PyObject *given, Scratch scratch, int64_t now) except -1:
-        """Encode what may be of any kind; return whether it is a plain message."""
+        """Encode an object of any kind; return whether it is a plain message."""
         if type(<object> given) is not Message:
             return False
         cdef Plain *plain = &scratch.plain[scratch.count - 1]
@@ -64,7 +64,7 @@ cdef class PlainEncoder:
     cdef bint encode_rest(
         self, Message message, Plain *plain, Scratch scratch, int64_t now
     ) except -1:
-        """Encode all but its topic and what its size and its queue decide."""
+        """Encode all but the topic, and the fields that depend on the size and the queue."""
         return (
             self._encode_head(message, plain, now)
             and self._encode_body(plain, <PyObject *> message.body, scratch)
@@ -78,7 +78,7 @@ cdef class PlainEncoder:
 
     @cython.final
     cdef bint _encode_head(self, Message message, Plain *plain, int64_t now) except -1:
-        """Encode what the messages of a client batch have in common, but for the topic."""
+        """Encode the fields that all messages of a client batch share, except for the topic."""
         if not (
             whole_number(<PyObject *> message.queue_id, 0, INT32_MAX, &plain.queue_id)
             and whole_number(<PyObject *> message.sys_flag, INT32_MIN, INT32_MAX, &plain.sys_flag)
@@ -103,7 +103,7 @@ cdef class PlainEncoder:
 
     @cython.final
     cdef bint find_queue(self, Plain *plain, Scratch scratch) except -1:
-        """Find its size and the place of its queue; return whether it can go there now."""
+        """Compute the size and find the queue; return whether the message can be appended now."""
         plain.size = (
             FIXED_BYTES - 2 * HOST_V4 + plain.born_size + plain.store_size
             + plain.body_size + plain.topic_size + 2 + plain.properties_size
@@ -117,10 +117,10 @@ cdef class PlainEncoder:
         plain.key = plain.queue.key
         scratch.keys.append(<object> plain.key)
         if scratch.is_held:
-            return True  # where it goes and what it sums up to is found later on
+            return True  # position and checksum are computed later
         if is_queued(plain) and PyDict_GetItemWithError(self._next, <object> plain.key) == NULL:
             return False
-        # Last, for it takes longest: what is not eligible was found out before it.
+        # Last, because it takes longest: messages that are not eligible were declined before.
         plain.crc = crc_of(plain.body, plain.body_size)
         return True
 
@@ -197,7 +197,7 @@ cdef class PlainEncoder:
 
     @cython.final
     cdef bint _end_properties(self, Plain *plain, Scratch scratch) except -1:
-        """Add the property for the checksum; return whether they fit and ask for nothing more."""
+        """Add the checksum property; return whether the properties fit and request nothing else."""
         if self._seal is not None:
             put_bytes(
                 scratch.take(CRC_PROPERTY_BYTES), PyBytes_AS_STRING(self._seal), CRC_PROPERTY_BYTES
@@ -211,16 +211,16 @@ cdef class PlainEncoder:
 
     @cython.final
     cdef bint _may_be_put(self, Plain *plain, Scratch scratch) except -1:
-        """Return whether what a message asks for by its properties is nothing but to be stored."""
+        """Return whether the properties of a message request nothing but to store it."""
         cdef Py_ssize_t size = 0
         if plain.is_scheduled and plain.delay != NULL:
-            if not scratch.is_held:  # its unit has a time for tags
+            if not scratch.is_held:  # its unit has a due time in place of the tags code
                 return False
             text = PyUnicode_AsUTF8AndSize(<object> plain.delay, &size)
             if not _is_level(text, size):
                 return False
         if scratch.is_held or not plain.asks:
-            return True  # what may be put was decided before
+            return True  # checked before
         if plain.asks & INNER_COUNT:
             return False
         if not is_queued(plain):
@@ -238,7 +238,7 @@ cdef class PlainEncoder:
 
     @cython.final
     cdef bint encode_batch(self, object given, Scratch scratch, int64_t now) except -1:
-        """Encode the messages in a batch; return whether all are plain, lengths and all."""
+        """Encode the messages in a batch; return whether all are plain, with valid lengths."""
         if type(given) is not Message:
             return False
         cdef Message batch = <Message> given
@@ -283,7 +283,7 @@ cdef class PlainEncoder:
     cdef bint _take_properties(
         self, Plain *plain, const char *data, Py_ssize_t size, Scratch scratch
     ) except -1:
-        """Take properties as they are stored, if they would be written so."""
+        """Copy properties in stored form, if encoding them would give the same bytes."""
         cdef const char *end = data + size
         cdef const char *names[MAX_NAMES]
         cdef Py_ssize_t sizes[MAX_NAMES]
@@ -335,7 +335,7 @@ cdef inline void _begin_properties(Plain *plain, Scratch scratch) noexcept:
 
 
 cdef void _set_host_bits(Plain *plain) noexcept:
-    """Set the host bits from the hosts, whatever the caller had set."""
+    """Set the host bits from the hosts; the bits that the caller set are ignored."""
     plain.sys_flag &= ~<int64_t> (BORN_V6 | STORE_V6)
     if plain.born_size == HOST_V6:
         plain.sys_flag |= BORN_V6
@@ -352,7 +352,7 @@ cdef bint _is_utf8(const char *data, Py_ssize_t size) except -1:
 
 
 cdef inline bint _is_irregular(const char *name, Py_ssize_t size) noexcept:
-    """Return whether a property by its name may ask for more than to be stored."""
+    """Return whether a property with this name may request more than storing the message."""
     return size >= 5 and (
         memcmp(name, b"INNER", 5) == 0 or memcmp(name, b"DELAY", 5) == 0
         or memcmp(name, b"TIMER", 5) == 0
@@ -368,7 +368,7 @@ cdef inline bint _is_named(
 cdef int _asked_by(
     const char *name, Py_ssize_t size, const char *value, Py_ssize_t value_size
 ) noexcept:
-    """Return what a property asks for that is irregular by its name; 0: nothing."""
+    """Return what a property with a special name requests; 0: nothing."""
     if _is_named(name, size, b"DELAY", 5):
         return 0 if _is_no_level(value, value_size) else LATER
     if (
@@ -386,12 +386,12 @@ cdef int _asked_by(
 
 
 cdef bint _is_no_level(const char *text, Py_ssize_t size) noexcept:
-    """Return whether Java reads a level of 0 or less; see ``delay_check``."""
+    """Return whether Java parses a level of 0 or less; see ``delay_check``."""
     return _is_level(text, size) and (text[0] == c"-" or _is_zero(text, size))
 
 
 cdef bint _is_level(const char *text, Py_ssize_t size) noexcept:
-    """Return whether Java reads a number: up to nine digits, and maybe a sign."""
+    """Return whether Java parses a number: up to nine digits, with an optional sign."""
     cdef Py_ssize_t at = 1 if size and text[0] in (c"+", c"-") else 0
     if not 0 < size - at <= MAX_DIGITS:
         return False
@@ -411,7 +411,7 @@ cdef bint _is_zero(const char *text, Py_ssize_t size) noexcept:
 
 
 cdef void _pick_dispatch_property(Plain *plain, const char *name, Py_ssize_t size, PyObject *value) noexcept:
-    """Keep the value if it is one that dispatch needs."""
+    """Keep the value if it is a property that dispatch needs."""
     if size == 4 and memcmp(name, b"TAGS", 4) == 0:
         plain.tags = value
     elif size == 4 and memcmp(name, b"KEYS", 4) == 0:

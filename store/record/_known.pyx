@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """InternTable: recently used queues and tags, found by the address of their texts.
 
-Each has one place, which the next one that comes there takes over. A place holds its texts, so an
-object at the same address is the same text.
+Each queue or tag has one slot; another one with the same slot replaces it. A slot holds references
+to its texts, so an object at the same address is the same text.
 """
 
 from cpython.object cimport PyObject
@@ -15,11 +15,11 @@ from cqstore.store.core._record cimport blank_tuple, fill
 
 
 cdef class InternTable:
-    """Queues by the address of their topic's text, tags by that of theirs.
+    """Queues by the address of their topic, tags by the address of their text.
 
-    A look-up makes no object that the collector of garbage knows, so it never begins a collection.
-    The keys of queues are named tuples of the class ``queue_key``; those that a call may need it
-    reserves before.
+    A lookup creates no object that the garbage collector tracks, so it never starts a collection.
+    Queue keys are named tuples of the class ``queue_key``; a caller reserves the keys that it may
+    need before the call.
     """
 
     def __cinit__(self, queue_key, tags_prefix):
@@ -43,7 +43,7 @@ cdef class InternTable:
         free(self.blanks)
 
     cdef int reserve(self, Py_ssize_t count) except -1:
-        """Have keys for so many queues that are not known yet. Anything may run meanwhile."""
+        """Reserve keys for ``count`` queues that are not in the table yet. Other code may run."""
         cdef PyObject **grown
         cdef Py_ssize_t room
         while self.blank_count < count:
@@ -60,7 +60,7 @@ cdef class InternTable:
         return 0
 
     cdef KnownQueue *queue(self, PyObject *topic, int64_t queue_id) except NULL:
-        """Return the place of a queue, with its key; it stays until the next question."""
+        """Return the slot of a queue, with its key; valid until the next lookup."""
         cdef size_t mixed = (<size_t> topic >> 4) * <size_t> 0x9E3779B97F4A7C15
         cdef KnownQueue *found = &self.queues[((mixed >> 32) + <size_t> queue_id) & (KNOWN_QUEUES - 1)]
         cdef PyObject *before = found.key
@@ -72,9 +72,9 @@ cdef class InternTable:
         return found
 
     cdef PyObject *_new_key(self, PyObject *topic, int64_t queue_id) except NULL:
-        """Make the key of a queue of a blank one, of which there has to be one; hold it.
+        """Turn a reserved key, of which at least one must be left, into the queue's key; hold it.
 
-        The collector need not know it: a text and a number lead nowhere.
+        The garbage collector need not track it: a text and a number cannot form a cycle.
         """
         cdef PyObject *key
         cdef object number = queue_id
@@ -87,7 +87,7 @@ cdef class InternTable:
         return key
 
     cdef KnownTags *tag(self, PyObject *text) except NULL:
-        """Return the place of tags, with their key and code; it stays until the next question."""
+        """Return the slot of tags, with their key and code; valid until the next lookup."""
         cdef KnownTags *found = &self.tags[(<size_t> text >> 4) & (KNOWN_TAGS - 1)]
         cdef PyObject *text_before = found.text
         cdef PyObject *key_before = found.held

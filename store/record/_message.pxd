@@ -1,4 +1,4 @@
-# What is put, for compiled code that looks into it.
+# The message of a put, for compiled code that reads its fields.
 
 cdef class HostWire:
     cdef public object wire

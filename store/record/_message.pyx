@@ -1,19 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Message: what is put, its fields where a put finds them without asking; and a host's bytes."""
+"""Message: a message to put, with its fields in C for the put; and the bytes of a host."""
 
 cimport cython
 
 
 cdef class HostWire:
-    """The bytes of a host, see ``cqstore.store.record.message.Host``, which says what they can be."""
+    """The bytes of a host; ``cqstore.store.record.message.Host`` checks their length."""
 
 
-cdef object _not_given = []  # nothing that is given is this list
+cdef object _not_given = []  # the default: no argument is this list
 cdef object _loopback = None
 
 
 def bind_message(loopback, fields):
-    """Take the host that messages have unless they are given one, and what `dataclasses` looks for."""
+    """Set the default host of messages, and the attributes that `dataclasses` looks for."""
     global _loopback
     _loopback = loopback
     Message.__dataclass_fields__.update(fields)
@@ -39,7 +39,7 @@ The reference in Python is ``cqstore.store.record.message.PyMessage``: fields an
         "born_host", "store_host", "reconsume_times", "prepared_transaction_offset",
     )
     __hash__ = None
-    __dataclass_fields__ = {}  # so that `replace`, `fields` and `asdict` take it for one
+    __dataclass_fields__ = {}  # so that `replace`, `fields` and `asdict` accept it
 
     def __init__(
         self, topic=_not_given, body=_not_given, queue_id=0, properties=_not_given, flag=0, sys_flag=0,

@@ -1,4 +1,4 @@
-# Records that were found, and where their parts lie. Inline: each message of a pull is parsed so.
+# Records that were found, and the positions of their parts. Inline: called per message of a pull.
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
@@ -13,16 +13,16 @@ cdef struct Found:
     # A record in one of the buffers that are held.
     const uint8_t *data
     int32_t size
-    int32_t file  # which of them
+    int32_t file  # index of the buffer
 
 
 cdef struct Places:
-    # Where the parts of a record lie, bytes from its start; all within `size`.
+    # The positions of the parts of a record, in bytes from its start; all within `size`.
     int32_t size, stored, body, body_size, topic, topic_end, properties
 
 
 cdef inline bint parse_record(const uint8_t *data, int64_t size, Places *places) noexcept nogil:
-    """Find the parts of the record that fills ``size`` bytes; whether it is a sound one."""
+    """Find the parts of the record that fills ``size`` bytes; return whether it is valid."""
     cdef int32_t flag, magic, body_size
     cdef int64_t at
     if size < MIN_RECORD or load32(data) != size:
@@ -54,9 +54,9 @@ cdef inline bint parse_record(const uint8_t *data, int64_t size, Places *places)
 
 
 cdef inline bint ends_in_file(const uint8_t *data, const Places *places) noexcept nogil:
-    """Return whether the record is not cut: where a file was cut all behind it reads as zeros.
+    """Return whether the record is certainly not truncated: a truncated file reads as zeros.
 
-    False: it may be sound still, for a record may end in a zero.
+    False: the record may be valid all the same, because a valid record may end in a zero.
     """
     return data[places.size - 1] != 0 or (
         places.properties == places.size and data[places.topic_end - 1] != 0

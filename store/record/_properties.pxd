@@ -1,4 +1,4 @@
-# Properties as they are stored, for compiled code that reads and writes them.
+# Properties in stored form, for compiled code that reads and writes them.
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr
@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef inline bint is_plain(object part, const char **text, Py_ssize_t *size) except -1:
-    """Return whether ``part`` is text that a property can hold; where its UTF-8 lies."""
+    """Return whether a property can hold ``part``, and find the UTF-8 bytes of its text."""
     if type(part) is not str:
         return False
     try:
@@ -28,5 +28,5 @@ cdef inline bint is_plain(object part, const char **text, Py_ssize_t *size) exce
 
 
 cdef inline object decode_text(const char *start, const char *end):
-    """Return the text between two places; what is no UTF-8 is replaced."""
+    """Return the text between two pointers; invalid UTF-8 is replaced."""
     return PyUnicode_DecodeUTF8(start, end - start, "replace")

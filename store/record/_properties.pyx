@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PropertyNames and ``java_hash``: the properties of a record, as far as dispatch needs them.
+"""PropertyNames and ``java_hash``: the properties of a record that dispatch needs.
 
-Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
-not plain is declined: the slow path, in Python, says what is right.
+No size in the input is trusted: every read is bounded by the object that it reads. Anything that is
+not plain is declined, and the slow path in Python decides what is valid.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -22,10 +22,10 @@ def java_hash(text not None):
 
 
 cdef class PropertyNames:
-    """The names of the properties that dispatch needs, and the tuple that holds their values.
+    """The names of the properties that dispatch needs, and the tuple type for their values.
 
-    Of the tuple ``made`` the first field is the hash of the first value, the last one whether there
-    is no value but the first; between them are the values, ``None`` where there is none.
+    The first field of the tuple type ``made`` is the hash of the first value, the last one whether
+    all other values are missing; the values are between them, ``None`` for a missing one.
     """
 
     cdef object made
@@ -66,7 +66,7 @@ cdef class PropertyNames:
         return _new(self.made, (code, *values, alone))
 
     def decode(self, bytes data not None):
-        """Return the values in the properties ``data`` of a record."""
+        """Return the values of these properties in ``data``, a record's properties."""
         cdef const char *start = PyBytes_AS_STRING(data)
         cdef const char *end = start + PyBytes_GET_SIZE(data)
         cdef const char *segment = start

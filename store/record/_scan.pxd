@@ -1,4 +1,4 @@
-# The records of a block of log bytes, for compiled code that walks them.
+# The records of a block of log bytes, for compiled code that iterates over them.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef struct Scanned:
-    # A record, as ``ScannedRecord`` has it; its holder keeps topic and properties alive.
+    # A record with the fields of ``ScannedRecord``; its holder keeps topic and properties alive.
     PyObject *topic
     const char *properties
     int64_t phy_offset, size, queue_id, queue_offset, flags, timestamp
@@ -22,7 +22,7 @@ cdef class BlockScan:
     cdef bytes _data, _name
     cdef int64_t _phy_offset, _left, _position, _behind, _last_end, _max_queue_offset, _magic
     cdef bint _check_crc, _fast
-    cdef Scanned found  # the last plain record that was stepped over
+    cdef Scanned found  # the plain record that was read last
 
     cdef object record(self)
     cdef int step(self) except -1

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """BlockScan: the records of a block of log bytes, one after the other.
 
-Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
-not plain it hands back: the slow path, in Python, says what is right.
+No size in the input is trusted: every read is bounded by the object that it reads. Anything that is
+not plain is handed to the slow path in Python, which decides what is valid.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -16,7 +16,7 @@ from cqstore.store.core._layout cimport *
 from cqstore.store.core._record cimport get16, get32, get64
 
 cdef enum:
-    LONG_BODY = 1 << 16  # is summed while others run
+    LONG_BODY = 1 << 16  # its checksum is computed without the GIL
 
 _new = tuple.__new__
 
@@ -24,7 +24,7 @@ crc_prepare()
 
 
 cdef class BlockScan:
-    """See ``cqstore.store.record.scan.scan_block``, the slow path, which takes whatever is not plain."""
+    """See ``cqstore.store.record.scan.scan_block``, the slow path for all other records."""
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
@@ -60,7 +60,7 @@ cdef class BlockScan:
         return record
 
     cdef object record(self):
-        """Return the plain record that was stepped over last."""
+        """Return the plain record that was read last."""
         cdef Scanned *found = &self.found
         return _new(self._made, (
             found.phy_offset, found.size, <object> found.topic, found.queue_id,
@@ -69,9 +69,9 @@ cdef class BlockScan:
         ))
 
     cdef int step(self) except -1:
-        """Go behind the next record if it is plain; ``NOT_PLAIN``: ask ``slow_step``."""
+        """Advance past the next record if it is plain; ``NOT_PLAIN``: call ``slow_step``."""
         cdef Scanned found
-        cdef bytes data = self._data  # held: others run while a long body is summed
+        cdef bytes data = self._data  # other threads run during a long checksum
         if self._position + FIXED_BYTES >= len(data):
             return AT_END
         if not self._is_plain(PyBytes_AS_STRING(data) + self._position, &found):
@@ -87,7 +87,7 @@ cdef class BlockScan:
         return PLAIN
 
     cdef object slow_step(self):
-        """Check a record on the slow path, and advance behind it; ``None``: there is none."""
+        """Check a record on the slow path, and advance past it; ``None``: there is none."""
         cdef int64_t position = self._position
         found = self._check_one(
             self._data, position, self._left - position, self._phy_offset + position, self._rules
@@ -102,7 +102,7 @@ cdef class BlockScan:
         return found
 
     cdef bint _is_plain(self, const char *record, Scanned *found) except -1:
-        """Read the record there; return whether it is plain."""
+        """Read the record at ``record``; return whether it is plain."""
         cdef int64_t size = get32(record), body_size = get32(record + AT_BODY_SIZE_V4)
         cdef int64_t flags = get32(record + AT_SYS_FLAG), offset = get64(record + AT_QUEUE_OFFSET)
         cdef int64_t phy_offset = self._phy_offset + self._position
@@ -134,7 +134,7 @@ cdef class BlockScan:
         return True
 
     cdef bint _name_topic(self, const char *name, Py_ssize_t size) except -1:
-        """Find the topic of that name; return whether there is one."""
+        """Find the topic with this name; return whether the name is valid."""
         cdef PyObject *known
         if size != len(self._name) or memcmp(name, PyBytes_AS_STRING(self._name), size):
             encoded = PyBytes_FromStringAndSize(name, size)

@@ -1,4 +1,4 @@
-# What is known of messages that are being put, for compiled code that encodes and writes them.
+# The state of messages during a put, for compiled code that encodes and writes them.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -8,12 +8,12 @@ from cqstore.store.record._known cimport KnownQueue
 
 
 cdef struct Plain:
-    # One message, encoded; it keeps what the pointers lead to, which must not change meanwhile.
-    const char *topic  # its length before it
+    # One encoded message; keeps the objects of its pointers alive, which must not change meanwhile.
+    const char *topic  # with its length before it
     const char *body
     const char *born_host
     const char *store_host
-    KnownQueue *queue  # its place, as long as it has the key
+    KnownQueue *queue  # the queue's slot, while the slot has the queue's key
     PyObject *key
     PyObject *stored_at
     PyObject *tags
@@ -21,9 +21,9 @@ cdef struct Plain:
     PyObject *words
     PyObject *delay
     Py_ssize_t topic_size, body_size, properties_at, properties_size, size
-    Py_ssize_t born_size, store_size  # of its hosts
+    Py_ssize_t born_size, store_size  # of the message's two hosts
     int64_t magic, queue_id, flag, sys_flag, born, reconsumed, prepared
-    int64_t offset, phy_offset  # where it goes, where that is found before it is written
+    int64_t offset, phy_offset  # the record's position, if known before it is written
     int32_t tags_code
     uint32_t crc
     int asks
@@ -41,7 +41,7 @@ cdef class Scratch:
     cdef Py_ssize_t capacity, room, used, count, total
     cdef Py_ssize_t max_body, max_total
     cdef list keys
-    cdef bint is_held  # what the pointers lead to, in ``keys``: others run meanwhile
+    cdef bint is_held  # ``keys`` holds the pointers' objects: other threads may run
     cdef bint is_batch
 
     cdef int begin(self, Py_ssize_t count) except -1

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Scratch: what the messages of one put are encoded in, before they are written."""
+"""Scratch: memory for the encoded messages of one put, before they are written."""
 
 from libc.stdlib cimport free, realloc
 
 
 cdef class Scratch:
-    """What the messages of one call are encoded in; the next call starts over."""
+    """The encoded messages of one call; the next call starts over."""
 
     def __cinit__(self, Py_ssize_t max_body, Py_ssize_t max_total, *, bint is_held=False):
         self.keys, self.is_held = [], is_held
@@ -27,7 +27,7 @@ cdef class Scratch:
         return 0
 
     cdef Plain *more(self) except NULL:
-        """Return where one message more is encoded."""
+        """Return memory for one more encoded message."""
         cdef Plain *grown
         if self.count == self.capacity:
             grown = <Plain *> realloc(self.plain, 2 * self.capacity * sizeof(Plain))
@@ -38,9 +38,9 @@ cdef class Scratch:
         return &self.plain[self.count - 1]
 
     cdef char *take(self, Py_ssize_t size) except NULL:
-        """Return where ``size`` more bytes of properties go."""
+        """Return memory for ``size`` more bytes of properties."""
         cdef char *grown
-        if self.used + size >= self.room:  # so that there is a place for nothing too
+        if self.used + size >= self.room:  # `>=`: an empty value needs an address too
             grown = <char *> realloc(self.properties, 2 * self.room + size + 256)
             if grown == NULL:
                 raise MemoryError

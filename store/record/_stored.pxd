@@ -1,4 +1,4 @@
-# Messages that are read, for compiled code that makes them of records.
+# Messages that are read, for compiled code that creates them from records.
 
 from libc.stdint cimport uint8_t
 
@@ -8,7 +8,7 @@ from cqstore.store.record._parse cimport Found, Places
 
 cdef class StoredMessage:
     cdef BufferRef held
-    cdef const uint8_t *data  # of the record; what `places` says lies within its size
+    cdef const uint8_t *data  # of the record; the positions in `places` are within its size
     cdef Places places
     cdef object _record, _topic, _body, _properties
     cdef BufferRef former  # other threads may be reading it

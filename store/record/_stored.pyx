@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""StoredMessage: one record of the log, its fields made when asked for.
+"""StoredMessage: one record of the log; its fields are decoded on first access.
 
-What is not plain takes the slow path in Python, untouched: that decides what is valid, and has the
-texts of errors. Nothing here trusts what lies on disk: every read is bounded by the object it
-reads, and what the bounds were made of is read once.
+A record that is not plain is left to the slow path in Python, which decides what is valid and has
+the error messages. Nothing from disk is trusted: every read is bounded by the object that it reads,
+and each value that a bound depends on is read once.
 """
 
 cimport cython
@@ -40,7 +40,7 @@ _new = tuple.__new__
 
 crc_prepare()
 
-cdef object _interpreted = None  # the slow path: has the texts of errors
+cdef object _interpreted = None  # the slow path, which has the error messages
 cdef object _again = None
 cdef object _head = None
 cdef object _tail = None
@@ -48,12 +48,12 @@ cdef object _host = None
 cdef object _decompress = None
 cdef object _message_id = None
 cdef object _described = None
-cdef bytes _last_wire = b""  # producers repeat themselves
+cdef bytes _last_wire = b""  # producers often send the same one again
 cdef object _last_host = None
 
 
 def bind_messages(interpreted, again, head, tail, host, decompress, message_id, described):
-    """Set the slow path of ``StoredMessage``, and what its fields are made of."""
+    """Set the slow path of ``StoredMessage``, and the functions and classes of its fields."""
     global _interpreted, _again, _head, _tail, _host, _decompress, _message_id, _described
     _interpreted, _again, _head, _tail = interpreted, again, head, tail
     _host, _decompress, _message_id, _described = host, decompress, message_id, described
@@ -72,30 +72,30 @@ cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
 
 
 cdef inline bint _is_read(StoredMessage message) except -1:
-    """Return whether what was just read of the record is the log's; False: read it once more.
+    """Return whether the bytes just read are those of the log; False: read the record again.
 
-    Asked behind each read. Raises what keeps the record from being read, if the log's file was
-    cut, or a part of it cannot be read.
+    Called after each read. Raises the error that prevents reading the record, if the log's file was
+    truncated or a part of it cannot be read.
     """
     if not log_faults_seen() and ends_in_file(message.data, &message.places):
         return True
     return not message._replace()
 
 
-# Nothing here can lead back to itself, save what a caller puts into the dict of properties.
+# No reference cycle is possible, except through objects that a caller adds to the properties.
 @cython.no_gc
 @cython.freelist(64)
 cdef class StoredMessage:
-    """One record of the log. Every field is read when it is asked for; text, body and dict stay.
+    """One record of the log. Fields are decoded on access; text, body and dict are kept.
 
-    Keeps the buffer alive that it was made from, in a pull the mapped file; copy with
-    ``bytes(message.record)`` to release that.
+    Keeps the buffer alive that it was created from (in a pull the mapped file); copy with
+    ``bytes(message.record)`` to release it.
     """
 
     def __init__(self, record, phy_offset=None):
         """Read the record that fills ``record``, see ``PyMessageView``."""
         cdef BufferRef held
-        if self.held is not None:  # others may be reading what it holds
+        if self.held is not None:  # other threads may be reading the buffer
             raise TypeError("the message has already been read")
         held = BufferRef(record)
         self._topic = self._body = self._properties = None
@@ -106,7 +106,7 @@ cdef class StoredMessage:
                 raise RuntimeError("the fast path and the slow path read a record differently")
 
     cdef bint _find(self, BufferRef held, record) except -1:
-        """Take the record if it is a sound one."""
+        """Take the record if it is valid."""
         cdef const uint8_t *data = <const uint8_t *> held.buffer.buf
         if not parse_record(data, held.buffer.len, &self.places):
             self.places.size = 0
@@ -120,7 +120,7 @@ cdef class StoredMessage:
         return self.data
 
     cdef bint _replace(self) except -1:
-        """Read the record by a system call if its map cannot be believed; return whether it was."""
+        """Read the record by a system call if its map is not valid; return whether it did."""
         cdef Places places
         again = again_if_lost(self.data, self.places.size)
         if again is None:
@@ -142,11 +142,11 @@ cdef class StoredMessage:
         return _described(self)
 
     def __reduce__(self):
-        return _again, (bytes(self.record),)  # a view is of this process alone
+        return _again, (bytes(self.record),)  # a view is valid in this process only
 
     @property
     def record(self):
-        """The bytes as they lie in the log: what it was made from, or a view of the log."""
+        """The record's bytes in the log: the buffer it was created from, or a view of the log."""
         cdef const uint8_t *data = self._start()
         cdef Py_ssize_t at
         if not _is_read(self):
@@ -160,7 +160,7 @@ cdef class StoredMessage:
 
     @property
     def head(self):
-        """The first run of the record."""
+        """The first fixed part of the record."""
         cdef const uint8_t *data = self._start()
         found = _new(_head, (
             load32(data), load32(data + AT_MAGIC), load32(data + AT_CRC),
@@ -171,7 +171,7 @@ cdef class StoredMessage:
 
     @property
     def tail(self):
-        """The run between the store host and the body."""
+        """The fixed part between the store host and the body."""
         cdef const uint8_t *data = self._start() + self.places.body - TAIL_BYTES
         found = _new(_tail, (
             load32(data), load64(data + AT_PREPARED_OF_TAIL), load32(data + AT_BODY_SIZE_OF_TAIL),
@@ -180,19 +180,19 @@ cdef class StoredMessage:
 
     @property
     def queue_id(self):
-        """The queue of the topic."""
+        """The queue id."""
         cdef int32_t found = load32(self._start() + AT_QUEUE_ID)
         return found if _is_read(self) else self.queue_id
 
     @property
     def queue_offset(self):
-        """The place in the queue, units; 0 if the record is not queued."""
+        """The queue offset in units; 0 if the record is not queued."""
         cdef int64_t found = load64(self._start() + AT_QUEUE_OFFSET)
         return found if _is_read(self) else self.queue_offset
 
     @property
     def phy_offset(self):
-        """The start of the record as the record itself says."""
+        """The phy offset of the record, as stored in the record."""
         cdef int64_t found = load64(self._start() + AT_PHY_OFFSET)
         return found if _is_read(self) else self.phy_offset
 
@@ -204,19 +204,19 @@ cdef class StoredMessage:
 
     @property
     def is_passed_over(self):
-        """Whether this is a filler in the place of a damaged record: no message."""
+        """Whether this record is a filler that replaces a damaged record, and not a message."""
         cdef int32_t found = load32(self._start() + AT_SYS_FLAG)
         return found & PASSED_OVER != 0 if _is_read(self) else self.is_passed_over
 
     @property
     def size(self):
-        """The bytes of the whole record."""
+        """The size of the whole record in bytes."""
         self._start()
         return self.places.size
 
     @property
     def store_timestamp(self):
-        """When the log took it, ms."""
+        """The time of the append to the log, in ms."""
         cdef int64_t found = load64(self._start() + self.places.stored)
         return found if _is_read(self) else self.store_timestamp
 
@@ -224,7 +224,7 @@ cdef class StoredMessage:
 
     @property
     def topic(self):
-        """The topic. Raises ``CorruptionError``: it is not UTF-8."""
+        """The topic. Raises ``CorruptionError`` if it is not valid UTF-8."""
         cdef const uint8_t *data = self._start()
         if self._topic is None:
             try:
@@ -241,12 +241,12 @@ cdef class StoredMessage:
 
     @property
     def stored_body(self):
-        """The body as it lies in the log, maybe compressed: a view, no copy."""
+        """The body as stored in the log, possibly compressed: a view, no copy."""
         return self.record[self.places.body : self.places.body + self.places.body_size]
 
     @property
     def body(self):
-        """The body, decompressed; raises as ``PyMessageView``."""
+        """The body, decompressed; raises the errors of ``PyMessageView.body``."""
         cdef const uint8_t *data = self._start()
         cdef int32_t flag = load32(data + AT_SYS_FLAG)
         if self._body is None:
@@ -272,7 +272,7 @@ cdef class StoredMessage:
 
     @property
     def properties(self):
-        """The properties, parsed."""
+        """The properties as a dict."""
         cdef const uint8_t *data = self._start()
         if self._properties is None:
             properties = read_properties(
@@ -307,7 +307,7 @@ cdef class StoredMessage:
     # ---- checks
 
     def check_body(self):
-        """Check the body's CRC; raises as ``PyMessageView``."""
+        """Check the body's CRC; raises the errors of ``PyMessageView.check_body``."""
         cdef const uint8_t *data = self._start()
         cdef uint32_t crc
         if self.places.body_size:
@@ -317,14 +317,14 @@ cdef class StoredMessage:
                 self._slow().check_body()
 
     def check_property_crc(self):
-        """Check the CRC over the whole record; raises as ``PyMessageView``."""
+        """Check the CRC over the whole record; see ``PyMessageView.check_property_crc``."""
         self._slow().check_property_crc()
 
 
 cdef list messages_of(list files, const Found *found, Py_ssize_t count):
-    """Return the messages of records in ``files``, of ``BufferRef``; ``None``: one is not sound.
+    """Return the messages of records in ``files``, of ``BufferRef``; ``None``: one is invalid.
 
-    Here and not where pulls are: what makes a message is no call within its module.
+    In this module, not next to pulls: creating a message is then no call across modules.
     """
     cdef Py_ssize_t at
     cdef StoredMessage message
@@ -343,12 +343,12 @@ cdef list messages_of(list files, const Found *found, Py_ssize_t count):
     return made
 
 
-cdef list _known_names = [None] * MAX_KNOWN  # few, and of nearly every message
+cdef list _known_names = [None] * MAX_KNOWN  # few, and nearly every message has them
 cdef list _known_tags = [None] * MAX_KNOWN
 
 
 cdef object _text(const char *data, Py_ssize_t size, list known):
-    """Return the text of ``size`` bytes, at least one: the object of last time, if it is known."""
+    """Return the text of ``size`` bytes (at least 1); the known object, if it is in ``known``."""
     cdef Py_ssize_t at
     cdef PyObject *before
     if size > LONGEST_KNOWN:
@@ -361,13 +361,13 @@ cdef object _text(const char *data, Py_ssize_t size, list known):
     ):
         return <object> before
     text = PyUnicode_DecodeUTF8(data, size, "replace")
-    if PyUnicode_IS_ASCII(text):  # else a character is not a byte
+    if PyUnicode_IS_ASCII(text):  # otherwise a character may have several bytes
         known[at] = text
     return text
 
 
 cdef dict read_properties(const char *data, Py_ssize_t size):
-    """Return the properties in ``data``; drops what RocketMQ's parser drops."""
+    """Return the properties in ``data``; skips what RocketMQ's parser skips."""
     cdef const char *end = data + size
     cdef const char *value_end
     cdef const char *name_end

@@ -1,5 +1,4 @@
-# Records as they are written to the log. A module that writes them calls `crc_prepare` when it is
-# imported.
+# Writing records to the log. A module that writes records calls `crc_prepare` when it is imported.
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -10,7 +9,7 @@ from cqstore.store.record._scratch cimport Plain
 
 
 cdef inline char *put_host(char *at, const char *wire, Py_ssize_t size) noexcept nogil:
-    if size == HOST_V4:  # two copies of a length that the compiler knows
+    if size == HOST_V4:  # two copies of a length that is known at compile time
         return put_bytes(at, wire, HOST_V4)
     return put_bytes(at, wire, HOST_V6)
 
@@ -19,9 +18,9 @@ cdef inline void write_record(
     const Plain *plain, const char *properties, char *start, int64_t offset, int64_t phy_offset,
     int64_t now, bint is_sealed,
 ) noexcept nogil:
-    """Write a record to ``start``, its size and magic code last: from there on it is one.
+    """Write a record to ``start``. Its size and magic code are written last and make it valid.
 
-    ``is_sealed``: its last property, which is there already, gets the record's checksum.
+    ``is_sealed``: the last property, which is present already, gets the record's checksum.
     """
     cdef char *out = put32(start + AT_CRC, plain.crc & 0x7FFFFFFF)
     out = put32(put32(out, <uint32_t> plain.queue_id), <uint32_t> plain.flag)
@@ -41,7 +40,7 @@ cdef inline void write_record(
 
 
 cdef inline void write_checksum(const Plain *plain, char *start) noexcept nogil:
-    """Write the checksum of a whole record but for its last property into that one.
+    """Write the checksum of a record, without its last property, into that last property.
 
     Its digits are written least significant first, as RocketMQ writes them.
     """

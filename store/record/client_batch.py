@@ -1,4 +1,4 @@
-"""Client batches: several messages of one queue in one body, unpacked by the store at put.
+"""Client batches: several messages of one queue in one body, which the put unpacks.
 
 Source: RocketMQ ``MessageDecoder.encodeMessages``, ``MessageExtEncoder.encode(MessageExtBatch)``.
 """
@@ -59,10 +59,10 @@ def encode_client_batch(messages: Sequence[Message]) -> bytes:
 def decode_client_batch(batch: Message) -> list[Message]:
     """Return the messages of ``batch``, with its topic, queue, flags and hosts.
 
-    As in RocketMQ 5.5.1 a message has its own properties only, not the batch's.
+    As in RocketMQ 5.5.1, a message gets only its own properties, not those of the batch.
 
     Raises:
-        IllegalMessageError: the lengths in the body do not add up.
+        IllegalMessageError: the lengths in the body are inconsistent.
     """
     messages: list[Message] = []
     body, at = bytes(batch.body), 0

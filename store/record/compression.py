@@ -1,4 +1,4 @@
-"""Bodies, compressed and back, by the type bits of ``sys_flag``.
+"""Compression and decompression of bodies, by the type bits of ``sys_flag``.
 
 Source: RocketMQ ``CompressionType``, ``CompressorFactory``.
 """
@@ -12,19 +12,19 @@ from cqstore.store.errors import CorruptionError, UnsupportedFormatError
 from cqstore.store.record.message import COMPRESSION_SHIFT, CompressionType, SysFlag
 
 _MAX_BODY = 256 << 20
-"""A body of 4 MiB does not grow past this; a bomb stops here."""
+"""Limit of a decompressed body: more than any body of 4 MiB needs; stops a decompression bomb."""
 _UNENDED = f"the data is truncated, or longer than {_MAX_BODY} bytes when decompressed"
 _PIECE = 1 << 20
 _ZSTD_PIECE = 256
-"""Bytes that make 11 MB at most: a block of 3 bytes decompresses to up to 128 KiB."""
+"""Bytes that give at most 11 MB: a block of 3 bytes decompresses to up to 128 KiB."""
 
 
 def decompress(body: bytes, sys_flag: int, phy_offset: int | None = None) -> bytes:
     """Return ``body`` decompressed.
 
     Raises:
-        UnsupportedFormatError: an unknown compression type.
-        CorruptionError: the stream is damaged or does not end.
+        UnsupportedFormatError: the compression type is unknown.
+        CorruptionError: the stream is damaged or incomplete.
     """
     number = (sys_flag & SysFlag.COMPRESSION_TYPE) >> COMPRESSION_SHIFT
     try:
@@ -42,7 +42,7 @@ def decompress(body: bytes, sys_flag: int, phy_offset: int | None = None) -> byt
 
 
 def compress(body: bytes, kind: CompressionType, level: int = 5) -> tuple[bytes, int]:
-    """Return the compressed body and the ``sys_flag`` bits that say so."""
+    """Return the compressed body and the ``sys_flag`` bits of the compression type."""
     bits = SysFlag.COMPRESSED | kind << COMPRESSION_SHIFT
     if kind is CompressionType.LZ4:
         packed: bytes = lz4.frame.compress(body, compression_level=level)
@@ -61,13 +61,13 @@ def _zlib(body: bytes) -> bytes:
 
 
 def _lz4(body: bytes) -> bytes:
-    """Return the content of an LZ4 frame, up to the size that a body may have.
+    """Return the content of an LZ4 frame, at most ``_MAX_BODY`` bytes.
 
     Raises:
-        ValueError: the frame does not end.
+        ValueError: the frame is incomplete.
     """
     stream = lz4.frame.LZ4FrameDecompressor()
-    plain = bytearray(stream.decompress(body, _PIECE))  # it allocates what it is allowed at once
+    plain = bytearray(stream.decompress(body, _PIECE))  # it allocates the permitted size at once
     while not stream.eof and not stream.needs_input and len(plain) < _MAX_BODY:
         plain += stream.decompress(b"", _PIECE)
     if not stream.eof:
@@ -76,14 +76,14 @@ def _lz4(body: bytes) -> bytes:
 
 
 def _zstd(body: bytes) -> bytes:
-    """Return the content of a Zstandard frame, up to the size that a body may have.
+    """Return the content of a Zstandard frame, at most ``_MAX_BODY`` bytes.
 
     Raises:
-        ValueError: the frame does not end.
+        ValueError: the frame is incomplete.
     """
     stream = zstandard.ZstdDecompressor(max_window_size=_MAX_BODY).decompressobj()
     plain = bytearray()
-    for at in range(0, len(body), _ZSTD_PIECE):  # it knows no limit: what goes in has to be small
+    for at in range(0, len(body), _ZSTD_PIECE):  # it has no output limit: the input must be small
         plain += stream.decompress(body[at : at + _ZSTD_PIECE])
         if stream.eof or len(plain) > _MAX_BODY:
             break

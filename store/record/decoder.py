@@ -1,7 +1,7 @@
-"""Bytes to StoredMessage, lazily, and the check of one record.
+"""Decoding bytes into a StoredMessage, lazily, and checking one record.
 
-Nothing from disk is trusted: whatever the bytes are, the outcome is a message or a
-``CorruptionError`` that names the place.
+Nothing from disk is trusted: for any bytes, the result is a message or a ``CorruptionError`` with
+the phy offset.
 
 Source: RocketMQ ``MessageDecoder.decode``, ``CommitLog.checkMessageAndReturnSize``.
 """
@@ -30,7 +30,7 @@ _START = Struct(">ii")
 
 
 def read_again(record: Buffer) -> "StoredMessage":
-    """Return the message in ``record``: what a pickled one is made of."""
+    """Return the message in ``record``; unpickling calls this."""
     return StoredMessage(record)
 
 
@@ -47,12 +47,12 @@ else:
 def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
     """Return the size of the record at ``position`` of ``data``, or 0 for a blank record.
 
-    ``left`` is how many bytes the file has from there on; ``data`` must hold 8 of them.
+    ``left`` is the number of bytes from there to the end of the file; ``data`` must hold 8 of them.
 
     Raises:
-        MagicCodeError: no record starts here (this is how a log normally ends).
-        TruncatedRecordError: its size runs past the end of the file.
-        CorruptionError: a blank record does not reach the end of the file.
+        MagicCodeError: no record starts here (the normal end of a log).
+        TruncatedRecordError: the record's size exceeds the rest of the file.
+        CorruptionError: a blank record does not extend to the end of the file.
     """
     total_size, magic_code = _START.unpack_from(data, position)
     if magic_code == MAGIC_BLANK:
@@ -73,10 +73,10 @@ def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
 
 
 def refuse_filler(message: StoredMessage) -> None:
-    """Refuse a message whose record is a filler: it was damaged, and given up.
+    """Refuse a message whose record is a filler in place of a damaged record.
 
     Raises:
-        CorruptionError: it does.
+        CorruptionError: the record is a filler.
     """
     if message.is_passed_over:
         raise CorruptionError(
@@ -90,11 +90,11 @@ def check_record(
 ) -> StoredMessage:
     """Return the record that fills ``record``, found at ``phy_offset``, fully checked.
 
-    Beyond RocketMQ's check its own phy offset must be the place where it was found, and its
-    queue offset one that a queue can have: no checksum covers either.
+    In addition to RocketMQ's check, the stored phy offset must be ``phy_offset``, and the queue
+    offset must be valid for a queue: no checksum covers either.
 
     Raises:
-        CorruptionError: anything is wrong with it.
+        CorruptionError: a check failed.
     """
     message = StoredMessage(record, phy_offset)
     if message.phy_offset != phy_offset:

@@ -1,4 +1,4 @@
-"""What ``repr`` says of a stored message: a line, whatever the record is like."""
+"""The ``repr`` of a stored message: one line, also for damaged records."""
 
 from typing import Protocol
 
@@ -12,16 +12,17 @@ _FIELDS = (
 
 
 class _Stored(Protocol):
-    """An object that has the tail of its record."""
+    """An object with the tail of its record."""
 
     @property
     def tail(self) -> RecordTail: ...
 
 
 def described(message: _Stored) -> str:
-    """Return where a message lies and what it is; its body by size alone. Raises nothing.
+    """Return position and fields of a message in one line; of the body only its size. Never raises.
 
-    A field that cannot be read, in a damaged record or where the log was cut, says so.
+    A field that cannot be read, because the record is damaged or the log was truncated, is shown
+    with the error.
     """
     return f"StoredMessage({', '.join(f'{name}={_field(message, name)}' for name in _FIELDS)})"
 

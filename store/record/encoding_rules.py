@@ -1,7 +1,7 @@
-"""EncodingRules: which messages a record can hold, and why a put refuses the others.
+"""EncodingRules: checks whether a record can hold a message, and explains why a put refuses it.
 
-Compiled code encodes, see ``EncodedMessages`` in the core. What it does not take is checked here,
-field by field in RocketMQ's order, so that the first fault has its sentence. No check encodes more
+Compiled code encodes, see ``EncodedMessages``. A message that it declines is checked here field by
+field, in RocketMQ's order, so that the error names the first invalid field. No check encodes more
 than the properties.
 
 Source: RocketMQ ``MessageExtEncoder``.
@@ -29,9 +29,9 @@ MAX_V1_TOPIC_CHARS = 127
 MAX_TOPIC_BYTES = 255
 
 LearntTopic = tuple[int, bytes, str]
-"""Magic code, the name with its length before it, the name as plain text."""
+"""Magic code, the name preceded by its length, the name as a plain ``str``."""
 _TOPICS_BYTES = 64 << 20
-"""Room for 132,000 topics of 12 bytes or 89,000 of 60; in fact each takes 250 to 400 bytes."""
+"""Enough for 132,000 topics of 12 bytes or 89,000 of 60; each takes 250 to 400 bytes in fact."""
 _NUMBERS = Struct(">iiiqiqi")
 """Queue id, flag, sys flag, born timestamp, reconsume times, prepared transaction offset, size."""
 _JAVA_INT = re.compile(r"[+-]?[0-9]{1,9}")
@@ -40,10 +40,10 @@ _PASSED_OVER = int(SysFlag.PASSED_OVER)
 
 
 class EncodingRules:
-    """Knows topics, and checks messages, under one configuration. Any thread may use it.
+    """Caches topics, and checks messages, under one configuration. Any thread may use it.
 
-    ``check_topic`` says which names the queues can hold; it is asked before a topic is used first
-    and raises ``IllegalMessageError`` for others.
+    ``check_topic`` checks that the queues can hold a topic. It is called before the first use of a
+    topic, and raises ``IllegalMessageError`` for an invalid one.
     """
 
     def __init__(self, config: StoreConfig, check_topic: Callable[[str], None]) -> None:
@@ -55,10 +55,10 @@ class EncodingRules:
         """Topics that may be put to."""
 
     def learnt(self, message: Message) -> LearntTopic:
-        """Return what is learnt of a message's topic, which may be put to.
+        """Return the encoded form of a message's topic, after checking that it is valid.
 
         Raises:
-            IllegalMessageError: it may not, or is none.
+            IllegalMessageError: the topic is invalid, or missing.
         """
         try:
             return self.topics.get(message.topic) or self._learn_topic(message.topic)
@@ -70,8 +70,8 @@ class EncodingRules:
 
         Raises:
             PropertiesTooLongError: more than 32,767 bytes of properties.
-            IllegalMessageError: a field that no record can hold: of a wrong type, out of its range,
-                too large; or one that RocketMQ could not read back.
+            IllegalMessageError: no record can hold a field, because its type is wrong, it is out of
+                range, or too large; or RocketMQ could not read the field back.
         """
         try:
             _, name, topic = self.learnt(message)
@@ -93,13 +93,13 @@ class EncodingRules:
             raise illegal(message, exc) from exc
 
     def stored_properties(self, properties: dict[str, str]) -> dict[str, str]:
-        """Return ``properties`` but for a checksum that gives way to the record's own."""
+        """Return ``properties`` without a checksum property that the record's own replaces."""
         if not (self._append_crc and MessageProperty.CRC32 in properties):
             return properties
         return {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
 
     def _properties_size(self, properties: dict[str, str], topic: str) -> int:
-        """Return the bytes of the properties with their length."""
+        """Return the size of the properties with their length field, in bytes."""
         properties = self.stored_properties(properties)
         size = len(encode_properties(properties)) + (CRC_PROPERTY_SIZE if self._append_crc else 0)
         delay = properties.get(MessageProperty.DELAY)
@@ -123,11 +123,11 @@ class EncodingRules:
         return size
 
     def _learn_topic(self, topic: str) -> LearntTopic:
-        """Check a topic and keep what a record says of it.
+        """Check a topic and cache its encoded form.
 
         Raises:
-            IllegalMessageError: no record can hold it.
-            TypeError: it is no text.
+            IllegalMessageError: no record can hold the topic.
+            TypeError: the topic is not a ``str``.
         """
         if not isinstance(topic, str):
             raise TypeError
@@ -140,7 +140,7 @@ class EncodingRules:
             raise IllegalMessageError(
                 f"topic too long: {len(name)} bytes, at most {MAX_TOPIC_BYTES}"
             )
-        utf16_units = len(topic)  # Java's characters
+        utf16_units = len(topic)  # Java counts UTF-16 code units
         if not topic.isascii():
             utf16_units += sum(each > "\uffff" for each in topic)
         if self._auto_version and utf16_units > MAX_V1_TOPIC_CHARS:
@@ -151,4 +151,4 @@ class EncodingRules:
             )
         else:
             learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
-        return self.topics.learn(learnt[2], learnt, 5 * len(name) // 4)  # never a class of its own
+        return self.topics.learn(learnt[2], learnt, 5 * len(name) // 4)  # a plain ``str``

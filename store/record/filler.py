@@ -1,8 +1,8 @@
-"""Fillers: records in the place of damaged ones that were given up, so that the log goes on.
+"""Fillers: records that replace damaged ones that cannot be recovered.
 
-A filler is a sound record of the same size. It keeps the damaged one's place in its queue, so that
-a rebuild finds no gap there; a bit of its ``sys_flag``, ours, tells readers to pass over it. The
-body says what it is to a reader that does not know the bit.
+A filler is a valid record of the same size as the damaged one. It keeps the queue offset, so that a
+rebuild finds no gap in the queue. A bit of ``sys_flag`` that only cqstore uses makes readers skip
+it; its body explains the filler to readers that do not support the bit.
 """
 
 import zlib
@@ -27,19 +27,19 @@ from cqstore.store.record.record_layout import (
 )
 
 UNKNOWN_TOPIC = "CQSTORE"
-"""Topic of a filler whose queue could not be found out; it is in no queue."""
+"""Topic of a filler whose queue is unknown; the filler is in no queue."""
 _BODY = b"This message was damaged and given up. cqstore kept its bytes in cqstore/cut. "
 _MAX_V1 = 127
 _CRC_PROPERTY = crc_property(0)[:-11]
-"""Name of the property, without its ten digits and what ends it."""
+"""Name of the property, without its ten digits and the terminator."""
 _BODY_FLAGS = int(
     SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 )
-"""What says how to read a body."""
+"""Flags that describe the encoding of a body."""
 
 
 class RecordPlace(NamedTuple):
-    """Where a record is in its queue."""
+    """The queue and queue offset of a record."""
 
     topic: str
     queue_id: int
@@ -47,7 +47,7 @@ class RecordPlace(NamedTuple):
 
 
 def readable(record: bytes, phy_offset: int) -> StoredMessage | None:
-    """Return a damaged record whose lengths are whole, its own size and place put right."""
+    """Return a damaged record with valid lengths; its size and phy offset are corrected."""
     if len(record) < MIN_RECORD_SIZE:
         return None
     for magic in (MAGIC_V1, MAGIC_V2):
@@ -73,12 +73,12 @@ def filler(
 ) -> bytes:
     """Return the filler of ``size`` bytes for ``phy_offset``.
 
-    ``place`` is ``None`` if it shall be in no queue. What can be read of the damaged record,
-    ``like``, stays but for its body; without it ``store_timestamp`` and ``properties`` are taken.
-    A CRC property that they end with is filled in.
+    ``place`` is ``None`` if the filler must not be in a queue. All that can be read of the damaged
+    record, ``like``, is kept except for the body; without ``like``, ``store_timestamp`` and
+    ``properties`` are used. A CRC property at the end of the properties is filled in.
 
     Raises:
-        CorruptionError: no record is that short.
+        CorruptionError: ``size`` is smaller than any record.
     """
     topic = (place.topic if place else UNKNOWN_TOPIC).encode()
     if like is not None and (place is None or like.topic != place.topic):
@@ -106,7 +106,7 @@ def filler(
         len(properties).to_bytes(2, "big"), properties,
     ))  # fmt: skip
     if properties[-CRC_PROPERTY_SIZE:].startswith(_CRC_PROPERTY):
-        crc = zlib.crc32(record[:-CRC_PROPERTY_SIZE]) & CRC_MASK  # of all but the property itself
+        crc = zlib.crc32(record[:-CRC_PROPERTY_SIZE]) & CRC_MASK  # all but the property itself
         record = record[:-CRC_PROPERTY_SIZE] + crc_property(crc)
     return record
 
@@ -122,11 +122,11 @@ def _head(
 ) -> RecordHead:
     """Return the head of a record that replaces a damaged one with the head ``like``.
 
-    ``place`` is where it stands in its queue; ``None``: it is in none.
+    ``place`` is its queue and queue offset; ``None``: it is in no queue.
     """
     sys_flag = like.sys_flag & ~_BODY_FLAGS | SysFlag.PASSED_OVER
     if place is None:
-        sys_flag |= SysFlag.TRANSACTION_ROLLBACK  # which is in no queue
+        sys_flag |= SysFlag.TRANSACTION_ROLLBACK  # such records are in no queue
     return like._replace(
         total_size=size, magic_code=MAGIC_V2 if wide else MAGIC_V1, phy_offset=phy_offset,
         body_crc=zlib.crc32(body) & CRC_MASK, sys_flag=sys_flag,

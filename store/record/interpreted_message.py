@@ -1,6 +1,7 @@
 """PyMessageView: one record of the log, read by Python; the slow path of ``StoredMessage``.
 
-It is the specification: what a record must be, which error says what is wrong, and its words.
+This module is the specification: what a valid record is, which error is raised for an invalid one,
+and the error messages.
 
 Source: RocketMQ ``MessageDecoder.decode``.
 """
@@ -38,17 +39,17 @@ MAGICS = {MAGIC_V1, MAGIC_V2}
 
 
 class PyMessageView:
-    """One record of the log. Numbers are read at once, body and properties when asked for.
+    """One record of the log. Numbers are read at once, body and properties on first access.
 
-    Keeps the buffer alive that it was made from; copy with ``bytes(message.record)`` to release a
-    mapped file.
+    Keeps the buffer alive that it was created from; copy with ``bytes(message.record)`` to release
+    a mapped file.
     """
 
     def __init__(self, record: Buffer, phy_offset: int | None = None) -> None:
-        """Read the record that fills ``record``; ``phy_offset`` is where it was found.
+        """Read the record that fills ``record``; ``phy_offset`` is its position in the log.
 
         Raises:
-            CorruptionError: lengths and size do not add up, or the magic code is not a record's.
+            CorruptionError: lengths and size are inconsistent, or the magic code is invalid.
         """
         self.record = record
         head = _checked_head(record, phy_offset)
@@ -73,7 +74,7 @@ class PyMessageView:
         return described(self)
 
     def _walk_lengths(self, where: int) -> None:
-        """Find topic and properties behind the body; every length must stay inside the record."""
+        """Find topic and properties after the body; every length must stay inside the record."""
         record, size = self.record, len(self.record)
         at = self._body_at + self.tail.body_size
         width = 2 if self.head.magic_code == MAGIC_V2 else 1
@@ -96,17 +97,17 @@ class PyMessageView:
 
     @property
     def queue_id(self) -> int:
-        """Return the queue of the topic."""
+        """Return the queue id."""
         return self.head.queue_id
 
     @property
     def queue_offset(self) -> int:
-        """Return the place in the queue, units; 0 if the record is not queued."""
+        """Return the queue offset in units; 0 if the record is not queued."""
         return self.head.queue_offset
 
     @property
     def phy_offset(self) -> int:
-        """Return the start of the record as the record itself says."""
+        """Return the phy offset of the record, as stored in the record."""
         return self.head.phy_offset
 
     @property
@@ -116,12 +117,12 @@ class PyMessageView:
 
     @property
     def is_passed_over(self) -> bool:
-        """Return whether this is a filler in the place of a damaged record: no message."""
+        """Return whether this record is a filler that replaces a damaged record."""
         return bool(self.head.sys_flag & SysFlag.PASSED_OVER)
 
     @property
     def size(self) -> int:
-        """Return the bytes of the whole record."""
+        """Return the size of the whole record in bytes."""
         return self.head.total_size
 
     # ---- variable parts
@@ -131,7 +132,7 @@ class PyMessageView:
         """Return the topic.
 
         Raises:
-            CorruptionError: it is not UTF-8.
+            CorruptionError: the topic is not valid UTF-8.
         """
         try:
             return bytes(self.record[self._topic_at : self._topic_end]).decode()
@@ -142,7 +143,7 @@ class PyMessageView:
 
     @property
     def stored_body(self) -> Buffer:
-        """Return the body as it lies in the log, maybe compressed: a view, no copy."""
+        """Return the body as stored in the log, possibly compressed: a view, no copy."""
         return self.record[self._body_at : self._body_at + self.tail.body_size]
 
     @cached_property
@@ -150,8 +151,8 @@ class PyMessageView:
         """Return the body, decompressed.
 
         Raises:
-            CorruptionError: it cannot be decompressed.
-            UnsupportedFormatError: it was compressed in a way that the format does not know.
+            CorruptionError: the body cannot be decompressed.
+            UnsupportedFormatError: the compression type is unknown.
         """
         stored = bytes(self.stored_body)
         if self.head.sys_flag & SysFlag.COMPRESSED:
@@ -165,7 +166,7 @@ class PyMessageView:
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """Return the properties, parsed."""
+        """Return the properties as a dict."""
         return decode_properties(self.properties_bytes)
 
     @property
@@ -190,7 +191,7 @@ class PyMessageView:
         """Check the body's CRC.
 
         Raises:
-            ChecksumError: it differs. An empty body has no CRC to check.
+            ChecksumError: the CRC differs. An empty body has no CRC to check.
         """
         if self.tail.body_size:
             crc = zlib.crc32(self.stored_body) & CRC_MASK
@@ -204,7 +205,7 @@ class PyMessageView:
         """Check the CRC over the whole record that ``enabledAppendPropCRC`` appends.
 
         Raises:
-            ChecksumError: it is missing or differs.
+            ChecksumError: the CRC is missing or differs.
         """
         covered = len(self.record) - CRC_PROPERTY_SIZE
         crc = zlib.crc32(self.record[:covered]) & CRC_MASK
@@ -220,7 +221,7 @@ def _checked_head(record: Buffer, phy_offset: int | None) -> RecordHead:
     """Return the head of a record.
 
     Raises:
-        CorruptionError: it contradicts itself or the record's size.
+        CorruptionError: the head is inconsistent with itself or with the record's size.
     """
     if len(record) < MIN_RECORD_SIZE:
         raise TruncatedRecordError(
@@ -242,7 +243,7 @@ def _checked_head(record: Buffer, phy_offset: int | None) -> RecordHead:
 
 
 def magic_error(magic_code: int, phy_offset: int) -> MagicCodeError:
-    """Return the error of bytes that no record begins with."""
+    """Return the error for bytes that do not begin with the magic code of a record."""
     return MagicCodeError(
         "no record starts here", phy_offset=phy_offset,
         expected="magic 0xdaa320a7 or 0xdaa320ab", got=f"{magic_code & 0xFFFFFFFF:#010x}",

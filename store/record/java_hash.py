@@ -1,4 +1,4 @@
-"""Java's ``String.hashCode``: what tags, index keys and lock stripes are hashed with."""
+"""Java's ``String.hashCode``, which hashes tags, index keys and lock stripes."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,8 @@
 """Fixed-width records, each declared once.
 
-A record is a ``NamedTuple`` whose annotations carry the width and the meaning of every field.
-The ``struct`` format, the numpy type, the field offsets and the table in ``docs/format.md`` all
-come from that one declaration; a test holds the page to it. Integers are big-endian and signed,
+A record is a ``NamedTuple`` whose annotations carry the width and the meaning of every field. The
+``struct`` format, the numpy type, the field offsets and the table in ``docs/format.md`` all are
+derived from this declaration; a test compares the page with it. Integers are big-endian and signed,
 as Java's are.
 """
 
@@ -19,7 +19,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How one field of a layout lies on disk."""
+    """How one field of a layout is stored."""
 
     code: str
     """``struct`` code of the field, without byte order."""
@@ -30,7 +30,7 @@ class Wire:
 class Layout(Generic[R]):
     """The byte layout of one fixed-width record.
 
-    ``struct`` is public: a scan loop that a benchmark shows to be hot may use it bare.
+    ``struct`` is public: a scan loop that a benchmark shows to be hot may use it directly.
     """
 
     def __init__(self, record: type[R]) -> None:

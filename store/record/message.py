@@ -1,4 +1,4 @@
-"""Messages: as a producer puts them and as the log holds them, with their flags and hosts."""
+"""Messages, as producers put them and as the log stores them, with their flags and hosts."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from cqstore.store.record import _message
 
 
 class SysFlag(IntFlag):
-    """Bits of a record's ``sys_flag``. On disk: do not renumber."""
+    """Bits of a record's ``sys_flag``. Stored on disk: do not renumber."""
 
     COMPRESSED = 0x001
     MULTI_TAGS = 0x002
@@ -25,12 +25,12 @@ class SysFlag(IntFlag):
     INNER_BATCH = 0x080
     COMPRESSION_TYPE = 0x700
     PASSED_OVER = 0x4000_0000
-    """Ours, RocketMQ has no such bit: the record replaces a damaged one, see ``filler``."""
+    """Used by cqstore only: the record replaces a damaged one, see ``filler``."""
 
 
 TRANSACTION_MASK = 0x00C
 COMPRESSION_SHIFT = 8
-_UNQUEUED_BIT = 0x4  # of the transaction bits, the one that COMMIT lacks
+_UNQUEUED_BIT = 0x4  # the transaction bit that COMMIT does not have
 
 
 def is_queued(sys_flag: int) -> bool:
@@ -39,9 +39,9 @@ def is_queued(sys_flag: int) -> bool:
 
 
 class CompressionType(IntEnum):
-    """Bits 8 to 10 of ``sys_flag``. On disk: do not renumber."""
+    """Bits 8 to 10 of ``sys_flag``. Stored on disk: do not renumber."""
 
-    UNNAMED = 0  # old producers: zlib
+    UNNAMED = 0  # used by old producers: zlib
     LZ4 = 1
     ZSTD = 2
     ZLIB = 3
@@ -73,7 +73,7 @@ class MessageProperty:
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
-"""No topic: the name of RocksDB's checkpoint entry."""
+"""Not a topic: the name of RocksDB's checkpoint entry."""
 HALF_TOPIC, OP_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
@@ -84,7 +84,7 @@ SYSTEM_TOPICS = frozenset({
     "OFFSET_MOVED_EVENT", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
     CHECKPOINT_TOPIC,
 })  # fmt: skip
-"""Topics of the broker's own (RocketMQ ``TopicValidator``)."""
+"""The broker's system topics (RocketMQ ``TopicValidator``)."""
 
 _PORT = Struct(">i")
 
@@ -94,13 +94,13 @@ class Host(_message.HostWire):
     """An address and port, kept as its 8 (IPv4) or 20 (IPv6) bytes on disk."""
 
     __slots__ = ()
-    wire: bytes = field()  # the core's, where a put finds it; else the class would have a default
+    wire: bytes = field()  # without `field()`, the inherited attribute would be the default
 
     def __post_init__(self) -> None:
-        """Refuse what no record could hold.
+        """Refuse a host that no record can hold.
 
         Raises:
-            IllegalMessageError: neither 8 nor 20 bytes.
+            IllegalMessageError: ``wire`` has neither 8 nor 20 bytes.
         """
         if type(self.wire) is not bytes or len(self.wire) not in _SIZES:
             sizes = f"{_V4_SIZE} or {_V6_SIZE} bytes"
@@ -111,7 +111,8 @@ class Host(_message.HostWire):
         """Build a host from text. An IPv4-mapped IPv6 address becomes IPv4, as in Java.
 
         Raises:
-            IllegalMessageError: not an address, one with a zone, or a port outside 0 to 65535.
+            IllegalMessageError: ``address`` is not an IP address or has a zone, or the port is not
+                in 0 to 65535.
         """
         if not isinstance(address, str) or type(port) is not int:
             raise IllegalMessageError(
@@ -126,12 +127,12 @@ class Host(_message.HostWire):
 
     @property
     def address(self) -> str:
-        """Return the address as text."""
+        """Return the IP address as text."""
         return str(ipaddress.ip_address(self.wire[:-4]))
 
     @property
     def port(self) -> int:
-        """Return the port; from disk it may be any 32-bit number."""
+        """Return the port; a port read from disk may be any 32-bit number."""
         port: int = _PORT.unpack(self.wire[-4:])[0]
         return port
 
@@ -148,9 +149,9 @@ _SIZES = frozenset({_V4_SIZE, _V6_SIZE})
 _MAX_PORT = 65535
 
 
-@lru_cache(maxsize=4096)  # only addresses are remembered, and none is longer than 45 characters
+@lru_cache(maxsize=4096)  # only IP addresses are cached, and none is longer than 45 characters
 def _host(address: str, port: int) -> Host:
-    """Return address and port as a record has them.
+    """Return the stored form of address and port.
 
     Raises:
         IllegalMessageError: no record can hold them.

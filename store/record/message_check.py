@@ -1,6 +1,7 @@
-"""What of a message no record can hold, looked at field by field, to say why a put refuses it.
+"""Field-by-field checks of a message, for the error of a put that refuses it.
 
-Compiled code finds out while it encodes, which costs nothing; this is asked once it has refused.
+Compiled code detects invalid messages while it encodes, at no cost; these checks run after it
+declined one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from cqstore.store.java_numbers import INT_MAX, LONG_MAX
 from cqstore.store.record.message import Host, Message
 
 _RANGES = {
-    "queue_id": (0, INT_MAX),  # no broker gives another, and RocksDB's keys sort none
+    "queue_id": (0, INT_MAX),  # no broker uses others, and RocksDB's keys sort only these
     "flag": (-INT_MAX - 1, INT_MAX),
     "sys_flag": (-INT_MAX - 1, INT_MAX),
     "born_timestamp": (-LONG_MAX - 1, LONG_MAX),
@@ -20,10 +21,11 @@ _RANGES = {
 
 
 def listed(messages: Iterable[Message]) -> list[Message]:
-    """Return a list of our own of what is to be put, iterated once.
+    """Return the messages to put as a new list; the argument is iterated once.
 
     Raises:
-        TypeError: not an iterable of messages, as a text, bytes, a mapping or one message.
+        TypeError: ``messages`` is not an iterable of messages: a text, bytes, a mapping or one
+            message.
     """
     one = isinstance(messages, str | bytes | bytearray | memoryview | Mapping)
     if one or hasattr(messages, "properties") or not hasattr(type(messages), "__iter__"):
@@ -32,32 +34,32 @@ def listed(messages: Iterable[Message]) -> list[Message]:
 
 
 def require_messages(given: Sequence[object]) -> None:
-    """Refuse a sequence that holds something else than messages, before any of it is put.
+    """Refuse a sequence with an element that is not a message, before any of it is put.
 
-    What has the fields of a message is one: what was read is put again as it is.
+    An object with the fields of a message is accepted: a message that was read can be put again.
 
     Raises:
-        TypeError: an element is no message; the sentence says which one.
+        TypeError: an element is not a message; the error names its index.
     """
     for index, each in enumerate(given):
         require_message(each, f"element {index}")
 
 
 def require_message(given: object, name: str = "message") -> None:
-    """Refuse what is no message.
+    """Refuse an object that is not a message.
 
     Raises:
-        TypeError: as for ``require_messages``; ``name`` is what the sentence calls it.
+        TypeError: as for ``require_messages``; the error uses ``name`` for the object.
     """
     if not hasattr(given, "properties"):
         raise TypeError(f"{name} must be a Message, not {given!r:.60}")
 
 
 def illegal(message: Message, exc: Exception) -> IllegalMessageError:
-    """Return the error that says which field of ``message`` led to ``exc``.
+    """Return the error that names the field of ``message`` that caused ``exc``.
 
     Raises:
-        Exception: ``exc`` itself; the message is not to blame.
+        Exception: ``exc`` itself, if no field of the message is invalid.
     """
     reason = fault_of(message)
     if reason is None:
@@ -66,13 +68,13 @@ def illegal(message: Message, exc: Exception) -> IllegalMessageError:
 
 
 def fault_of(message: Message) -> str | None:
-    """Return which field has a wrong type or is out of its range, ``None`` if none."""
+    """Return which field has a wrong type or is out of range, ``None`` if all are valid."""
     types = {"topic": str, "body": bytes | bytearray | memoryview, "properties": Mapping,
              "born_host": Host, "store_host": Host}  # fmt: skip
     for name, kind in types.items():
         value = getattr(message, name)
         if not isinstance(value, kind):
-            expected = kind.__name__ if isinstance(kind, type) else "bytes"  # or a union
+            expected = kind.__name__ if isinstance(kind, type) else "bytes"  # otherwise a union
             return f"{name} is {value!r:.60}, not {expected}"
     for name, (minimum, limit) in _RANGES.items():
         value = getattr(message, name)

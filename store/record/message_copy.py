@@ -1,7 +1,7 @@
-"""A message as it is at one moment: what is checked of it is what is written.
+"""Copies of messages: the fields that are checked are the fields that are written.
 
-The caller's message, its properties and its body may change in another thread's hands, or answer
-otherwise the second time.
+Another thread may change the caller's message, its properties and its body meanwhile, and their
+methods may return something else at the second call.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from cqstore.store.record.message import Message
 
 
 def copy_message(message: Message) -> Message:
-    """Return a message of our own, of each field of ``message`` read once.
+    """Return a copy of ``message``; each of its fields is read once.
 
-    A mapping becomes a ``dict``, a buffer ``bytes``; a text and a number of a class of its own lose
-    that. What is of a wrong type stays as it is: ``EncodingRules`` refuse it.
+    A mapping becomes a ``dict`` and a buffer ``bytes``; a text or number of a subclass becomes a
+    plain one. A value of a wrong type is kept, and ``EncodingRules`` refuse it.
 
     Raises:
-        AttributeError: it lacks a field.
-        Exception: whatever the caller's own mapping raises.
+        AttributeError: ``message`` lacks a field.
+        Exception: any exception that the caller's own mapping raises.
     """
     topic, body, properties = message.topic, message.body, message.properties
     sys_flag = message.sys_flag

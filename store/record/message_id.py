@@ -23,9 +23,9 @@ def decode_message_id(message_id: str) -> tuple[Host, int]:
     """Return store host and phy offset.
 
     Raises:
-        IllegalMessageError: not 32 or 56 hex digits.
+        IllegalMessageError: the id does not have 32 or 56 hex digits.
     """
-    if not _DIGITS.fullmatch(message_id):  # ``fromhex`` passes over blanks
+    if not _DIGITS.fullmatch(message_id):  # ``fromhex`` skips spaces
         raise IllegalMessageError(f"invalid message id {message_id!r}: expected hexadecimal digits")
     if len(message_id) not in _SIZES:
         raise IllegalMessageError(

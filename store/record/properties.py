@@ -1,4 +1,4 @@
-r"""The properties string of a record: ``name 01 value 02``, again and again.
+r"""The properties string of a record: ``name 01 value 02``, repeated.
 
 Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messageProperties``.
 """
@@ -13,9 +13,9 @@ from cqstore.store.record.java_hash import java_hash
 from cqstore.store.record.message import MessageProperty
 
 MAX_PROPERTIES = 0x7FFF
-"""Bytes of properties that a record can hold."""
+"""Maximum bytes of properties in a record."""
 KEY_SEPARATOR = " "
-"""Between the keys of ``KEYS``."""
+"""Separator of the keys in the property ``KEYS``."""
 NAME_END = "\x01"
 VALUE_END = "\x02"
 _NAME_END = b"\x01"
@@ -27,8 +27,8 @@ def encode_properties(properties: dict[str, str]) -> bytes:
 
     Raises:
         IllegalMessageError: a name or value is empty (readers drop such a pair), holds a separator
-            or is no valid Unicode.
-        TypeError: one is no plain ``str``.
+            or is not valid Unicode.
+        TypeError: a name or value is not a plain ``str``.
     """
     if not properties:
         return b""
@@ -60,12 +60,12 @@ def _refuse(properties: dict[str, str]) -> NoReturn:
 
 
 def check_key(key: str) -> None:
-    """Refuse a text that is not one key: queries could never find it.
+    """Refuse a text that is not a single key: queries could never find it.
 
-    Spaces separate the keys of ``KEYS``: a caller that has several gives that property.
+    Spaces separate the keys of ``KEYS``: a caller with several keys sets that property itself.
 
     Raises:
-        IllegalMessageError: it is empty, or has a space.
+        IllegalMessageError: the key is empty or contains a space.
     """
     if not key or KEY_SEPARATOR in key:
         raise IllegalMessageError(
@@ -75,10 +75,10 @@ def check_key(key: str) -> None:
 
 
 def check_tag(tag: str) -> None:
-    """Refuse a text that is not one tag: no filter could select it.
+    """Refuse a text that is not a single tag: no filter could select it.
 
     Raises:
-        IllegalMessageError: it is empty, has ``||``, or a space at an end.
+        IllegalMessageError: the tag is empty, contains ``||``, or begins or ends with a space.
     """
     if not tag.strip() or "||" in tag or tag != tag.strip():
         raise IllegalMessageError(
@@ -90,8 +90,8 @@ def check_tag(tag: str) -> None:
 def decode_properties(data: bytes) -> dict[str, str]:
     """Return the properties in ``data``.
 
-    What RocketMQ's parser drops is dropped here: segments without a name, without a separator or
-    with an empty value. A name that comes twice keeps its last value.
+    Segments that RocketMQ's parser drops are dropped: those without a name, without a separator or
+    with an empty value. If a name occurs twice, the last value is used.
     """
     properties: dict[str, str] = {}
     for segment in data.decode("utf-8", errors="replace").split(VALUE_END):
@@ -102,12 +102,12 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def tags_code_of(tags: str | None) -> int:
-    """Return the hash of the whole tags text, 0 without tags; multiple tags are hashed as one."""
+    """Return the hash of the whole tags text (also of several tags); 0 without tags."""
     return java_hash(tags) if tags else 0
 
 
 def crc_property(crc: int) -> bytes:
-    """Return the CRC property: its ten digits are written least significant first (T1)."""
+    """Return the CRC property; its ten digits are written least significant first (T1)."""
     return _CRC_NAME + str(crc)[::-1].ljust(_CRC_DIGITS, "0").encode() + _VALUE_END
 
 
@@ -117,7 +117,7 @@ CRC_PROPERTY_SIZE = len(_CRC_NAME) + _CRC_DIGITS + 1
 
 
 class DispatchProperties(NamedTuple):
-    """The few properties that dispatching a record needs."""
+    """The few properties that are needed to dispatch a record."""
 
     tags_code: int
     tags: str | None
@@ -129,7 +129,7 @@ class DispatchProperties(NamedTuple):
     inner_num: str | None
     inner_base: str | None
     only_tags: bool = True
-    """There is nothing here but tags: most records, and the quick way through dispatch."""
+    """No property but tags: most records, and the fast path of dispatch."""
 
 
 _NAMES = (
@@ -148,9 +148,10 @@ _cache = BoundedCache[bytes, DispatchProperties](8 << 20)
 
 
 def dispatch_properties(data: bytes) -> DispatchProperties:
-    """Return what dispatch needs of the properties ``data``.
+    """Return the properties in ``data`` that dispatch needs.
 
-    Producers repeat themselves, so short strings are remembered; the memory is bounded.
+    Producers often send the same properties again, so short strings are cached; the memory is
+    bounded.
     """
     if not data:
         return _NONE
@@ -163,7 +164,7 @@ def dispatch_properties(data: bytes) -> DispatchProperties:
 
 
 def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
-    """Return what dispatch needs of properties that have been parsed."""
+    """Return the properties that dispatch needs, from a parsed dict."""
     values = [properties.get(name) for name in _NAMES]
     return DispatchProperties._make([tags_code_of(values[0]), *values, not any(values[1:])])
 

@@ -1,8 +1,8 @@
-"""The commit log record: its fixed runs, each declared once, and the order they come in.
+"""The commit log record: its fixed parts, each declared once, and their order.
 
 A record is HEAD, born host, store timestamp, store host, TAIL, body, topic length, topic,
-properties length, properties. A host has 8 bytes, or 20 if its bit in ``sys_flag`` says IPv6. The
-topic length has one byte (V1) or two (V2).
+properties length, properties. A host has 8 bytes, or 20 if its bit in ``sys_flag`` is set (IPv6).
+The topic length has one byte (V1) or two (V2).
 
 Source: RocketMQ ``MessageExtEncoder``, ``MessageDecoder``, ``CommitLog.checkMessageAndReturnSize``.
 """
@@ -18,17 +18,17 @@ MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
 """0xDAA320AB: the topic length has two bytes"""
 MAGIC_BLANK = -875286124
-"""0xCBD43194: nothing follows in this file"""
+"""0xCBD43194: no record follows in this file"""
 BLANK_SIZE = 4 + 4
-"""Bytes of a blank record, and what every record must leave free behind itself in its file."""
+"""Bytes of a blank record, and the space that every record must leave free after it in its file."""
 MAX_QUEUE_OFFSET = 1 << 58
-"""No queue offset reaches this, so that 20 bytes a unit, and a file more, fit Java's ``long``."""
+"""Limit of queue offsets, so that 20 bytes per unit, plus one file, fit Java's ``long``."""
 CRC_MASK = 0x7FFFFFFF
 """Checksums are stored without their sign bit."""
 
 
 class RecordHead(NamedTuple):
-    """The first run of a record."""
+    """The first fixed part of a record."""
 
     total_size: Annotated[int, Wire("i", "whole record, bytes")]
     magic_code: Annotated[int, Wire("i", "0xDAA320A7 (V1), 0xDAA320AB (V2)")]
@@ -42,13 +42,13 @@ class RecordHead(NamedTuple):
 
 
 class RecordStored(NamedTuple):
-    """The run between the two hosts."""
+    """The fixed part between the two hosts."""
 
     store_timestamp: Annotated[int, Wire("q", "store time, ms since the epoch")]
 
 
 class RecordTail(NamedTuple):
-    """The run between the store host and the body."""
+    """The fixed part between the store host and the body."""
 
     reconsume_times: Annotated[int, Wire("i", "number of redeliveries")]
     prepared_transaction_offset: Annotated[int, Wire("q", "phy offset of its half message")]
@@ -56,7 +56,7 @@ class RecordTail(NamedTuple):
 
 
 class BlankRecord(NamedTuple):
-    """Ends a file: no record follows in it."""
+    """The end of a file: no record follows in it."""
 
     total_size: Annotated[int, Wire("i", "bytes from here to the end of the file")]
     magic_code: Annotated[int, Wire("i", "0xCBD43194")]
@@ -77,29 +77,29 @@ FIXED_V4 = Struct(
         for layout, host in ((HEAD, "8s"), (STORED, "8s"), (TAIL, ""))
     )
 )
-"""All fixed runs of a record with two IPv4 hosts, which nearly every record has: 88 bytes."""
+"""All fixed parts of a record with two IPv4 hosts, as nearly all records have: 88 bytes."""
 
 PLACE = Struct(f">ii{HEAD.offset('phy_offset') - 8}xqi")
-"""Of a record's head total size, magic, phy offset and sys flag: whether it is where it should."""
+"""Total size, magic, phy offset and sys flag of a head, to check that a record is in place."""
 
 MIN_RECORD_SIZE = FIXED_V4.size + 1 + 2
 
 
 def born_host_size(sys_flag: int) -> int:
-    """Return the bytes of the born host."""
+    """Return the size of the born host in bytes."""
     return HOST_V6_SIZE if sys_flag & SysFlag.BORN_HOST_V6 else HOST_V4_SIZE
 
 
 def store_host_size(sys_flag: int) -> int:
-    """Return the bytes of the store host."""
+    """Return the size of the store host in bytes."""
     return HOST_V6_SIZE if sys_flag & SysFlag.STORE_HOST_V6 else HOST_V4_SIZE
 
 
 def store_timestamp_position(sys_flag: int) -> int:
-    """Return where the store timestamp lies, bytes from the start of the record."""
+    """Return the position of the store timestamp, in bytes from the start of the record."""
     return HEAD.size + born_host_size(sys_flag)
 
 
 def body_position(sys_flag: int) -> int:
-    """Return where the body lies, bytes from the start of the record."""
+    """Return the position of the body, in bytes from the start of the record."""
     return store_timestamp_position(sys_flag) + STORED.size + store_host_size(sys_flag) + TAIL.size

@@ -1,7 +1,7 @@
-"""Walk over the records of a block of log bytes.
+"""Iteration over the records of a block of log bytes.
 
-Compiled code takes records with IPv4 hosts and a one-byte topic length, which nearly all are; any
-other record goes to ``check_record``, which also names the fault of a bad one.
+Compiled code handles records with IPv4 hosts and a one-byte topic length, as nearly all are. All
+others go to ``check_record``, which also finds the fault of an invalid record.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from cqstore.store.record.record_layout import MAGIC_V1, MAX_QUEUE_OFFSET
 
 
 class ScannedRecord(NamedTuple):
-    """What a scan reads of a record: enough to dispatch it, no more."""
+    """The fields of a record that dispatch needs, and no others."""
 
     phy_offset: int
     size: int
@@ -27,7 +27,7 @@ class ScannedRecord(NamedTuple):
 
 
 class ScanRules(NamedTuple):
-    """How far a scan checks."""
+    """Which checks a scan does."""
 
     check_crc: bool = True
     property_crc: bool = False
@@ -41,7 +41,7 @@ class TopicCache(BoundedCache[bytes, str]):
         super().__init__(16 << 20)
 
     def learn_name(self, name: bytes) -> str | None:
-        """Return the topic, remembered from now on; ``None`` if it is empty or no UTF-8."""
+        """Return the topic and cache it; ``None`` if it is empty or not valid UTF-8."""
         try:
             topic = name.decode()
         except UnicodeDecodeError:
@@ -50,14 +50,14 @@ class TopicCache(BoundedCache[bytes, str]):
 
 
 Look = Callable[[ScannedRecord], object]
-"""Raises what is wrong with a record."""
+"""Raises an error if a record is invalid."""
 
 
 class RecordScan(Protocol):
-    """The records of a block, once."""
+    """The records of a block; can be iterated once."""
 
     behind: int
-    """Phy offset behind the last record that was yielded, of the block before the first."""
+    """Phy offset after the record that was yielded last; before the first: start of the block."""
 
     def __iter__(self) -> Iterator[ScannedRecord]:
         """Yield the records in the order of the log."""

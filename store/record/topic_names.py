@@ -1,4 +1,4 @@
-"""Topics that a broker treats apart, known by their names.
+"""Topics that a broker treats specially because of their names.
 
 Source: RocketMQ ``TopicValidator``, ``DefaultMessageStore.cleanUnusedTopic``.
 """
@@ -9,35 +9,35 @@ from cqstore.store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPIC
 
 _VALID = frozenset("%|-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 INVALID = re.compile(r"[/\s\x00-\x1f\x7f]")
-"""What no topic that is put may have: no broker has it, and no folder or line can show it."""
+"""Characters that are invalid in the topic of a put: no broker accepts them."""
 
 
 def is_name(text: str) -> bool:
     """Return whether a broker accepts all characters of a topic's or a group's name.
 
-    Embedded logs ask: a store may hold other topics, and they are read, checked and moved.
-    Source: RocketMQ ``TopicValidator.isTopicOrGroupIllegal``, ``UtilAll.isBlank``.
+    For embedded logs: a store may contain other topics, which are read, checked and moved. Source:
+    RocketMQ ``TopicValidator.isTopicOrGroupIllegal``, ``UtilAll.isBlank``.
     """
     return bool(text) and _VALID.issuperset(text)
 
 
 def is_system_topic(topic: str) -> bool:
-    """Return whether ``topic`` is one of the broker's own, in whichever case its prefix is."""
+    """Return whether ``topic`` is a system topic of the broker; its prefix is case-insensitive."""
     return topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_PREFIX)
 
 
 def is_reserved(topic: str) -> bool:
-    """Return whether a broker refuses to create or delete ``topic``, since it is its own.
+    """Return whether a broker refuses to create or delete ``topic``, because it is a system topic.
 
-    Here the case of the prefix counts. Source: RocketMQ ``TopicValidator.isSystemTopic``,
+    The prefix is case-sensitive here. Source: RocketMQ ``TopicValidator.isSystemTopic``,
     ``AdminBrokerProcessor.deleteTopic``.
     """
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
 def is_exempt(topic: str) -> bool:
-    """Return whether a broker keeps the queues of ``topic`` whatever its table of topics says.
+    """Return whether a broker keeps the queues of ``topic`` without an entry in its topic table.
 
-    It makes its own topics at each start, and no table lists light queues.
+    A broker creates its own topics at each start, and no table lists light queues.
     """
     return is_reserved(topic) or topic.startswith(LMQ_PREFIX)

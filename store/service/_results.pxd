@@ -1,4 +1,4 @@
-# What a pull or a query returned, for compiled code that reads.
+# Results of a pull or a query, for compiled code that reads.
 
 from libc.stdint cimport int64_t
 

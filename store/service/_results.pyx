@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What a pull and a query returned. Views, offsets and messages are made when asked for.
+"""Results of a pull and of a query. Views, offsets and messages are created on access.
 
-Its slow path, and the texts for damage, are in ``cqstore.store.service.results``, a layer below the pulls.
+The slow path, and the error messages for damage, are in ``cqstore.store.service.results``, a layer
+below the pulls.
 """
 
 cimport cython
@@ -18,19 +19,19 @@ cdef object _leave_out = None
 
 
 def bind_results(sound_messages, leave_out):
-    """Set how damaged records are treated, on the slow path."""
+    """Set the slow-path functions that handle damaged records."""
     global _sound_messages, _leave_out
     _sound_messages, _leave_out = sound_messages, leave_out
 
 
-# As a message: nothing here leads back to itself.
+# As a message: no reference cycle is possible here.
 @cython.no_gc
 @cython.freelist(16)
 cdef class GetMessageResult:
-    """What one pull returned. As in ``PyGetMessageResult``, the reference, are fields and texts.
+    """The result of one pull, with fields and ``repr`` of ``PyGetMessageResult``, the reference.
 
-    Until ``records`` is read it holds each file of the log that it found records in once, and their
-    positions. Each message keeps its file alone alive, not the others nor this result.
+    Until ``records`` is read, it references each log file with records once, and stores their
+    positions. Each message keeps only its own file alive, not the others nor this result.
     """
 
     __match_args__ = (
@@ -43,7 +44,7 @@ cdef class GetMessageResult:
         self, status, next_begin_offset, min_offset, max_offset, records=None, queue_offsets=None,
         total_bytes=0, hole=None, damaged=None,
     ):
-        self.count = 0  # what was taken stays: others may be reading it
+        self.count = 0  # existing values stay: other threads may be reading them
         self.status, self.next_begin_offset = status, next_begin_offset
         self.min_offset, self.max_offset = min_offset, max_offset
         self._records, self._offsets = records, queue_offsets
@@ -53,7 +54,7 @@ cdef class GetMessageResult:
         free(self.found)
 
     cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0:
-        """Take the places of ``count`` records whose queue offsets rise from ``first`` on. Once."""
+        """Take the positions of ``count`` records with queue offsets from ``first`` on. Once."""
         self.found = <Found *> malloc(count * sizeof(Found))
         if self.found == NULL:
             raise MemoryError
@@ -74,7 +75,7 @@ cdef class GetMessageResult:
                 held = self.files[self.found[at].file]
                 start = self.found[at].data - <const uint8_t *> held.buffer.buf
                 made.append(held.slice(start, start + self.found[at].size))
-            if self._records is None:  # no other thread has made them meanwhile
+            if self._records is None:  # no other thread has created them meanwhile
                 self._records = made
         return self._records
 
@@ -95,7 +96,7 @@ cdef class GetMessageResult:
 
     @property
     def damaged(self):
-        """What lies before ``next_begin_offset`` and is passed over."""
+        """Damaged records before ``next_begin_offset``, which the pull skipped."""
         if self._damaged is None:
             self._damaged = []
         return self._damaged
@@ -105,11 +106,11 @@ cdef class GetMessageResult:
         self._damaged = damaged
 
     def record_count(self):
-        """Return how many records there are, without making their views."""
+        """Return the number of records, without creating their views."""
         return len(self._records) if self._records is not None else self.count
 
     def messages(self):
-        """Return the records decoded, each field when it is asked for."""
+        """Return the decoded records; fields are decoded on access."""
         cdef list made
         if self._records is not None:
             return _sound_messages(self)
@@ -117,7 +118,7 @@ cdef class GetMessageResult:
         return _sound_messages(self) if made is None else made
 
     def leave_out(self, queue_offset, phy_offset, size, fault):
-        """Note a damaged record, see ``PyGetMessageResult``."""
+        """Record a damaged record, see ``PyGetMessageResult``."""
         _leave_out(self, queue_offset, phy_offset, size, fault)
 
     def _fields(self):
@@ -135,14 +136,14 @@ cdef class GetMessageResult:
 
     def __reduce__(self):
         fields = list(self._fields())
-        fields[4] = [bytes(record) for record in fields[4]]  # views are of this process alone
+        fields[4] = [bytes(record) for record in fields[4]]  # views are valid in this process only
         return type(self), tuple(fields)
 
 
 cdef class QueryMessageResult(list):
-    """The newest messages with a key, in log order: a list that knows whether there are more.
+    """The newest messages with a key, in log order: a list with a flag for more.
 
-    ``has_more``: older messages fulfil the query too; ask for more (``max_num``) to have them.
+    ``has_more``: older messages match the query too; use a larger ``max_num`` to get them.
     """
 
     def __init__(self, messages=(), *, bint has_more=False):

@@ -1,7 +1,7 @@
-"""MessageStore: the public face of a store.
+"""MessageStore: the public interface of a store.
 
-Opening takes the lock, recovers and reports; putting and pulling may be done by any number of
-threads. Each method checks whether the store may do it, then asks one component of the store.
+Opening takes the lock, recovers and reports; any number of threads may put and pull. Each method
+checks whether the store is in a state that allows the call, then calls one component of the store.
 
 Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
@@ -76,22 +76,22 @@ if TYPE_CHECKING:
     from cqstore.store.service.reading.loop_waits import LoopWait
     from cqstore.store.service.recovering.recovery import RecoveryReport
 
-_NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum's name costs a look-up
+_NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum member costs a lookup
 _UPPER = BoundaryType.UPPER
 _T = TypeVar("_T")
 
 
 class MessageStore:
-    """One open store. Make it with ``MessageStore.open``, end it with ``close``.
+    """One open store. Create it with ``MessageStore.open``, end it with ``close``.
 
-    Any thread may call any method. What was put is visible to every later read; it is durable when
-    the put returns under ``SYNC_FLUSH``, and survives a killed process (not a power cut) under
-    ``ASYNC_FLUSH``. After a failed write or flush the store refuses further writes. While a disk
-    has no room for units or keys it refuses puts, and reads see what queues and index have.
+    Any thread may call any method. A message that was put is visible to every later read; it is
+    durable when the put returns under ``SYNC_FLUSH``, and survives a killed process (not a power
+    failure) under ``ASYNC_FLUSH``. After a failed write or flush the store refuses further writes.
+    While a disk has no space for units or keys it refuses puts, and reads use the stored ones.
     """
 
     def __init__(self, components: StoreComponents) -> None:
-        """Serve ``components``; callers use ``open``."""
+        """Use ``components``; callers use ``open``."""
         self._components = components
         self.root: Path = components.paths.root
         """Root folder of the store."""
@@ -131,7 +131,7 @@ class MessageStore:
         return f"<MessageStore {str(self.root)!r}, {backends}, {self._state.word}>"
 
     def _route(self, putter: Puts, interceptor: ReadInterceptor | None) -> None:
-        """Put by ``putter``, and let ``interceptor`` see reads."""
+        """Route puts through ``putter``, and show reads to ``interceptor``."""
         self._putter, self._interceptor = putter, interceptor
 
     @classmethod
@@ -143,11 +143,11 @@ class MessageStore:
     ) -> Self:  # fmt: skip
         """Open the store in ``root``. If there is none, create one, unless ``read_only``.
 
-        The files on disk decide on backends, and on file sizes that ``config`` does not give.
-        A store that is dropped without ``close`` is left as a kill leaves it, see ``close``.
+        The files on disk determine the backends, and file sizes that ``config`` does not set. A
+        store that is dropped without ``close`` is left as after a kill, see ``close``.
 
         Args:
-            root: root folder (``storePathRootDir``). A commit log elsewhere is named by
+            root: root folder (``storePathRootDir``). A commit log in another folder is set by
                 ``store_path_commit_log``, and can only be read.
             config: the settings; default: RocketMQ's.
             backend: name of the backend to create a new store with, to read if the store has
@@ -156,19 +156,19 @@ class MessageStore:
                 store that another process writes.
             housekeeping: delete old log files by RocketMQ's rules, refuse puts while a disk is
                 nearly full, deliver delayed messages if ``enable_schedule_message_service`` is set.
-            recovery: what the recovery may give up and rebuilds; default: nothing.
+            recovery: what the recovery may discard and must rebuild; default: nothing.
             hooks: put hooks and dispatchers; default: those of installed packages.
-            replicas: the followers that puts wait for; ``SYNC_MASTER`` is refused without.
+            replicas: the followers that puts wait for; required for ``SYNC_MASTER``.
             progress: called by the recovery with phy offsets.
 
         Raises:
-            StoreLockedError: it is open already.
-            RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: settings or hooks are invalid, contradict ``backend``, or promise
+            StoreLockedError: the store is open already.
+            RefusedStoreError: the store must not be opened this way; the error has the reason.
+            StoreConfigError: settings or hooks are invalid, contradict ``backend``, or require
                 replicas that are not given.
             DispatcherError: a dispatcher failed at a record that the recovery dispatches.
-            CorruptionError: it cannot be read as a store.
-            StoreIOError: the operating system refused something.
+            CorruptionError: the store is damaged and cannot be opened.
+            StoreIOError: an operation of the operating system failed.
         """
         config = _checked_config(root, config, backend, recovery, hooks, progress)
         options = OpenOptions(
@@ -182,23 +182,23 @@ class MessageStore:
         except BaseException:
             undo.__exit__(*sys.exc_info())
             raise
-        else:  # no call lies between: an interrupt is undone, or the caller has the store
+        else:  # no call in between: an interrupt is undone, or the caller has the store
             return store
 
     # ---- putting
 
     def put_message(self, message: Message) -> PutMessageResult:
-        """Put one message and return its status and place.
+        """Put one message and return its status and position.
 
         A message that cannot be stored is refused with a status and a reason before a byte is
-        written. Under ``SYNC_MASTER`` it returns when the followers that were asked for have it, or
-        with ``FLUSH_SLAVE_TIMEOUT`` after ``slaveTimeout``.
+        written. Under ``SYNC_MASTER`` it returns when enough followers have the message, or with
+        ``FLUSH_SLAVE_TIMEOUT`` after ``slaveTimeout``.
 
         Raises:
             PutHookError: a put hook failed; nothing was put.
             StoreFailedError: an earlier write failed.
-            StoreIOError: this one did; the store must be opened again.
-            ReadOnlyStoreError, StoreClosedError: no puts here.
+            StoreIOError: this write failed; the store must be opened again.
+            ReadOnlyStoreError, StoreClosedError: the store is read-only or closed.
 
         Source: RocketMQ ``DefaultMessageStore.putMessage``.
         """
@@ -209,12 +209,12 @@ class MessageStore:
     def put_message_future(self, message: Message) -> Future[PutMessageResult]:
         """Put one message; the future completes when it is as durable as the settings promise.
 
-        The message has its place when this returns: calls of one thread keep their order. The
-        future cannot be cancelled; its callbacks run in a thread of the store's and must be short.
-        In asyncio ``put_message_async`` costs less.
+        The message has its position when this returns: calls of one thread keep their order. The
+        future cannot be cancelled; its callbacks run in a thread of the store and must be short. In
+        asyncio, ``put_message_async`` is cheaper.
 
         Raises:
-            StoreError: as for ``put_message``; what goes wrong later is the future's.
+            StoreError: as for ``put_message``; later errors are set in the future.
 
         Source: RocketMQ ``DefaultMessageStore.asyncPutMessage``.
         """
@@ -225,17 +225,17 @@ class MessageStore:
         return put_for_future(self._putter, message)
 
     async def put_message_async(self, message: Message) -> PutMessageResult:
-        """Put one message; a task of an asyncio loop awaits that it is as durable as promised.
+        """Put one message; awaits, in a task of an asyncio loop, the promised durability.
 
-        Many tasks at once cost one sync and one turn of the loop. The message has its place before
-        the first wait for the disk: tasks put in the order in which they run. Where the settings
-        promise nothing to wait for, the loop does not get a turn. Checks and append run in its
-        thread, and may wait there as ``put_message`` does: for another thread's append, a new file.
-        With ``MAX_IN_FLIGHT`` of a loop's puts in flight the next one waits before it appends. On
-        a loop that is not asyncio's own it is a future of ``put_message_future`` that is awaited.
+        Many tasks at once cost one sync and one turn of the loop. The message has its position
+        before the first wait for the disk: tasks put in the order in which they run. If the
+        settings require no wait, the loop does not get a turn. Checks and append run in its thread,
+        and may wait there as ``put_message`` does: for another thread's append, or a new file. With
+        ``MAX_IN_FLIGHT`` puts of a loop in flight, the next one waits before it appends. On a loop
+        that is not asyncio's own, a future of ``put_message_future`` is awaited.
 
-        Cancelled before it has appended, it leaves nothing; later, the message stays where it is
-        and the task alone goes.
+        If the task is cancelled before the append, nothing is stored; later, the message stays
+        stored and only the task ends.
 
         Raises:
             StoreError: as for ``put_message``.
@@ -244,18 +244,18 @@ class MessageStore:
         """
         if self._state.unwritable and (refused := self._refusal()):
             return refused
-        assert self._loops is not None  # the state of a store without them is unwritable
+        assert self._loops is not None  # a store without them is read-only: refused above
         return await self._loops[0].put(self._putter, message)
 
     def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
         """Put several messages, in order, under one lock; one result each.
 
-        ``messages`` is iterated once, before the first put; what its owner does to it later changes
-        nothing. A message that is refused does not keep the others out. Cheaper than single puts.
+        ``messages`` is iterated once, before the first put; later changes to it have no effect. A
+        refused message does not prevent the others. Cheaper than single puts.
 
         Raises:
-            TypeError: a text, bytes, a mapping or one message instead of several, or an element is
-                no message; none was put.
+            TypeError: a text, bytes, a mapping or a single message was given, or an element is not
+                a message; none was put.
             StoreError: as for ``put_message``.
         """
         given = listed(messages)
@@ -266,7 +266,7 @@ class MessageStore:
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch (``encode_client_batch`` makes its body): all messages or none.
 
-        Returns one result a message, or one refusal for the whole batch.
+        Returns one result per message, or one refusal for the whole batch.
 
         Source: RocketMQ ``DefaultMessageStore.putMessages``.
         """
@@ -275,21 +275,20 @@ class MessageStore:
         return self._putter.put_client_batch(batch)
 
     def append_to_commit_log(self, phy_offset: int, data: bytes) -> int:
-        """Append bytes of another store's log, of which ``data`` begins at ``phy_offset``.
+        """Append bytes of another store's log; ``data`` begins at ``phy_offset``.
 
-        Whole records go in as they are, with the places and offsets that they have; what remains at
-        the end of ``data`` is to come again. Returns the end of the log. With ``SYNC_FLUSH`` it is
-        on disk then, or ``syncFlushTimeout`` is over (see ``flushed_phy_offset``).
-        Puts go on behind. An empty log begins at the start of any file. Any thread; one at a time.
+        Complete records are appended unchanged, with their offsets; pass the rest of ``data`` again
+        later. Returns the end of the log. With ``SYNC_FLUSH`` it is on disk then, or
+        ``syncFlushTimeout`` has passed (see ``flushed_phy_offset``). Puts continue after it. An
+        empty log begins at any file's start. Any thread, one at a time.
 
         Raises:
             RefusedStoreError: the records do not continue the log, or this store delivers delayed
-                messages, as its master does; nothing was appended.
-            CorruptionError: no valid record where one should start, or one whose queue would have
-                a gap; nothing was appended.
-            DiskFullError: there is no room for a next file, or for units or keys of records that
+                messages, like its master; nothing was appended.
+            CorruptionError: an invalid record, or a gap in its queue; nothing was appended.
+            DiskFullError: there is no space for the next file, or for units or keys of records that
                 were appended before; nothing was appended.
-            DispatcherError: a dispatcher failed at such a record; likewise.
+            DispatcherError: a dispatcher failed at such a record; nothing was appended.
 
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
@@ -305,10 +304,10 @@ class MessageStore:
         """Make everything durable: log, queues, index, checkpoint, offsets of delay levels.
 
         Raises:
-            RetryableDiskFullError: there is no room for units or keys of records. The log is
-                durable; the rest is with a later call, once there is room.
-            DispatcherError: a dispatcher failed; likewise, once it takes the record.
-            StoreError: the disk refused; the store has failed.
+            RetryableDiskFullError: there is no space for units or keys of records. The log is
+                durable; a later call writes the rest, once there is space.
+            DispatcherError: a dispatcher failed. The log is durable; a later call writes the rest.
+            StoreError: a sync failed; the store has failed.
         """
         with self._state.writing():
             self._flush_all()
@@ -318,10 +317,10 @@ class MessageStore:
     def flush_log(self) -> None:
         """Make the log durable, and with it each message that was put before.
 
-        Cheaper than ``flush``: a recovery brings the rest out of the log.
+        Cheaper than ``flush``: a recovery restores everything else from the log.
 
         Raises:
-            StoreError: the disk refused; the store has failed.
+            StoreError: a sync failed; the store has failed.
         """
         with self._state.writing():
             self._commit.flush()
@@ -329,17 +328,17 @@ class MessageStore:
     def close(self) -> None:
         """Flush everything, then release the store. A second call does nothing.
 
-        A store that is dropped without it is released with a ``ResourceWarning`` and not flushed:
-        ``abort`` stays, and the next open recovers. (The engine ``rocksdict`` writes RocksDB's
-        memtables even then.)
+        A store that is dropped without ``close`` is released with a ``ResourceWarning`` and not
+        flushed: ``abort`` stays, and the next open recovers. (The engine ``rocksdict`` writes
+        RocksDB's memtables even then.)
 
-        After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
-        before is not raised again. A close that was interrupted is continued by the next call. In a
-        child of the process that opened the store it does nothing.
+        After a failure ``abort`` stays, so that the next open recovers. An error that was raised
+        before is not raised again. The next call continues an interrupted close. In a child of the
+        process that opened the store it does nothing.
 
         Raises:
-            NestedCallError: this thread is inside another call of the store, or one of the store's
-                own (a future's callback); nothing was done.
+            NestedCallError: this thread is inside another call of the store, or belongs to the
+                store (a future's callback); nothing was done.
         """
         if self._state.forked:
             return
@@ -357,7 +356,7 @@ class MessageStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- reading: each call sees what was put before it
+    # ---- reading: each call sees all messages that were put before it
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msgs: int = 32,
@@ -365,11 +364,11 @@ class MessageStore:
     ) -> GetMessageResult:  # fmt: skip
         """Pull at most ``max_msgs`` messages from ``offset`` on.
 
-        The first message is returned whatever its size. No consumer group is asked for: the store
-        does nothing by it.
+        The first message is returned whatever its size. There is no parameter for the consumer
+        group: the store does not need it.
 
         Raises:
-            TypeError: an argument is of another type.
+            TypeError: an argument has a wrong type.
 
         Source: RocketMQ ``DefaultMessageStore.getMessage``.
         """
@@ -390,7 +389,7 @@ class MessageStore:
         """Return the message that starts at ``phy_offset``.
 
         Raises:
-            CorruptionError: none starts there, or one that was given up.
+            CorruptionError: no message starts there, or its record was skipped as damaged.
         """
         self._ready()
         check_numbers(phy_offset=phy_offset)
@@ -402,8 +401,8 @@ class MessageStore:
         """Return the message with an offset message id.
 
         Raises:
-            IllegalMessageError: it is no message id.
-            CorruptionError: no message starts where it says.
+            IllegalMessageError: the message id is invalid.
+            CorruptionError: no message starts at the phy offset in the id.
         """
         check_texts(message_id=message_id)
         return self.message_by_offset(decode_message_id(message_id)[1])
@@ -414,19 +413,18 @@ class MessageStore:
     ) -> QueryMessageResult:  # fmt: skip
         """Return messages of ``topic`` with ``key`` (one of KEYS, or UNIQ_KEY), in log order.
 
-        The newest ``max_num``; ``has_more`` of the result is true if there are others. A setting
-        ``max_msgs_num_batch`` that was given bounds them too. ``begin`` and ``end`` bound the store
-        time, both included (``Time``; ``None``: unbounded); each record's own is compared. The
-        index knows hashes: each record's own keys are compared, so a collision is not returned
-        (RocketMQ returns it). An index that a broker has kept in ``rocksdbstore`` is searched too,
-        as it was at the first query.
+        The newest ``max_num``; ``has_more`` of the result is true if there are others. The setting
+        ``max_msgs_num_batch``, if given, limits them too. ``begin`` and ``end`` limit the store
+        time of each record, both included (``Time``; ``None``: unlimited). The index has hashes
+        only: each record's own keys are compared, so a collision is not returned (RocketMQ returns
+        it). A broker's index in ``rocksdbstore`` is searched too, as it was at the first query.
 
         Raises:
-            TypeError: an argument is of another type.
+            TypeError: an argument has a wrong type.
             RefusedStoreError: a time is probably not in ms.
             StoreConfigError: ``begin`` is later than ``end``.
-            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read, or not
-                all of it; ``query_index_files`` returns what can be found in the one in files.
+            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read
+                completely; ``query_index_files`` uses the index in files only.
         """
         self._ready()
         times = query_times(topic, key, max_num, begin, end)
@@ -438,7 +436,7 @@ class MessageStore:
         self, topic: str, key: str, max_num: int = 32,
         begin: Time | None = None, end: Time | None = None,
     ) -> QueryMessageResult:  # fmt: skip
-        """Return what ``query_message`` does, of the index in files alone; nothing without one."""
+        """Like ``query_message``, with the index in files only; empty without one."""
         self._ready()
         times = query_times(topic, key, max_num, begin, end)
         if (interceptor := self._interceptor) is not None:
@@ -448,12 +446,12 @@ class MessageStore:
     def messages_with_key(
         self, topic: str, key: str, phy_offsets: list[int]
     ) -> list[StoredMessage]:
-        """Return those of the records at ``phy_offsets`` that are of ``topic`` and have ``key``.
+        """Return the records at ``phy_offsets`` that are of ``topic`` and have ``key``.
 
-        For a caller that has them from another index. What has left the log is left out.
+        For a caller that has the offsets from another index. Expired records are left out.
 
         Raises:
-            CorruptionError: no record starts at one of them, though the log holds the place.
+            CorruptionError: no record starts at an offset, although the log contains it.
         """
         self._ready()
         check_texts(topic=topic, key=key)
@@ -463,10 +461,10 @@ class MessageStore:
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
-        """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max].
+        """Return the queue offset for ``timestamp`` (ms), within [min, max].
 
-        RocketMQ's search by halves: where a clock was set back, and in batch queues, messages from
-        the time on may be before that offset; ``offset_at_time`` compares the time of each.
+        This is RocketMQ's binary search: if a clock was set back, and in batch queues, messages of
+        that time or later may be before that offset; ``offset_at_time`` compares the time of each.
         """
         self._ready()
         check_search(topic, queue_id, timestamp)
@@ -482,11 +480,11 @@ class MessageStore:
     def offset_at_time(
         self, topic: str, queue_id: int, time: Time, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
-        """Return where in a queue the messages from ``time`` on begin, by the time of each record.
+        """Return where the messages from ``time`` on begin in a queue, by each record's store time.
 
-        LOWER: the first message that was stored at ``time`` or after it, the maximum if there is
-        none. UPPER: the last one that was stored at ``time`` or before it, the minimum if there is
-        none. Also where a clock was set back; it reads the heads of records up to there.
+        LOWER: the first message stored at or after ``time``, the max offset without one. UPPER: the
+        last message stored at or before ``time``, the min offset without one. Correct even if a
+        clock was set back; it reads the heads of records up to there.
 
         Raises:
             RefusedStoreError: the time is probably not in ms.
@@ -501,7 +499,7 @@ class MessageStore:
     ) -> Iterator[range]:
         """Yield the offsets of [``first``, ``end``) at which records may be of ``times``.
 
-        All of them, and others: ``read_topic`` compares the records that it pulls.
+        A superset: ``read_topic`` compares the records that it pulls.
         """
         self._ready()
         check_queue(topic, queue_id, first=first, end=end)
@@ -523,7 +521,7 @@ class MessageStore:
         return found
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset of the queue; 0 if there is no such queue."""
+        """Return the next offset of the queue; 0 if the queue does not exist."""
         self._ready()
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.max_offset(topic, queue_id)
@@ -536,7 +534,7 @@ class MessageStore:
         return found
 
     def min_phy_offset(self) -> int:
-        """Return the phy offset at which the log starts; -1 if it has no file.
+        """Return the phy offset at which the log starts; -1 without files.
 
         Source: RocketMQ ``DefaultMessageStore.getMinPhyOffset``.
         """
@@ -557,7 +555,7 @@ class MessageStore:
         return self._log.flushed_phy_offset()
 
     def confirm_phy_offset(self) -> int:
-        """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
+        """Return the confirmed end of the log: on disk with ``SYNC_FLUSH``, otherwise its end.
 
         Source: RocketMQ ``DefaultMessageStore.getConfirmOffset``.
         """
@@ -568,7 +566,7 @@ class MessageStore:
     def estimate_message_count(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Estimate how many messages of the range a filter lets through, by their tag hashes."""
+        """Estimate how many messages of the range match a filter, by their tag hashes."""
         self._ready()
         check_queue(topic, queue_id, from_offset=from_offset, to_offset=to_offset)
         check_kind(TagFilter, "a TagFilter", tags=tags)
@@ -580,7 +578,7 @@ class MessageStore:
     def queue_keys(
         self, topic: str | None = None, after: QueueKey | None = None
     ) -> Iterator[QueueKey]:
-        """Yield the queues (of ``topic``), in no promised order."""
+        """Yield the queues (of ``topic``), in unspecified order."""
         self._ready()
         _check_walk(topic, after)
         return _keeping(self, self._queues.queues(topic, after))
@@ -588,33 +586,33 @@ class MessageStore:
     def queue_spans(
         self, topic: str | None = None, after: QueueKey | None = None
     ) -> Iterator[QueueSpan]:
-        """Yield what ``queue_keys`` does with minimum and maximum; far cheaper than asking each."""
+        """Yield ``queue_keys`` with min and max offset; much cheaper than reading each queue's."""
         self._ready()
         _check_walk(topic, after)
         return _keeping(self, self._queues.spans(topic, after))
 
     def topics(self, prefix: str = "") -> Iterator[str]:
-        """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
+        """Yield each topic that has a queue and begins with ``prefix``, in unspecified order."""
         self._ready()
         check_texts(prefix=prefix)
         if (interceptor := self._interceptor) is not None:
             interceptor.on_list_topics(prefix)
         return _keeping(self, self._queues.topics(prefix))
 
-    # ---- waiting for messages that are still to come
+    # ---- waiting for new messages
 
     def wait_for(
         self, topic: str, queue_id: int, offset: int, timeout: float | None = None
     ) -> bool:
-        """Wait until the queue has a unit at ``offset`` or behind; return whether it has.
+        """Wait until the queue has a unit at or after ``offset``; return whether it has.
 
-        At most ``timeout`` seconds, without one for ever. A queue that is not there yet is waited
-        for. An offset whose unit has expired is not. In the main thread an exception of a signal's
-        handler ends the wait.
+        Waits at most ``timeout`` seconds; ``None``: without limit. The queue need not exist yet. If
+        the unit at ``offset`` has expired, the call does not wait. In the main thread an exception
+        from a signal handler ends the wait.
 
         Raises:
-            ReadOnlyStoreError: nothing arrives in a store that was opened to read.
-            StoreClosedError, StoreFailedError: it was closed, or a write failed, by now too.
+            ReadOnlyStoreError: the store is read-only: nothing arrives.
+            StoreClosedError, StoreFailedError: closed, or a failed write, also during the wait.
             NestedCallError: the thread is inside another call of the store.
         """
         check_queue(topic, queue_id, offset=offset)
@@ -628,7 +626,7 @@ class MessageStore:
     async def wait_for_async(
         self, topic: str, queue_id: int, offset: int, timeout: float | None = None
     ) -> bool:
-        """Wait as ``wait_for`` does, in a task of asyncio. Cancelled it leaves nothing."""
+        """Wait as ``wait_for`` does, in a task of asyncio. A cancelled wait leaves nothing."""
         check_queue(topic, queue_id, offset=offset)
         return await self.wait_for_any_async({QueueKey(topic, queue_id): offset}, timeout)
 
@@ -640,9 +638,9 @@ class MessageStore:
         return await self._waits.wait_for_any_async(offsets, timeout)
 
     def loop_wait(self, offsets: Mapping[QueueKey, int]) -> "AbstractContextManager[LoopWait]":
-        """Give a wait of the running loop: a task may await its ``future``, then see ``error``.
+        """Return a wait of the running loop: a task may await its ``future``, then check ``error``.
 
-        What is there already does not complete it: look behind the begin of the block. Its ``wake``
+        Existing units do not complete it: read the queues after the block begins. Its ``wake``
         completes it too.
 
         Raises:
@@ -651,9 +649,9 @@ class MessageStore:
         return self._waits.loop_wait(offsets)
 
     def thread_wait(self, offsets: Mapping[QueueKey, int]) -> "AbstractContextManager[ThreadWait]":
-        """Give a wait of the calling thread, which another one may end by its ``wake``.
+        """Return a wait of the calling thread, which another thread may end with its ``wake``.
 
-        What is there already does not end it: look behind the begin of the block.
+        Existing units do not end it: read the queues after the block begins.
 
         Raises:
             StoreError: as for ``wait_for``.
@@ -661,9 +659,9 @@ class MessageStore:
         return self._waits.thread_wait(offsets)
 
     def add_arrival_listener(self, listener: ArrivalListener) -> ArrivalSubscription:
-        """Call ``listener`` with the units that become visible from now on, light queues' too.
+        """Call ``listener`` with units that become visible from now on, including light queues.
 
-        In log order, batch by batch, in a thread of its own; see ``ArrivalListener``.
+        In log order, batch by batch, in a separate thread; see ``ArrivalListener``.
 
         Raises:
             StoreError: as for ``wait_for``.
@@ -680,15 +678,16 @@ class MessageStore:
         self.delete_topics([topic])
 
     def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete the queues of ``topics``, durably: no crash, no replay brings them back.
+        """Delete the queues of ``topics``, durably: neither a crash nor a replay restores them.
 
-        Their records stay in the log until they expire. What is put afterwards begins a new
-        incarnation. A put into one of them waits until its thousand of topics is deleted; other
-        puts go on. A crash leaves whole thousands deleted, those after untouched.
+        Their records stay in the log until they expire. A later put begins a new incarnation.
+        Topics are deleted in batches of a thousand: a put to one of them waits until its batch is
+        deleted; other puts continue. After a crash, whole batches are deleted and later ones
+        unchanged.
 
         Raises:
-            IllegalMessageError: no queue could have one of the names; nothing was deleted.
-            TypeError: one name instead of several, whose letters would be taken for topics.
+            IllegalMessageError: a name is invalid; nothing was deleted.
+            TypeError: a single name was given, whose letters would be used as topics.
             RefusedStoreError: delayed messages are delivered from one of them.
             StoreError: as for ``put_message``.
         """
@@ -697,21 +696,22 @@ class MessageStore:
     def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
         """Delete the topics with queues that are not in ``retain``, the broker's table of topics.
 
-        Never a light queue or a system topic. Returns them; with ``dry_run`` nothing is deleted.
+        Never deletes a light queue or a system topic. Returns the topics; with ``dry_run`` nothing
+        is deleted.
 
         Raises:
-            TypeError: one name instead of several: all other topics would be deleted.
+            TypeError: a single name was given: all other topics would be deleted.
         """
         self._ready()
         return self._clean.clean_unused_topics(retain, dry_run=dry_run)
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
-        """Delete the log files that end at or before ``phy_offset``, never the last one.
+        """Delete the log files that end at or before ``phy_offset``, except for the last one.
 
-        Units and index entries of their records go with them, in part in the background.
+        Units and index entries of their records are deleted too, partly in the background.
 
         Raises:
-            TypeError: it is no whole number; nothing was deleted.
+            TypeError: ``phy_offset`` is not an integer; nothing was deleted.
             StoreError: as for ``put_message``.
         """
         check_numbers(phy_offset=phy_offset)
@@ -723,15 +723,15 @@ class MessageStore:
         queue_id: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> RebuildReport:
-        """Build one queue, or all of ``topic``, anew from the log.
+        """Rebuild one queue, or all queues of ``topic``, from the log.
 
-        Twice reads the whole log; the second time no thread can put, and a reader of these
-        queues sees them grow. An offset that has no record stays the next one. ``progress`` gets
-        phy offsets of the first time.
+        Reads the whole log twice; during the second time no thread can put, and a reader of these
+        queues sees them grow. A next offset without a record is kept. ``progress`` gets phy offsets
+        during the first time.
 
         Raises:
             CorruptionError: the log is damaged; nothing was changed.
-            RefusedStoreError: the queue has units that the log would not bring back.
+            RefusedStoreError: the queue has units that the log would not restore.
             StoreError: as for ``put_message``.
         """
         check_texts(topic=topic)
@@ -749,7 +749,7 @@ class MessageStore:
         return report
 
     def delete_files_manually(self) -> None:
-        """Let expired log files go now and in the next looks at them, whatever the hour.
+        """Delete expired log files at the next checks, whatever the hour.
 
         Source: RocketMQ ``DefaultMessageStore.executeDeleteFilesManually``.
         """
@@ -760,14 +760,14 @@ class MessageStore:
     # ---- checks
 
     def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
-        """Return a check of everything, to be run; ``progress`` is told phy offsets.
+        """Return a check of everything, for the caller to run; ``progress`` gets phy offsets.
 
         Raises:
-            RetryableDiskFullError: there is no room for units, which would be reported as missing.
+            RetryableDiskFullError: there is no space for units, which would be reported as missing.
         """
         if progress is not None:
             check_callable(progress=progress)
-        end = self._log.max_phy_offset()  # before the hand-on: all below is in its queue
+        end = self._log.max_phy_offset()  # first: all records before it get dispatched
         self._ready_for_all()
         return StoreCheck(
             self.config, self._log, end, self._queues, self._components.index,
@@ -775,20 +775,20 @@ class MessageStore:
         )  # fmt: skip
 
     def _ready_for_all(self) -> None:
-        """As ``_ready``, and refuse where queues or index still lack what was put before."""
+        """Like ``_ready``, but refuse if queues or index lack records that were put before."""
         self._ready()
         if self._dispatcher.is_stalled:
             self._dispatcher.drain()
 
     def check(self) -> Iterator[CheckFinding]:
-        """Check every record, unit and file, and yield what is found."""
+        """Check every record, unit and file, and yield the findings."""
         return self.checker().run()
 
     def expiring_files(self) -> tuple[DiskDemand, list[FileOutlook]]:
-        """Return what the disks ask for, and which log files a deletion by hand would take now.
+        """Return the disks' demand, and the log files that a manual deletion would delete now.
 
         Raises:
-            StoreIOError: a file cannot be looked at.
+            StoreIOError: a file's status cannot be read.
         """
         self._ready()
         return self._expiry.outlook()
@@ -802,12 +802,12 @@ class MessageStore:
     ) -> "Compared":
         """Compare the backends of a store with double write, both ways and over the whole range.
 
-        All queues, those of ``topic``, or one. The reference is the one that is read.
+        Compares all queues, those of ``topic``, or one. The reference is the backend that is read.
 
         Raises:
-            RefusedStoreError: only one backend is kept: there is nothing to compare.
-            RetryableDiskFullError: one may have a batch that there was no room for in the other.
-            StoreIOError: the disk refused.
+            RefusedStoreError: only one backend is in use: there is nothing to compare.
+            RetryableDiskFullError: one backend may have a batch for which the other had no space.
+            StoreIOError: a read from disk failed.
         """
         from cqstore.store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
 
@@ -821,7 +821,7 @@ class MessageStore:
         return compare_open(self._queues, topic, queue_id, locks=locks, progress=progress)
 
     def detached_backends(self) -> dict[str, Exception]:
-        """Return the backends that failed and are not kept until the next open, and why."""
+        """Return the backends that failed and are unused until the next open, and their errors."""
         queues = self._queues
         return queues.detached if isinstance(queues, CombinedConsumeQueueStore) else {}
 
@@ -830,7 +830,7 @@ def _checked_config(
     root: object, config: StoreConfig | None, backend: str | None, recovery: object, hooks: object,
     progress: object,
 ) -> StoreConfig:  # fmt: skip
-    """Return the settings to open with; raise for an argument that has another type."""
+    """Return the settings to open with; raise an error if an argument has a wrong type."""
     check_path(root=root)
     check_kind((StoreConfig, type(None)), "a StoreConfig", config=config)
     check_optional_texts(backend=backend)
@@ -843,18 +843,18 @@ def _checked_config(
 
 
 def _check_walk(topic: object, after: object) -> None:
-    """Raise for an argument of a walk over queues that has another type."""
+    """Raise an error if an argument of an iteration over queues has a wrong type."""
     check_optional_texts(topic=topic)
     if after is not None:
         check_kind(QueueKey, "a QueueKey", after=after)
 
 
 def _keeping(store: MessageStore, found: Iterator[_T]) -> Iterator[_T]:
-    """Yield what is ``found``; ``store`` is not dropped meanwhile."""
+    """Yield the items of ``found``; ``store`` is not dropped meanwhile."""
     _ = store
     yield from found
 
 
 def route_calls(store: MessageStore, putter: Puts, interceptor: ReadInterceptor | None) -> None:
-    """Put by ``putter`` from now on, and let ``interceptor`` see reads; see ``StoreComponents``."""
+    """Route puts through ``putter``, and show reads to ``interceptor``; see ``StoreComponents``."""
     store._route(putter, interceptor)  # noqa: SLF001 - the one door to it

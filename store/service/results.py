@@ -1,4 +1,4 @@
-"""Outcomes of put and get: values, not exceptions, named as RocketMQ names them."""
+"""Results of put and get: values, not exceptions, with RocketMQ's names."""
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -13,7 +13,7 @@ from cqstore.store.service import _results
 
 
 class PutMessageStatus(Enum):
-    """What became of a put. The message is stored with ``PUT_OK`` and the ``FLUSH_…`` ones."""
+    """Result of a put. The message is stored with ``PUT_OK`` and the ``FLUSH_…`` ones."""
 
     PUT_OK = auto()
     FLUSH_DISK_TIMEOUT = auto()
@@ -36,11 +36,11 @@ class PutMessageResult(NamedTuple):
     queue_offset: int = -1
     store_host: Host | None = None
     reason: str = ""
-    """Why the message was refused, one sentence."""
+    """Why the message was refused, in one sentence."""
 
     @property
     def ok(self) -> bool:
-        """Return whether the message is stored (a late flush or follower does not undo that)."""
+        """Return whether the message is stored (even if a flush or follower was late)."""
         return self.appended is not None
 
     @property
@@ -57,7 +57,7 @@ class PutMessageResult(NamedTuple):
 
 
 class GetMessageStatus(Enum):
-    """Outcome of a pull."""
+    """Result of a pull."""
 
     FOUND = auto()
     NO_MATCHED_MESSAGE = auto()
@@ -77,18 +77,18 @@ class DamagedRecord(NamedTuple):
     size: int
     """Size of the record according to its unit, in bytes."""
     reason: str
-    """What is wrong with it, one sentence."""
+    """Why the record is invalid, in one sentence."""
 
 
 @dataclass(slots=True, repr=False)
 class PyGetMessageResult:
-    """What one pull returned.
+    """The result of one pull.
 
-    ``records`` are views of the log (see ``MappedFile.select``: hold them for one request), in
-    queue order; ``queue_offsets`` are theirs. Ask again at ``next_begin_offset``.
+    ``records`` are views of the log (see ``MappedFile.select``: hold them for one request only), in
+    queue order; ``queue_offsets`` are their offsets. Continue at ``next_begin_offset``.
 
-    A record that does not lie where its unit says is in ``damaged`` instead; a pull that has found
-    nothing else answers ``MESSAGE_WAS_REMOVING``, as RocketMQ does for records it cannot read.
+    A record that is not where its unit points is in ``damaged`` instead; a pull that found nothing
+    else returns ``MESSAGE_WAS_REMOVING``, as RocketMQ does for records that it cannot read.
     """
 
     status: GetMessageStatus
@@ -106,24 +106,25 @@ class PyGetMessageResult:
 
     def __repr__(self) -> str:
         fields = {name: repr(getattr(self, name)) for name in self.__dataclass_fields__}
-        fields["records"] = f"<{len(self.records)} views>"  # their addresses say nothing
+        fields["records"] = f"<{len(self.records)} views>"  # their addresses are of no use
         return f"{type(self).__name__}({', '.join(f'{n}={v}' for n, v in fields.items())})"
 
     def record_count(self) -> int:
-        """Return how many records there are."""
+        """Return the number of records."""
         return len(self.records)
 
     def messages(self) -> list[StoredMessage]:
-        """Return the records decoded; body and properties still lazily.
+        """Return the decoded records; body and properties are decoded on access.
 
-        A record that cannot be decoded leaves ``records`` and ``queue_offsets`` for ``damaged``.
+        A record that cannot be decoded is moved from ``records`` and ``queue_offsets`` to
+        ``damaged``.
         """
         return _messages(self)
 
     def leave_out(
         self, queue_offset: int, phy_offset: int, size: int, fault: CorruptionError
     ) -> None:
-        """Note a damaged record, and that nothing was found if nothing was until now."""
+        """Record a damaged record, and the matching status if nothing was found so far."""
         _leave_out(self, queue_offset, phy_offset, size, fault)
 
 
@@ -135,7 +136,7 @@ def _messages(result: PyGetMessageResult) -> list[StoredMessage]:
 
 
 def _sound_messages(result: PyGetMessageResult) -> list[StoredMessage]:
-    """Return the messages of a pull; damaged ones are left out of the result."""
+    """Return the messages of a pull; damaged ones are removed from the result."""
     sound: list[StoredMessage] = []
     pairs = [*zip(result.queue_offsets, result.records, strict=True)]
     result.queue_offsets.clear()
@@ -162,7 +163,7 @@ def _leave_out(
     size: int,
     fault: CorruptionError,
 ) -> None:
-    """Note in a pull's result that a record was left out."""
+    """Record in a pull's result that a record was left out."""
     result.damaged.append(DamagedRecord(queue_offset, phy_offset, size, str(fault)))
     if not result.records:
         result.status = GetMessageStatus.MESSAGE_WAS_REMOVING

@@ -1,1 +1,1 @@
-"""Finding out what a folder holds; nothing is changed."""
+"""Detection of the content of a folder; nothing is changed."""

@@ -1,7 +1,7 @@
-"""Files in the folders of a store that are not used as they are: reported, and no damage.
+"""Unusual files in the folders of a store: reported, but not damage.
 
-A reader passes over them. A broker does not start with a foreign file among the files of the log,
-so an opening to write names the command that moves such files away.
+A reader skips them. A broker does not start with a foreign file among the files of the log, so an
+opening for writing names the command that moves such files away.
 
 Source: RocketMQ ``MappedFileQueue.doLoad``, ``StoreCheckpoint``.
 """
@@ -15,7 +15,7 @@ from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.paths import beside
 
 _MAX_NAMED = 20
-"""Files that one command names."""
+"""Maximum number of files in one command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def of_foreign_files(root: Path, foreign: Sequence[Path]) -> list[FileNote]:
 
 
 def of_checkpoint(path: Path, fault: CorruptionError | None) -> list[FileNote]:
-    """Return a note where the checkpoint is not what a writer leaves."""
+    """Return a note if the checkpoint is not as a writer leaves it."""
     if fault is None:
         return []
     problem = f"{fault.reason}; the store opens anyway, and the next writer replaces the file"
@@ -55,7 +55,8 @@ def refuse_foreign_files(root: Path, foreign: Sequence[Path]) -> None:
     """Refuse to write to a store with foreign files among the files of its commit log.
 
     Raises:
-        RefusedStoreError: there are; it names them, and the command that moves them away.
+        RefusedStoreError: there are foreign files; the error names them, and the command that moves
+            them away.
     """
     if not foreign:
         return
@@ -71,7 +72,7 @@ def refuse_foreign_files(root: Path, foreign: Sequence[Path]) -> None:
 
 
 def _command(root: Path, paths: Sequence[Path]) -> str:
-    """Return the command that moves ``paths`` to a folder beside the store ``root``."""
+    """Return the command that moves ``paths`` to a folder next to the store ``root``."""
     folder = shlex.quote(str(beside(root, ".foreign")))
     names = " ".join(shlex.quote(str(path)) for path in paths)
     return f"mkdir -p {folder} && mv {names} {folder}"

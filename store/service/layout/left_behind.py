@@ -1,7 +1,7 @@
-"""What another program has written to backends that a state of the store leaves behind.
+"""Detection of writes by another program to backends that are left behind.
 
-RocketMQ does not know ``cqstore/mode``: a broker that is started with the ``storeType`` of before
-goes on with the queues that were left, at their old end.
+RocketMQ does not use ``cqstore/mode``: a broker that is started with the old ``storeType``
+continues the queues that were left behind, at their old end.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,9 +18,9 @@ _LOG = StoreLogger(__name__)
 def written_since(
     context: QueueStoreContext, backend_state: BackendState, kept: Collection[str]
 ) -> Mapping[str, int]:
-    """Return backend → phy offset up to which another program wrote to it behind its line.
+    """Return backend → phy offset up to which another program wrote to it after its line.
 
-    Asked before the store is recovered, which takes over what was written.
+    Called before the recovery, which adds those writes.
     """
     found: dict[str, int] = {}
     for name, line in backend_state.lagging.items() if backend_state.mode is not None else ():
@@ -38,7 +38,7 @@ def written_since(
 
 
 def sentence(name: str, line: int, end: int, read: str) -> str:
-    """Return what happened and what to do, for people."""
+    """Return a sentence with the finding and what to do."""
     return (
         f"the {name} queues, left behind at phy offset {line}, were written afterwards, up to at"
         f" least {end}: a broker was started with storeType={backend(name).store_type()}. Its"

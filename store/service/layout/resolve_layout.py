@@ -1,4 +1,4 @@
-"""What a folder holds, and by which settings it is to be opened; or why it must not be."""
+"""The content of a folder, and the settings to open it with; or why it must not be opened."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from cqstore.store.settings.config import StoreConfig
 def resolve_layout(
     root: Path, config: StoreConfig, *, read_only: bool, fed: bool = False
 ) -> tuple[StoreLayout, StoreConfig]:
-    """Inspect the files; return the layout, and the settings with the sizes that the files show.
+    """Inspect the files; return the layout, and the settings with sizes found in the files.
 
-    ``fed``: followers are fed from this store.
+    ``fed``: followers replicate from this store.
 
     Raises:
-        RefusedStoreError: it must not be opened this way.
-        StoreConfigError: to write, under settings that promise replicas that no process feeds,
-            or promise what is not kept here.
+        RefusedStoreError: the store must not be opened this way.
+        StoreConfigError: the settings, for writing, require replicas that no process feeds, or
+            guarantees that are not supported here.
     """
     layout = detect(root, config)
     if read_only and (elsewhere := layout.paths.commit_log_override) is not None:
@@ -41,7 +41,7 @@ def refuse_read_only(layout: StoreLayout) -> None:
     """Refuse a store that can only be read, before work is done whose result could not be used.
 
     Raises:
-        RefusedStoreError: it is one; the sentence says why.
+        RefusedStoreError: the store can only be read; the error has the reason.
     """
     if layout.refusals:
         raise RefusedStoreError(
@@ -51,10 +51,10 @@ def refuse_read_only(layout: StoreLayout) -> None:
 
 
 def _refuse_promises(root: Path, config: StoreConfig, *, fed: bool) -> None:
-    """Refuse settings that promise replicas which nothing makes.
+    """Refuse settings that require replicas which do not exist.
 
     Raises:
-        StoreConfigError: they do.
+        StoreConfigError: the settings require such replicas.
     """
     if fed and config.unkept_promises:
         raise StoreConfigError("; ".join(config.unkept_promises), path=root)

@@ -1,7 +1,7 @@
-"""What cannot be the folder of a store: a file, and what is a part of one.
+"""Paths that cannot be the folder of a store: a file, and a part of another store.
 
-An opening to write would else make a new store there, in the middle of another one. Nor can the
-output of a command be a part of one: every later open would find it there.
+Otherwise an opening for writing would create a new store inside another one. The output of a
+command cannot be part of a store either: every later open would find it there.
 """
 
 from itertools import pairwise
@@ -11,15 +11,15 @@ from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.path_kind import exists, is_dir, is_file, matching
 
 _PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
-"""What lies in the folder of a store, beside ``consumequeue`` and its like."""
+"""Names in the folder of a store, in addition to ``consumequeue`` and its variants."""
 _LOG_FILE = "[0-9]" * 20
 
 
 def refuse_file(root: Path) -> None:
-    """Refuse a file, or what would lie below one, as the folder of a store.
+    """Refuse a file, or a path below a file, as the folder of a store.
 
     Raises:
-        RefusedStoreError: it is one, or below one, which the error names.
+        RefusedStoreError: ``root`` is a file, or below one, which the error names.
     """
     if is_dir(root):
         return
@@ -31,12 +31,12 @@ def refuse_file(root: Path) -> None:
 
 
 def refuse_no_log_folder(commit_log: Path, own: Path | None = None) -> None:
-    """Refuse what a caller named as the folder of a commit log and is none at a glance.
+    """Refuse a path that was named as the folder of a commit log and obviously is not.
 
-    ``own``: the store's folder for a log, where a setting leads away from it.
+    ``own``: the store's default log folder, if a setting names another one.
 
     Raises:
-        RefusedStoreError: it is no folder, a store's own, or has no log file.
+        RefusedStoreError: it is not a folder, is a store's root, or has no log file.
     """
     if not is_dir(commit_log):
         what = "this is a file" if exists(commit_log) else "no such folder"
@@ -52,10 +52,10 @@ def refuse_no_log_folder(commit_log: Path, own: Path | None = None) -> None:
 
 
 def refuse_part(root: Path) -> None:
-    """Refuse a part of a store that lies above it, at any level.
+    """Refuse a folder that is part of a store, at any level.
 
     Raises:
-        RefusedStoreError: it is one; the error names the store.
+        RefusedStoreError: ``root`` is part of a store, which the error names.
     """
     whole = root.absolute()
     for below, above in pairwise([whole, *whole.parents]):
@@ -66,16 +66,16 @@ def refuse_part(root: Path) -> None:
 def refuse_in_store(
     target: Path, what: str, *roots: Path, is_store: bool = False, in_own_folder: bool = False
 ) -> None:
-    """Refuse a place inside a store for ``what`` a command writes, before anything is written.
+    """Refuse a path inside a store for a command's output (``what``), before anything is written.
 
-    A store is each of ``roots`` and each folder that looks like one. The folder of a commit log
-    that is elsewhere counts as a part of one. Links are followed, and count by their own place too.
-    ``is_store``: ``target`` becomes a store, or is one. ``in_own_folder``: it may be below
-    ``cqstore/migration`` in a store.
+    Stores are ``roots`` and folders that look like a store. A commit log folder outside its store
+    counts as a part of it. Links are followed, and their own location is checked too. ``is_store``:
+    ``target`` becomes a store, or is one. ``in_own_folder``: it may be below ``cqstore/migration``
+    in a store.
 
     Raises:
         RefusedStoreError: ``target`` is inside a store, which the error names.
-        StoreIOError: it cannot be looked at.
+        StoreIOError: a path cannot be checked.
     """
     with os_errors(f"check the path of the {what}", target):
         given = {root.resolve() for root in roots}
@@ -95,20 +95,20 @@ def refuse_in_store(
 
 
 def _by_its_own_place(path: Path) -> Path:
-    """Return a path whose last name may be a link, which is not followed."""
+    """Return a path whose last component may be a link, which is not followed."""
     if path.name in {"", ".."}:
         return path.resolve()
     return path.absolute().parent.resolve() / path.name
 
 
 def _is_in_own_folder(place: Path, root: Path) -> bool:
-    """Return whether a place is where migrations of the store ``root`` may work."""
+    """Return whether ``place`` is where migrations of the store ``root`` may work."""
     names = place.relative_to(root).parts
     return names[:1] == ("cqstore",) and len(names) > 1 and names[1].startswith("migration")
 
 
 def _is_part(name: str) -> bool:
-    """Return whether something with this name lies in the folder of a store."""
+    """Return whether a store's folder has an entry with this name."""
     return name in _PARTS or name.startswith("consumequeue")
 
 

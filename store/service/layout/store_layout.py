@@ -1,7 +1,7 @@
-"""What a directory holds, before anything in it is opened for writing.
+"""The content of a directory, before anything in it is opened for writing.
 
-Stores that this project must not write to are recognised here, each with its reason; they are
-still read where their records are framed as ours are.
+Stores that this project must not write to are detected here, with the reasons; they can still be
+read if their records have our format.
 """
 
 import os
@@ -26,31 +26,31 @@ from cqstore.store.settings.replica_config import BrokerRole
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """What one folder holds, and why it must not be opened to write."""
+    """The content of one folder, and why it must not be opened for writing."""
 
     paths: StorePaths
     log_folders: list[Path]
     has_log: bool
     backends: list[str]
-    """Backends that hold queues here, sorted by name."""
+    """Backends with queues here, sorted by name."""
     refusals: list[str] = field(default_factory=list)
-    """Why it must not be opened read-write."""
+    """Reasons why it must not be opened read-write."""
     backend_state: BackendState = field(default_factory=BackendState)
-    """Our record of its backends."""
+    """The record of its backends."""
     foreign: list[Path] = field(default_factory=list)
-    """Files among those of the commit log that are not the log's."""
+    """Files in the folder of the commit log that do not belong to it."""
 
     @property
     def is_combined(self) -> bool:
-        """Return whether two backends hold queues, as double write leaves them."""
+        """Return whether two backends have queues, as double write leaves them."""
         return len(self.backends) > 1
 
 
 def with_log_folder(config: StoreConfig, commit_log: Path | None) -> StoreConfig:
-    """Return ``config`` with the commit log in the folder ``commit_log``; ``None``: as it was.
+    """Return ``config`` with the commit log in the folder ``commit_log``; ``None``: unchanged.
 
     Raises:
-        RefusedStoreError: it is no folder of a commit log.
+        RefusedStoreError: it is not the folder of a commit log.
     """
     if commit_log is None:
         return config
@@ -59,11 +59,11 @@ def with_log_folder(config: StoreConfig, commit_log: Path | None) -> StoreConfig
 
 
 def detect(root: Path, config: StoreConfig) -> StoreLayout:
-    """Look at ``root``, and at the folder of ``storePathCommitLog``; changes nothing.
+    """Inspect ``root``, and the folder of ``storePathCommitLog``; changes nothing.
 
     Raises:
-        RefusedStoreError: two readings are possible, the log is DLedger's, or ``root`` is a file.
-        CorruptionError: our record of its backends is damaged.
+        RefusedStoreError: the content is ambiguous, the log is DLedger's, or ``root`` is a file.
+        CorruptionError: the record of its backends is damaged.
         StoreIOError: a folder cannot be listed.
     """
     with os_errors("look at the store", root):
@@ -71,7 +71,7 @@ def detect(root: Path, config: StoreConfig) -> StoreLayout:
 
 
 def _detect(root: Path, config: StoreConfig) -> StoreLayout:
-    """Look at the folders of a store, and at why it can only be read."""
+    """Inspect the folders of a store, and find reasons why it can only be read."""
     refuse_file(root)
     refusals: list[str] = []
     elsewhere = _configured_logs(config, root)
@@ -90,7 +90,7 @@ def _detect(root: Path, config: StoreConfig) -> StoreLayout:
 
 
 def present_backends(paths: StorePaths) -> list[str]:
-    """Return the backends that hold queues below a root, sorted by name; changes nothing.
+    """Return the backends with queues below a root, sorted by name; changes nothing.
 
     Raises:
         StoreIOError: a folder cannot be listed.
@@ -100,9 +100,9 @@ def present_backends(paths: StorePaths) -> list[str]:
 
 
 def _configured_logs(config: StoreConfig, root: Path) -> list[Path]:
-    """Return the folders of ``storePathCommitLog``; none if it is the store's own.
+    """Return the folders of ``storePathCommitLog``; empty if it is the store's own folder.
 
-    A ``,`` separates several, unless there is a folder with all of the text as its name.
+    A ``,`` separates several, unless there is a folder with the whole text as its name.
     """
     text = config.store_path_commit_log
     if not text:
@@ -115,13 +115,13 @@ def _configured_logs(config: StoreConfig, root: Path) -> list[Path]:
 
 
 def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = None) -> None:
-    """Refuse settings by which the commit log of the new store ``root`` is in another folder.
+    """Refuse settings that place the commit log of the new store ``root`` in another folder.
 
     Call it before the first byte is copied. Paths that lead to the same folder are the same.
 
     Args:
-        root: that is to be written; it need not exist.
-        config: of the store.
+        root: the store to write; it need not exist.
+        config: settings of the store.
         conf: the file that ``config`` was read from, for the error.
 
     Raises:
@@ -139,10 +139,10 @@ def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = No
 
 
 def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
-    """Return what of another writer's lies here, a reason each why the store can only be read.
+    """Return, per trace of another writer, the reason why the store can only be read.
 
     Raises:
-        RefusedStoreError: it cannot even be read.
+        RefusedStoreError: it cannot be read either.
     """
     reasons: list[str] = []
     dledger = matching(paths.root, "dledger-*")
@@ -175,15 +175,15 @@ def _has_files(folder: Path) -> bool:
 def choose_backends(
     layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool = False
 ) -> list[str]:
-    """Return the backends to open, the one that is read first.
+    """Return the backends to open; the first one is read.
 
-    The state that was set decides, else what lies on disk, with double write also what the settings
-    load; for a new store ``asked`` or ``storeType``. ``asked`` picks the one to read of several.
-    Read-only nothing is opened that is not there, and nothing served that lags.
+    The mode that was set decides, otherwise the content of the disk, with double write also the
+    backends that the settings load; for a new store ``asked`` or ``storeType``. ``asked`` selects
+    the one to read. Read-only, only existing backends are opened, and a lagging one is not served.
 
     Raises:
-        RefusedStoreError: ``asked`` has no queues here but another backend has, or lags;
-            or queues lie here that the settings do not load.
+        RefusedStoreError: ``asked`` has no queues here but another backend has, or lags; or there
+            are queues that the settings do not load.
         StoreConfigError: an unknown ``storeType``.
     """
     if asked is not None:
@@ -210,10 +210,10 @@ def choose_backends(
 
 
 def check_backend(config: StoreConfig, name: str | None) -> None:
-    """Refuse a backend that contradicts the settings: ``storeType`` is given and names another one.
+    """Refuse a backend if ``storeType`` is set and names another one.
 
     Raises:
-        StoreConfigError: it does.
+        StoreConfigError: ``storeType`` names another backend.
     """
     if name is None or "store_type" not in config.model_fields_set:
         return
@@ -253,7 +253,7 @@ def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
 def _kept(
     layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool
 ) -> list[str]:
-    """Return the backends that are kept, in the order in which they would be read."""
+    """Return the backends in use, in the order in which they would be read."""
     there, state = layout.backends, layout.backend_state.mode
     if state is not None:
         names = list(state.backends)
@@ -282,7 +282,7 @@ def _configured(config: StoreConfig) -> list[str]:
     """Return the backends that the settings name for a store without queues.
 
     Raises:
-        StoreConfigError: they name none.
+        StoreConfigError: the settings name no backend.
     """
     kind = backend_of_type(config.store_type)
     if kind is None:
@@ -294,7 +294,7 @@ def _configured(config: StoreConfig) -> list[str]:
 
 
 def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
-    """Return what each of the backends does of which the first is read.
+    """Return the roles of the backends, the first of which is read.
 
     Raises:
         StoreConfigError: RocksDB gets some topics only, and would be read or assign offsets.
@@ -316,10 +316,10 @@ def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
 
 
 def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:
-    """Return the file sizes that the files themselves show, for settings that were not given.
+    """Return the file sizes found in the files, for settings that were not given.
 
     Raises:
-        StoreConfigError: a size was given that all files contradict: a wrong setting, no damage.
+        StoreConfigError: a given size contradicts all files: a wrong setting, not damage.
     """
     files = list_log_files(layout.log_folders).values()
     sizes = {length for _, length in files}
@@ -330,10 +330,10 @@ def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:
 
 
 def _check_log_size(files: Sequence[Path], sizes: set[int], given: int) -> None:
-    """Refuse a size of log files that is not theirs. A single file that is shorter may be cut.
+    """Refuse a size that is not that of the log files. A single shorter file may be truncated.
 
     Raises:
-        StoreConfigError: it is not.
+        StoreConfigError: the size is wrong.
     """
     if len(sizes) != 1 or given in sizes:
         return

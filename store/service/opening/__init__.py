@@ -1,1 +1,1 @@
-"""Opening a store: its components, made one upon the other."""
+"""Opening a store: its components, each created from the previous ones."""

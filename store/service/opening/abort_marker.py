@@ -9,7 +9,7 @@ from cqstore.store.paths import StorePaths
 
 
 class AbortMarker:
-    """Marks a store as open; an opening that changed nothing takes the mark away again.
+    """Marks a store as open; an opening that changed nothing removes the mark again.
 
     So a refusal after a clean stop does not make the next open recover as after a crash.
     """
@@ -26,15 +26,15 @@ class AbortMarker:
             self._marked = True
 
     def changing(self) -> None:
-        """From here on the opening may stop with something half done."""
+        """Record that the opening may leave unfinished changes from here on."""
         self._changed = True
 
     def stay(self) -> None:
-        """Let the mark be: the store is open, whatever comes."""
+        """Keep the mark: the store is open, whatever happens."""
         self._marked = False
 
     def closing(self, close: Callable[[], object]) -> None:
-        """Close a component; if that fails the mark stays: what went wrong first is what counts."""
+        """Close a component; if that fails the mark stays: the first error counts."""
         try:
             close()
         except StoreError:
@@ -46,7 +46,7 @@ class AbortMarker:
         exc: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """Take the mark away after ``exc``: nothing was changed by then, or nothing was begun."""
+        """Remove the mark after ``exc``, if nothing was changed, or nothing was begun."""
         refused = isinstance(exc, RefusedStoreError | StoreConfigError)
         if self._marked and (refused or not self._changed):
             mark_closed(self._paths)

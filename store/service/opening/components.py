@@ -1,4 +1,4 @@
-"""StoreComponents: the record of what an open store is made of, filled by ``open_store``."""
+"""StoreComponents: the components of an open store, set by ``open_store``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ _LOG = StoreLogger(__name__)
 
 
 class ThreadService(Protocol):
-    """A service that has threads."""
+    """A service with its own threads."""
 
     def stop(self) -> None:
         """End the threads."""
@@ -53,7 +53,7 @@ class ThreadService(Protocol):
 
 @dataclass(eq=False, repr=False, slots=True)
 class StoreComponents:
-    """All of an open store. Opening sets each component once, in one of its three steps."""
+    """All components of an open store. Opening sets each once, in one of its three steps."""
 
     # loaded from disk
     layout: StoreLayout
@@ -69,7 +69,7 @@ class StoreComponents:
     deleted: DeletedTopics
     queues: ConsumeQueueStore
 
-    # recovered: log, queues and index agree
+    # recovered: log, queues and index are consistent
     index: IndexService | None = field(init=False)
     others: OtherIndexes = field(init=False)
     pending: Pending = field(init=False)
@@ -84,7 +84,7 @@ class StoreComponents:
     queries: KeyQueries = field(init=False)
     putter: Putter = field(init=False)
     puts: Puts = field(init=False)
-    """What puts go through: the putter, or the put hooks in front of it."""
+    """The entry point of puts: the putter, or the put hooks in front of it."""
     interceptor: InstalledInterceptor | None = field(init=False)
     """Intercepts reads from the opening to the close."""
     clean: CleanService = field(init=False)
@@ -94,28 +94,28 @@ class StoreComponents:
     replicas: ReplicaWait | None = field(init=False)
     schedule: "ScheduleMessageService | None" = field(init=False)
     loops: "tuple[LoopPuts, LoopWaits] | None" = field(init=False)
-    """What tasks of event loops put and wait by; ``None``: read-only."""
+    """Puts and waits for tasks of event loops; ``None``: read-only."""
     services: list[ThreadService] = field(default_factory=list)
-    """The services that have threads, in the order in which these were started."""
+    """The services with threads, in the order in which they were started."""
     attached: dict[type, InterceptorService] = field(default_factory=dict)
-    """What intercepts the calls of the open store for a while, by ``route_calls``; at most one of a
-    kind. A close ends it first."""
+    """Services that intercept the calls of the open store for a while, by ``route_calls``; at most
+    one per type. A close ends them first."""
 
     @property
     def paths(self) -> StorePaths:
-        """Return where the files of the store are."""
+        """Return the paths of the store's files."""
         return self.layout.paths
 
     @property
     def read_only(self) -> bool:
-        """Return whether no byte is changed."""
+        """Return whether the store is read-only."""
         return self.lock is None
 
     def refuse_own_threads(self) -> None:
-        """Refuse what waits for the end of the threads, in one of them.
+        """Refuse a call that waits for the end of the threads from one of these threads.
 
         Raises:
-            NestedCallError: the caller is one.
+            NestedCallError: the caller is such a thread.
         """
         reput = self.dispatcher.reput
         services = (
@@ -128,7 +128,7 @@ class StoreComponents:
         self.dispatcher.arrivals.refuse_own_threads()
 
     def refuse_if_delivering(self) -> None:
-        """Refuse bytes of another store's log where this store delivers delayed messages.
+        """Refuse bytes of another store's log if this store delivers delayed messages.
 
         Raises:
             RefusedStoreError: it does.
@@ -140,14 +140,14 @@ class StoreComponents:
             )  # fmt: skip
 
     def stop(self) -> None:
-        """End the threads, those that were started last first."""
+        """End the threads, in reverse order of their start."""
         for service in tuple(self.attached.values()):
             service.stop()
         for each in reversed(self.services):
             each.stop()
 
     def closes(self, *, flush_index: bool, dropped: bool = False) -> list[Callable[[], None]]:
-        """Return what closes each component, in order; unflushed if the store was ``dropped``."""
+        """Return functions that close each component, in order; unflushed if it was ``dropped``."""
         closes: list[Callable[[], None]] = [
             self.others.close,
             partial(self.queues.close, flush=not dropped),
@@ -158,9 +158,9 @@ class StoreComponents:
         return closes
 
     def release(self, *, flushed: bool) -> None:
-        """Release every component, also if one before it fails: the store has failed then.
+        """Release every component, also if an earlier one fails: the store has failed then.
 
-        It passes for cleanly closed only if everything was ``flushed`` before.
+        It counts as cleanly closed only if everything was ``flushed`` before.
         """
         state = self.state
         for close in self.closes(flush_index=flushed and state.failure is None):
@@ -187,7 +187,7 @@ class _OpenStore(Protocol):
 
 
 def make_loops() -> "tuple[LoopPuts, LoopWaits]":
-    """Make what tasks of event loops put and wait by; a store that is read-only needs none."""
+    """Create puts and waits for tasks of event loops; a read-only store needs none."""
     from cqstore.store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415
     from cqstore.store.service.writing.loop_puts import LoopPuts  # noqa: PLC0415
 
@@ -195,8 +195,8 @@ def make_loops() -> "tuple[LoopPuts, LoopWaits]":
 
 
 def components_of(store: _OpenStore) -> StoreComponents:
-    """Return the components of an open ``MessageStore``: for the packages of this project alone.
+    """Return the components of an open ``MessageStore``: only for the packages of this project.
 
-    Their types change with any release; the methods and attributes of ``MessageStore`` do not.
+    Their types may change in any release; the methods and attributes of ``MessageStore`` do not.
     """
     return store._components  # noqa: SLF001 - the one place

@@ -1,9 +1,9 @@
-"""A store whose last reference goes without a ``close``: it is left as a killed process leaves it.
+"""Handling of a store that is dropped without ``close``: it is left as after a kill.
 
 A finalizer runs in any thread, in the middle of any line: also in one of the store's own threads,
-which holds a lock of the store. So it takes no lock itself. A thread that it starts ends the
-threads of the store and releases what the store holds; the finalizer waits for that a moment, and
-an opener of the same store in this process until it is done.
+which may hold a lock of the store. So it takes no lock itself. It starts a thread that ends the
+store's threads and releases its resources. The finalizer waits for that thread for a moment, and an
+opener of the same store in this process waits until it is done.
 """
 
 import _thread
@@ -22,21 +22,22 @@ from cqstore.store.service.runtime.watched_thread import EXIT_SECONDS
 
 _LOG = StoreLogger(__name__)
 DROP_SECONDS = 2.0
-"""At most so long the finalizer waits: a thread of the store may wait for what the caller holds."""
+"""Maximum wait of the finalizer: a thread of the store may wait for a lock of the caller."""
 
 
 @runtime_checkable
 class _Halts(Protocol):
-    """A service whose ``stop`` writes something."""
+    """A service whose ``stop`` writes data."""
 
     def halt(self) -> None:
-        """End the threads as ``stop`` does, and write nothing."""
+        """End the threads as ``stop`` does, without writing."""
 
 
 class _Remains:
-    """What is left of an open store once it is dropped.
+    """The parts of an open store that must be released after it is dropped.
 
-    Not the components themselves: put hooks may refer to the store, which would never be dropped.
+    Not the components themselves: put hooks may refer to the store, which would then never be
+    dropped.
     """
 
     def __init__(self, components: StoreComponents) -> None:
@@ -46,7 +47,7 @@ class _Remains:
         self._closes = components.closes(flush_index=False, dropped=True)
 
     def drop(self) -> None:
-        """Release everything, and write nothing. In a child of the process: nothing."""
+        """Release everything without writing. In a child of the process: does nothing."""
         if self._state.forked or (self._lock is not None and self._lock.is_released):
             return
         done = Latch()
@@ -56,13 +57,13 @@ class _Remains:
         try:
             self._warn("its threads and files are released and nothing more is written")
         finally:
-            if not is_store_thread():  # the store may wait for this very one
+            if not is_store_thread():  # the store may wait for this very thread
                 done.wait(DROP_SECONDS)
 
     def leave(self) -> None:
         """End the threads at the end of the interpreter; the process releases the rest.
 
-        So an exit handler that comes later can still close the store.
+        So an exit handler that runs later can still close the store.
         """
         if self._state.forked or self._state.closed:
             return
@@ -87,7 +88,7 @@ class _Remains:
             self._lock.release()
 
     def _halt(self) -> None:
-        """End the threads, those that were started last first."""
+        """End the threads, in reverse order of their start."""
         for attached in tuple(self._attached.values()):
             self._try(attached.stop)
         for each in reversed(self._services):
@@ -104,7 +105,7 @@ _open: "weakref.WeakSet[_Remains]" = weakref.WeakSet()
 
 
 def when_dropped(store: object, components: StoreComponents) -> Callable[[], object]:
-    """Have ``components`` released once ``store`` is collected, unless the result is called."""
+    """Release ``components`` once ``store`` is collected, unless the result is called before."""
     remains = _Remains(components)
     _open.add(remains)
     finalizer = weakref.finalize(store, remains.drop)
@@ -126,12 +127,12 @@ def _start(work: Callable[[], None], done: Latch) -> None:
 
     try:
         _thread.start_new_thread(start, ())
-    except RuntimeError:  # the interpreter ends, or the system has no more threads
+    except RuntimeError:  # the interpreter is ending, or the system has no more threads
         done.set()
 
 
 @atexit.register
 def _at_exit() -> None:
     for remains in [*_open]:
-        with suppress(Warning):  # the others are to be left, too
+        with suppress(Warning):  # the other ones must be ended too
             remains.leave()

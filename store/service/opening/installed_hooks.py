@@ -1,12 +1,12 @@
-"""Hooks that installed packages bring, found by entry point, before those of the program.
+"""Hooks of installed packages, provided by entry points; they run before those of the program.
 
 An entry of ``cqstore.put_hooks`` or ``cqstore.dispatchers`` is a function that takes the root of a
-store, and returns a ``PutMessageHook`` or a ``CommitLogDispatcher``, or ``None`` where that store
-has none. They come in the order of their names.
+store, and returns a ``PutMessageHook`` or a ``CommitLogDispatcher``, or ``None`` if it has none for
+that store. They are called in the order of their names.
 
 An entry of ``cqstore.interceptors`` is a function that takes the ``StoreComponents`` of a store
-that is opened to write, and returns an ``InstalledInterceptor`` or ``None``. Its name is the field
-of ``StoreConfig`` that asks for it: it is imported only where that field is set.
+that is opened for writing, and returns an ``InstalledInterceptor`` or ``None``. Its name is the
+field of ``StoreConfig`` that requests it: it is imported only if that field is set.
 
 Source: RocketMQ ``DefaultMessageStore.getPutMessageHookList``, ``addDispatcher``.
 """
@@ -30,15 +30,15 @@ PUT_HOOKS = "cqstore.put_hooks"
 DISPATCHERS = "cqstore.dispatchers"
 INTERCEPTORS = "cqstore.interceptors"
 ASKING = ("ab_share", "ab_shares")
-"""Settings that promise an interceptor: without one the store is refused, not opened without."""
+"""Settings that require an interceptor: without one the store is refused."""
 
 
 def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
-    """Return ``options`` with all hooks that the store in ``root`` is to have.
+    """Return ``options`` with all hooks for the store in ``root``.
 
     Raises:
-        StoreConfigError: a hook is none, or a package's cannot be made; or the store is opened to
-            read, and the program has hooks for it, which nothing would call.
+        StoreConfigError: a hook is invalid, or a package's hook cannot be created; or the store is
+            read-only, and the program has hooks for it, which would not be called.
     """
     if options.read_only:
         if options.hooks.put_hooks or options.hooks.dispatchers:
@@ -60,10 +60,10 @@ def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
 
 
 def installed_interceptor(components: StoreComponents) -> InstalledInterceptor | None:
-    """Return what intercepts reads of this store, ``None`` where no setting asks for it.
+    """Return the interceptor of this store's reads, ``None`` if no setting requests one.
 
     Raises:
-        StoreConfigError: it cannot be made, two packages bring one, or none does.
+        StoreConfigError: it cannot be created, two packages provide one, or none does.
     """
     if components.read_only:
         return None
@@ -75,7 +75,7 @@ def installed_interceptor(components: StoreComponents) -> InstalledInterceptor |
             f" {INTERCEPTORS}"
         )
     asked = {
-        entry.value: entry  # once, though several settings ask for it
+        entry.value: entry  # once, even if several settings request it
         for entry in entries(INTERCEPTORS)
         if getattr(components.config, entry.name, None)
     }
@@ -86,10 +86,10 @@ def installed_interceptor(components: StoreComponents) -> InstalledInterceptor |
 
 
 def _made(group: str, offered: Iterable[EntryPoint], given: object) -> Iterator[Any]:
-    """Yield what the entry points of ``group`` make for this store out of ``given``.
+    """Yield the objects that the entry points of ``group`` create for this store from ``given``.
 
     Raises:
-        StoreConfigError: one fails.
+        StoreConfigError: an entry point fails.
     """
     for entry in offered:
         try:

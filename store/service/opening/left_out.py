@@ -1,4 +1,4 @@
-"""Opening the components of a store that may have to be left out, or must not be opened."""
+"""Opening components of a store that may be unusable, or must not be opened."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -35,14 +35,14 @@ def open_index(
     *,
     read_only: bool,
 ) -> tuple[IndexService | None, StoreError | None]:
-    """Load the index; ``None`` where it is switched off, or read-only where it cannot be read.
+    """Load the index; ``None`` if it is disabled, or if it cannot be read in a read-only store.
 
-    Read-write an index that cannot be read is moved away, to be rebuilt by the replay: it never
-    stops the store. The second value says why that was done, or it was left out. The caller has
-    marked the store open.
+    Read-write, an index that cannot be read is moved away, and the replay rebuilds it: it never
+    prevents opening the store. The second value is the reason for moving or ignoring it. The caller
+    has marked the store open.
 
     Raises:
-        StoreIOError: as ``IndexService.load``, or it cannot be moved.
+        StoreIOError: as for ``IndexService.load``, or the index cannot be moved.
     """
     if not config.message_index_enable:
         return None, None
@@ -69,7 +69,7 @@ def open_index(
 
 
 def _index(paths: StorePaths, config: StoreConfig, *, read_only: bool) -> IndexService:
-    """Return the index of the settings, not loaded."""
+    """Return the index for the settings, not loaded."""
     given = config.model_fields_set
     return IndexService(
         paths.index,
@@ -82,10 +82,10 @@ def _index(paths: StorePaths, config: StoreConfig, *, read_only: bool) -> IndexS
 def refuse_lost_units(
     layout: StoreLayout, queues: ConsumeQueueStore, report: RecoveryReport
 ) -> None:
-    """Refuse to read queues that have lost units since a clean stop, and cannot know it themselves.
+    """Refuse to read queues that lost units since a clean stop, if they cannot detect it.
 
-    Queues in files know what they had; a RocksDB whose MANIFEST was cut opens as it once was. A
-    broker that was started without these queues has put what they lack: that is a warning already.
+    File queues detect it; a RocksDB with a truncated MANIFEST opens in an older state. If a broker
+    was started without these queues and put messages that they lack, there is a warning already.
 
     Raises:
         QueueGapError: the backend that is read lacks records of the log.
@@ -108,10 +108,10 @@ def refuse_lost_units(
 
 
 def refuse_queues_without_log(context: QueueStoreContext, present: Collection[str]) -> None:
-    """Refuse a store without a log file if a backend that is there has queues; looks read-only.
+    """Refuse a store without a log file if an existing backend has queues; checks read-only.
 
     Raises:
-        RefusedStoreError: it has.
+        RefusedStoreError: a backend has queues.
     """
     for name in present:
         queues = backend(name)(replace(context, read_only=True)).load()

@@ -1,6 +1,6 @@
-"""Opening a store: it is loaded, recovered and served; each step sets its own components.
+"""Opening a store: load, recover and serve; each step sets its own components.
 
-If a step fails, what was opened is closed again, the last component first.
+If a step fails, the components are closed again, the last one first.
 
 Source: RocketMQ ``DefaultMessageStore.load``, ``recover``, ``start``.
 """
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
 _LOG = StoreLogger(__name__)
 _Store = TypeVar("_Store")
 _TRIES = 1000
-"""Openings to read that a writer which removes files may spoil."""
+"""Attempts of a read-only opening while a writer removes files."""
 
 
 def open_served(
@@ -107,31 +107,31 @@ def open_served(
     """Open the store in ``root``; ``serve`` is ``MessageStore``, which a layer above defines.
 
     For ``MessageStore.open``, the tools of this project and tests: it takes every option. ``undo``
-    closes the store: for a caller that an interrupt may reach before it has the store.
+    closes the store, for a caller that may be interrupted before it has the store.
 
     Raises:
         StoreError: as for ``MessageStore.open``.
     """
     undo, root = undo or ExitStack(), Path(root)
     try:
-        with os_errors("open the store", root):  # where no call inside names a path
+        with os_errors("open the store", root):  # if no call inside names a path
             components = _open_what_is_there(undo, root, config or StoreConfig(), options)
             store = serve(components)
         _LOG.info("opened %s: %s", root, components.report)
     except BaseException:
         undo.__exit__(*sys.exc_info())
         raise
-    else:  # no call lies between: an interrupt is undone, or the caller has the store
+    else:  # no call in between: an interrupt is undone, or the caller has the store
         return store
 
 
 def _open_what_is_there(
     undo: ExitStack, root: Path, config: StoreConfig, options: OpenOptions
 ) -> StoreComponents:
-    """Open the store; read-only once more if a file was removed after it had been listed.
+    """Open the store; read-only, repeat if a file was removed after it had been listed.
 
-    A writer beside a reader expires files, and removes its spare file when it closes. The folders
-    are listed again then. Every repetition needs another removal, so damage is reported at once.
+    A concurrent writer expires files, and removes its spare file when it closes. The folders are
+    then listed again. Each repetition requires another removal, so damage is reported at once.
     """
     for _ in range(_TRIES if options.read_only else 0):
         try:
@@ -148,8 +148,8 @@ def open_store(
 ) -> StoreComponents:
     """Open the store in ``root``, see ``MessageStore.open``.
 
-    ``undo`` closes what was opened: the caller leaves it with whatever is raised until the store is
-    the caller's own, and drops it then.
+    ``undo`` closes the opened components: the caller exits it after any exception, until it owns
+    the store.
     """
     options = with_installed(root, options)
     layout, config = resolve_layout(
@@ -177,13 +177,13 @@ def open_store(
 def _lock_and_prepare(
     undo: ExitStack, layout: StoreLayout, config: StoreConfig, options: OpenOptions
 ) -> tuple[StoreLock, StoreLayout, list[str]]:
-    """Lock the store, and move away what is to be rebuilt."""
+    """Lock the store, and move away the parts to be rebuilt."""
     paths = layout.paths
     recovery = options.recovery
     if not replacement.begun(paths) and not recovery.rebuild:
-        choose_backends(layout, config, options.backend)  # refuses before the lock file is made
+        choose_backends(layout, config, options.backend)  # refuses before the lock file is created
     locks: list[StoreLock] = []
-    undo.callback(_release, locks)  # before it is taken: a frame that an exception keeps, keeps it
+    undo.callback(_release, locks)  # before it is locked: an exception may keep its frame alive
     locks.append(StoreLock(paths))
     if not recovery.rebuild:
         refuse_sound_places(
@@ -207,17 +207,17 @@ def _release(locks: Sequence[StoreLock]) -> None:
 
 
 def _report(root: Path, config: StoreConfig) -> RecoveryReport | None:
-    """Return what opening the store to read says of it; ``None``: it cannot be opened."""
+    """Return the report of opening the store read-only; ``None``: it cannot be opened."""
     try:
         with ExitStack() as undo:
             components = open_store(undo, root, config, OpenOptions(read_only=True))
             return components.report
-    except StoreError:  # the opening tells it
+    except StoreError:  # the opening reports it
         return None
 
 
 def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, int]]:
-    """Return where queues go on of which the log has no record any more."""
+    """Return the next offsets of queues that have no record in the log any more."""
     try:
         with ExitStack() as undo:
             components = open_store(undo, root, config, OpenOptions(read_only=True))
@@ -236,7 +236,7 @@ def _load(
     names: Sequence[str],
     lock: StoreLock | None,
 ) -> StoreComponents:
-    """Load what is on disk; the index follows once the queues are recovered."""
+    """Load the files; the index follows after the recovery of the queues."""
     paths, read_only = layout.paths, lock is None
     state = RunningState(paths.root, read_only=read_only)
     checkpoint = StoreCheckpoint(paths.checkpoint)
@@ -269,7 +269,7 @@ def _load(
 def _queues(
     context: QueueStoreContext, names: Sequence[str], lines: LaggingBackends, deleted: DeletedTopics
 ) -> ConsumeQueueStore:
-    """Make the queues of backends ``names``: several, or one that was not always kept, combined."""
+    """Create the queues of backends ``names``: combined if several, or one not always kept."""
     kinds = [backend(name) for name in names]
     if len(kinds) == 1 and names[0] not in {
         *lines.backend_state.lagging,
@@ -283,7 +283,7 @@ def _queues(
 def _recover(
     undo: ExitStack, marking: AbortMarker, components: StoreComponents, options: OpenOptions
 ) -> None:
-    """Recover log, queues and index; read-only only find out where they end."""
+    """Recover log, queues and index; read-only, only find their ends."""
     config, paths = components.config, components.paths
     log, queues = components.log, components.queues
     report, deleted, state = components.report, components.deleted, components.state
@@ -331,7 +331,7 @@ def _recover(
 
 
 def _open_index(components: StoreComponents) -> IndexService | None:
-    """Open the index, and report one that cannot be used."""
+    """Open the index, and report an unusable one."""
     index, fault = open_index(
         components.paths,
         components.config,
@@ -350,7 +350,7 @@ def _replay(
     components: StoreComponents, recovery: Recovery, units: RecordUnits, keys: RecordKeys,
     options: OpenOptions,
 ) -> None:  # fmt: skip
-    """Dispatch what queues and index lack, and make good queues that are damaged."""
+    """Dispatch records that queues or index lack, and mend damaged queues."""
     log, queues = components.log, components.queues
     rebuild, report = components.rebuild, components.report
     rebuild.drop_half_built()
@@ -371,14 +371,14 @@ def _replay(
 
 
 def _before_units(config: StoreConfig, log: CommitLog, commit: GroupCommit) -> Callable[[], object]:
-    """Return what has to be done with the log before units of it become visible."""
+    """Return the function to call on the log before its units become visible."""
     if config.syncs_each_put:
         return commit.flush
     return log.commit if config.is_transient else noop
 
 
 def _serve(components: StoreComponents, options: OpenOptions) -> None:
-    """Make the services over a recovered store; no thread runs yet."""
+    """Create the services of a recovered store; no thread runs yet."""
     config, paths = components.config, components.paths
     log, queues = components.log, components.queues
     state, index, commit = components.state, components.index, components.commit
@@ -426,7 +426,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
 
 
 def _services(components: StoreComponents, options: OpenOptions) -> Iterator[ThreadService]:
-    """Yield the services that have threads, in the order in which these start."""
+    """Yield the services with threads, in the order in which they start."""
     if components.replicas is not None:
         yield components.replicas
     if components.ahead is not None:
@@ -443,7 +443,7 @@ def _services(components: StoreComponents, options: OpenOptions) -> Iterator[Thr
 
 
 def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMessageService | None":
-    """Make the service of delay levels, where it is wanted."""
+    """Create the service of delay levels, if it is enabled."""
     config, state = components.config, components.state
     putter, commit = components.putter, components.commit
     is_wanted = config.enable_schedule_message_service and options.housekeeping
@@ -459,7 +459,7 @@ def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMes
             return [state.refuse_put()] * len(messages)
         return putter.put_list(messages, wait=False)
 
-    def flush_log() -> None:  # within a close too, so that it asks for no lock
+    def flush_log() -> None:  # also within a close, so it needs no lock
         state.check_writable()
         with state.failing():
             commit.flush()
@@ -476,7 +476,7 @@ def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMes
 
 
 def _start(undo: ExitStack, components: StoreComponents, options: OpenOptions) -> None:
-    """Start the threads; each is to be stopped from before it runs."""
+    """Start the threads; each is registered to be stopped before it runs."""
     if components.read_only:
         return
     undo.callback(components.stop)

@@ -1,4 +1,4 @@
-"""How a store is to be opened, besides its settings."""
+"""Options for opening a store, in addition to its settings."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ from cqstore.store.service.writing.replicas import Replicas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryOptions:
-    """What the recovery of a store may give up, and what it rebuilds.
+    """What the recovery of a store may discard, and what it rebuilds.
 
     Raises:
-        TypeError: a value has another type.
+        TypeError: a value has a wrong type.
     """
 
     cut_at: int | None = None
     """Phy offset of damage at which the log may be cut: all bytes from there on are lost. Damage
-    anywhere else is refused."""
+    at any other offset is refused."""
     pass_over: Collection[int] = ()
-    """Phy offsets of damaged records that may be given up, each alone. Their queue offsets remain,
+    """Phy offsets of damaged records that may be skipped, each alone. Their queue offsets remain,
     and pulls skip them."""
     rebuild: Rebuild = Rebuild.NOTHING
-    """What to rebuild from the log; the former queues or index go to ``cqstore/replaced``."""
+    """What to rebuild from the log; the old queues or index are moved to ``cqstore/replaced``."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.rebuild, Rebuild):
@@ -39,7 +39,7 @@ class RecoveryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreHooks:
-    """Code that a store opened to write calls when it takes and dispatches messages."""
+    """Code that a store opened for writing calls when it puts and dispatches messages."""
 
     put_hooks: Sequence[PutMessageHook] = ()
     """Called before a message is put, in this order."""
@@ -51,10 +51,10 @@ class StoreHooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenOptions:
-    """All options of an opening; those of ``MessageStore.open`` and what only tests exchange.
+    """All options of an opening: those of ``MessageStore.open``, and those that only tests replace.
 
     ``backend`` is not compared with ``storeType``: the tools of this project read and rebuild
-    backends that the settings of a broker do not name.
+    backends that a broker's settings do not name.
     """
 
     read_only: bool = False
@@ -66,11 +66,11 @@ class OpenOptions:
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
     hooks: StoreHooks = field(default_factory=StoreHooks)
     replicas: Replicas | None = None
-    """The followers, where a put may wait for them."""
+    """The followers, if a put may wait for them."""
     environment: Environment = field(default_factory=Environment)
-    """The machine: its clock and how full its disks are."""
+    """The machine: its clock and the usage of its disks."""
     progress: Progress = noop
-    """Called with phy offsets by the recovery."""
+    """Called by the recovery with phy offsets."""
     refuse_lost_units: bool = True
-    """Read-only: refuse RocksDB queues that lack records which a clean stop had dispatched; else
-    ``RecoveryReport.undispatched_from`` has the first."""
+    """Read-only: refuse RocksDB queues that lack records dispatched before a clean stop; otherwise
+    ``RecoveryReport.undispatched_from`` has the first one."""

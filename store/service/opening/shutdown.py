@@ -1,4 +1,4 @@
-"""StoreShutdown: closes an open store; a close that is cut short goes on with the next one."""
+"""StoreShutdown: closes an open store; the next call continues an interrupted close."""
 
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.service.opening.components import StoreComponents
@@ -16,7 +16,7 @@ class StoreShutdown:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the store has been closed to the end."""
+        """Return whether the store has been closed completely."""
         return self.ended and self._released
 
     def run(self) -> None:
@@ -26,7 +26,7 @@ class StoreShutdown:
                 self._close()
 
     def _close(self) -> None:
-        """End the threads, then flush and release; what an earlier call has done is left out."""
+        """End the threads, then flush and release; skip steps that an earlier call finished."""
         components, state = self._components, self._components.state
         failed_before = state.failure is not None
         try:
@@ -39,13 +39,13 @@ class StoreShutdown:
                 self.ended = True
         finally:
             if not self._released:
-                with components.clean.lock.entry():  # what is being deleted comes to its end
+                with components.clean.lock.entry():  # a running deletion completes
                     self._release()
         if state.failure is not None and not failed_before:
             raise state.failure
 
     def _release(self) -> None:
-        """Flush all, unless the store has failed, and release the components."""
+        """Flush everything, unless the store has failed, and release the components."""
         components, state = self._components, self._components.state
         try:
             with state.failing():
@@ -53,5 +53,5 @@ class StoreShutdown:
                     components.flush_all()
                     self._all_flushed = True
         finally:
-            components.release(flushed=self._all_flushed)  # an interrupt may have come before
+            components.release(flushed=self._all_flushed)  # an interrupt may have happened before
             self._released = True

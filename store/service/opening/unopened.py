@@ -1,8 +1,8 @@
-"""The mark of a log that was copied here and that was not opened yet.
+"""The mark of a log that was copied here and has not been opened yet.
 
-Where such a log is damaged it came so: no writer was killed in the middle of it. An opening that is
-killed leaves ``abort`` as a writer does, and damage would be cut off as a torn end then. So the
-next one begins again as the first one did.
+If such a log is damaged, it was damaged when it was copied: no writer was killed. An opening that
+is killed leaves ``abort`` as a writer does, and damage would then be cut off as a torn end. So the
+next opening starts over like the first one.
 """
 
 import shutil
@@ -16,10 +16,10 @@ from cqstore.store.queue.backends import queue_folders
 
 
 def mark_unopened(paths: StorePaths) -> None:
-    """Note durably that the log that comes now has not been opened.
+    """Record durably that the log to be copied has not been opened.
 
     Raises:
-        StoreIOError: it cannot be written.
+        StoreIOError: the mark cannot be written.
     """
     with os_errors("mark the log as not opened yet", paths.unopened):
         make_folder(paths.own)
@@ -27,12 +27,12 @@ def mark_unopened(paths: StorePaths) -> None:
 
 
 def begin_again(paths: StorePaths) -> None:
-    """Take away what openings have made that came to no end; under the store's lock.
+    """Remove the files of unfinished openings; under the store's lock.
 
-    ``abort`` goes last: if this is cut short it is done again.
+    ``abort`` is removed last: after an interruption this is repeated.
 
     Raises:
-        StoreIOError: something cannot be removed.
+        StoreIOError: a file cannot be removed.
     """
     if not (exists(paths.unopened) and exists(paths.abort)):
         return
@@ -53,10 +53,10 @@ def _remove(path: Path) -> None:
 
 
 def opened(paths: StorePaths) -> None:
-    """Take the mark away: the log is whole and its queues are built.
+    """Remove the mark: the log is complete and its queues are built.
 
     Raises:
-        StoreIOError: it cannot be removed.
+        StoreIOError: the mark cannot be removed.
     """
     if exists(paths.unopened):
         with os_errors("remove the mark that the log is not opened yet", paths.unopened):

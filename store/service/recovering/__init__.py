@@ -1,1 +1,1 @@
-"""Making a store whole: recovery at every open, queues and index rebuilt, repair."""
+"""Restoring a store: recovery at every open, rebuild of queues and index, repair."""

@@ -1,4 +1,4 @@
-"""What the checkpoint and the synced mark vouch for, and taking it back before it is not so."""
+"""Claims of the checkpoint and the synced mark, withdrawn before they become false."""
 
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.log.checkpoint import StoreCheckpoint
@@ -9,10 +9,10 @@ from cqstore.store.service.recovering.find_log_end import last_before
 
 
 def withdraw(checkpoint: StoreCheckpoint, index: IndexService | None, queues_from: int) -> None:
-    """Withdraw the checkpoint's claims where queues or index have less than it says.
+    """Withdraw the checkpoint's claims if queues or index have fewer records.
 
-    They are being rebuilt then: an interrupted rebuild would pass for what the checkpoint claims.
-    ``queues_from``: how far the queues know that the checkpoint is for.
+    They are being rebuilt then: an interrupted rebuild would count as complete up to the
+    checkpoint. ``queues_from``: how far the queues of the checkpoint's backend are complete.
     """
     fields = checkpoint.fields
     claimed = fields.logics_phy_offset > queues_from
@@ -27,10 +27,10 @@ def withdraw(checkpoint: StoreCheckpoint, index: IndexService | None, queues_fro
 
 
 def vouch_no_further(checkpoint: StoreCheckpoint, mark: SyncedMark, end: int) -> bool:
-    """Take back what was said of records that are about to be cut, before they are.
+    """Withdraw claims about records that are about to be cut.
 
-    Else the log that a crash leaves behind the cut would be taken for a damaged one, and what is
-    written in their place for dispatched. Returns whether anything was said of the queues.
+    Otherwise a log that a crash left after the cut would count as damaged, and records written in
+    their place as dispatched. Returns whether there were claims about the queues.
     """
     fields, changes = checkpoint.fields, {}
     if fields.confirm_phy_offset >= max(end, 1):
@@ -50,8 +50,9 @@ def vouch_for_queues(
 ) -> None:
     """Advance the checkpoint: the queues have all records before ``end``, on disk.
 
-    A crash is recovered from it. Without it the log would be replayed from its beginning, and
-    restore queues that were deleted by a program that keeps no journal of that.
+    A recovery after a crash starts from it. Without it the log would be replayed from its
+    beginning, which would restore queues that were deleted by a program without a journal of
+    deletions.
     """
     last = last_before(log, end, rules)
     if last is not None:

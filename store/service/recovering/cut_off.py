@@ -1,8 +1,8 @@
-"""Cutting a sound log where one of its records begins, because another log goes on from there.
+"""Truncating a sound log at the start of a record, because another log continues there.
 
-What is cut is kept first, then the cut is noted durably, and the next open of the store carries
-it out: it cannot be opened with a half of it. Files go last one first, so that what is left is the
-begin of the log at every instant, for RocketMQ too.
+The bytes to cut are saved first, then the cut is recorded durably, and the next open of the store
+executes it: the store cannot be opened half-way. The last file is removed first, so that at any
+time the rest is the beginning of the log, for RocketMQ too.
 """
 
 from pathlib import Path
@@ -20,10 +20,10 @@ from cqstore.store.service.recovering.find_log_end import (
 
 
 def refuse_unsound(log: CommitLog, phy_offset: int, rules: ScanRules) -> None:
-    """Refuse to cut where no sound records end.
+    """Refuse to truncate at an offset that is not the end of sound records.
 
     Raises:
-        RefusedStoreError: none do.
+        RefusedStoreError: no sound records end there.
     """
     if phy_offset <= log.min_phy_offset() or last_before(log, phy_offset, rules) is None:
         raise RefusedStoreError(
@@ -33,12 +33,13 @@ def refuse_unsound(log: CommitLog, phy_offset: int, rules: ScanRules) -> None:
 
 
 def save_behind(log: CommitLog, phy_offset: int, end: int, folder: Path) -> list[SavedTail]:
-    """Keep what lies behind ``phy_offset`` below ``folder``, durably, one file a log file.
+    """Save the bytes after ``phy_offset`` below ``folder``, durably, one file per log file.
 
-    Up to ``end`` whole records are kept, also those that end with zeros; behind it all but zeros.
+    Up to ``end`` complete records are saved, also those that end with zeros; after it everything
+    except zeros.
 
     Raises:
-        StoreIOError, DiskFullError: it could not be saved; the log is untouched.
+        StoreIOError, DiskFullError: the bytes could not be saved; the log is unchanged.
     """
     saved: list[SavedTail] = []
     for file, _, last in data_behind(log, phy_offset):
@@ -50,12 +51,12 @@ def save_behind(log: CommitLog, phy_offset: int, end: int, folder: Path) -> list
 
 
 def cut_off(log: CommitLog, phy_offset: int) -> None:
-    """Remove what lies behind ``phy_offset``, durably; can be done again.
+    """Remove the bytes after ``phy_offset``, durably; can be repeated.
 
     ``log`` counts as full, as it does until its end is known.
 
     Raises:
-        StoreIOError: the disk refused; a part may be gone.
+        StoreIOError: an operation failed; a part may have been removed.
     """
     if phy_offset >= log.files.end_offset() or not data_behind(log, phy_offset):
         return

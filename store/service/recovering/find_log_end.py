@@ -1,8 +1,8 @@
-"""Where a log ends: the place to start looking, and what lies behind the end.
+"""The end of a log: where to start the search, and the bytes after the end.
 
-The log is not changed here: ``cut_off`` cuts it. Behind its end lies nothing, or a torn tail (saved
-below ``cqstore/cut`` before it is zeroed), or damage with valid records behind it, which is refused
-until an operator says so.
+The log is not changed here: ``cut_off`` truncates it. After its end is nothing, or a torn tail
+(saved below ``cqstore/cut`` before it is zeroed), or damage followed by valid records, which is
+refused until an operator allows the loss.
 
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``,
 ``isMappedFileMatchedRecover``.
@@ -28,17 +28,17 @@ from cqstore.store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_V1, MAGIC
 from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
 
 PROVEN_BYTES = 1 << 20
-"""Bytes of records at the end of the log that every opening checks, at least."""
+"""Minimum number of bytes at the end of the log that every opening checks."""
 _CHUNK = 4 << 20
 _ZEROS = bytes(_CHUNK)
 _MAGIC_AT = 4
 _SECTOR = 512
-"""Bytes that a disk writes as a whole or not at all, at least."""
+"""Minimum number of bytes that a disk writes atomically."""
 _MAGICS = [magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2)]
 
 
 def is_boundary(log: CommitLog, phy_offset: int, rules: ScanRules) -> bool:
-    """Return whether a whole valid record, a blank one, or a file starts at ``phy_offset``."""
+    """Return whether a valid record, a blank record, or a file starts at ``phy_offset``."""
     file = log.files.find(phy_offset)
     if file is None:
         return False
@@ -61,12 +61,12 @@ def is_boundary(log: CommitLog, phy_offset: int, rules: ScanRules) -> bool:
 def scan_start(
     log: CommitLog, wanted: int, hint: int, rules: ScanRules, *, trust_wanted: bool
 ) -> int:
-    """Return the boundary at or before ``wanted`` from which to scan, as near as can be proven.
+    """Return the nearest proven boundary at or before ``wanted``, where a scan can start.
 
     ``hint`` may be the start of a record (the checkpoint's ``confirm_phy_offset``). With
-    ``trust_wanted`` (a clean stop) ``wanted`` also counts where nothing but zeros lies behind it.
-    In both cases the last ``PROVEN_BYTES`` before it must be sound records that end there.
-    Walks back as many files as it must: RocketMQ stops after ten and loses units.
+    ``trust_wanted`` (a clean stop) ``wanted`` is also accepted if only zeros follow it. In both
+    cases the last ``PROVEN_BYTES`` before it must be sound records that end there. Goes back as
+    many files as needed: RocketMQ stops after ten and loses units.
     """
     low, end = max(log.min_phy_offset(), 0), log.files.end_offset()
     if wanted <= low:
@@ -90,9 +90,9 @@ def scan_start(
 
 
 def last_before(log: CommitLog, end: int, rules: ScanRules) -> ScannedRecord | None:
-    """Return the last record before ``end`` if it ends there, and what lies before it is sound.
+    """Return the last record before ``end`` if it ends there and the records before it are sound.
 
-    Looks at ``PROVEN_BYTES`` of the file, or as many as the last record needs.
+    Checks ``PROVEN_BYTES`` of the file, or as many as the last record needs.
     """
     file = log.files.find(end - 1)
     if file is None:
@@ -109,9 +109,9 @@ def last_before(log: CommitLog, end: int, rules: ScanRules) -> ScannedRecord | N
 
 
 def _some_head(file: MappedFile, end: int) -> int:
-    """Return where a record begins, some ``PROVEN_BYTES`` before ``end``, by what its head says.
+    """Return the start of a record about ``PROVEN_BYTES`` before ``end``, according to its head.
 
-    No proof that one does: that is for the scan. The file's start where there is no such head.
+    This is no proof of a record: the scan checks that. The file's start if there is no such head.
     """
     behind = end - file.file_from_offset
     span = PROVEN_BYTES
@@ -123,10 +123,10 @@ def _some_head(file: MappedFile, end: int) -> int:
 
 
 def _heads(file: MappedFile, position: int, behind: int) -> Iterator[int]:
-    """Yield the phy offsets in a span of ``file`` where a head says that it lies there."""
+    """Yield the phy offsets in a range of ``file`` where a head contains its own offset."""
     last = min(behind, file.file_size - HEAD.size)
     for at in range(position, last, _CHUNK):
-        magics = min(_CHUNK, last - at) + len(_MAGICS[0]) - 1  # of as many heads, and no other
+        magics = min(_CHUNK, last - at) + len(_MAGICS[0]) - 1  # for as many heads, and no more
         for hit in _hits(file.read_raw(at + _MAGIC_AT, magics)):
             if _says_it_lies(file, at + hit):
                 yield file.file_from_offset + at + hit
@@ -138,7 +138,7 @@ def _says_it_lies(file: MappedFile, position: int) -> bool:
 
 
 def data_behind(log: CommitLog, phy_offset: int) -> list[tuple[MappedFile, int, int]]:
-    """Return the spans behind ``phy_offset`` that hold a byte other than zero.
+    """Return the ranges after ``phy_offset`` that contain a byte other than zero.
 
     Each is a file and two positions in it: the first such byte and the end of the last one. Holes
     of sparse files are not read.
@@ -156,7 +156,7 @@ def data_behind(log: CommitLog, phy_offset: int) -> list[tuple[MappedFile, int, 
         for start, end in spans:
             for at in range(start, end, _CHUNK):
                 data = file.read_raw(at, min(_CHUNK, end - at))
-                if data == _ZEROS[: len(data)]:  # forty times as fast as to count them
+                if data == _ZEROS[: len(data)]:  # forty times as fast as counting them
                     continue
                 first = first if first >= 0 else at + len(data) - len(data.lstrip(b"\0"))
                 last = at + len(data.rstrip(b"\0"))
@@ -166,9 +166,9 @@ def data_behind(log: CommitLog, phy_offset: int) -> list[tuple[MappedFile, int, 
 
 
 def valid_record_behind(log: CommitLog, phy_offset: int) -> int | None:
-    """Return where the first valid record behind ``phy_offset`` starts, if there is one.
+    """Return the start of the first valid record after ``phy_offset``, if there is one.
 
-    A record counts only if it says itself that it lies where it was found.
+    A record is accepted only if it contains the phy offset at which it was found.
     """
     for file, _, last in data_behind(log, phy_offset):
         begin = max(phy_offset + 1 - file.file_from_offset, 0)
@@ -179,16 +179,16 @@ def valid_record_behind(log: CommitLog, phy_offset: int) -> int | None:
 
 
 def was_on_disk(phy_offset: int, mark: SyncedMark, checkpoint: StoreCheckpoint) -> bool:
-    """Return whether a record that starts at ``phy_offset`` was surely on disk once.
+    """Return whether a record that starts at ``phy_offset`` was certainly on disk once.
 
-    A checkpoint with 0 says nothing, one with a later record says all before it.
+    A checkpoint of 0 proves nothing; one with a later record proves all records before it.
     """
     confirmed = checkpoint.fields.confirm_phy_offset
     return phy_offset < mark.phy_offset or (phy_offset <= confirmed and confirmed > 0)
 
 
 def end_behind(log: CommitLog, phy_offset: int, rules: ScanRules) -> int:
-    """Return the end of the last valid record behind damage at ``phy_offset``; it, without one."""
+    """Return the end of the last valid record after damage at ``phy_offset``, or ``phy_offset``."""
     end, at = phy_offset, valid_record_behind(log, phy_offset)
     while at is not None:
         try:
@@ -202,11 +202,11 @@ def end_behind(log: CommitLog, phy_offset: int, rules: ScanRules) -> int:
 
 
 def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
-    """Return whether the bytes of a record that should start there were lost by a power cut.
+    """Return whether the bytes of a record that should start there were lost by a power failure.
 
-    Of what was written since the last flush any page may be missing, also before others that are
-    there. Such a page has its former bytes: zeros from the end of the log, or its own start, to its
-    end. Pages are made of sectors, and a disk may tear them there.
+    Any page written since the last flush may be missing, also before others that exist. Such a page
+    has its old bytes: zeros from the end of the log, or from its own start, to its end. Pages
+    consist of sectors, and a disk may tear them between sectors.
     """
     file = log.files.find(phy_offset)
     if file is None:
@@ -221,15 +221,15 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
 def whole_records(
     log: CommitLog, blocks: Iterable[RecordScan], unsynced_from: int = 0
 ) -> Iterator[RecordScan]:
-    """Yield the records of a log that a crash ended, up to the first one that lost its end.
+    """Yield the records of a log after a crash, up to the first one that lost its end.
 
-    The CRC covers the body alone: a sector that is missing behind it leaves zeros in topic or
-    properties, and a record that looks valid. So does a broker that is killed while it copies a
-    record into the log. What lies before ``unsynced_from`` was surely on disk as it is.
+    The CRC covers only the body: a sector that is missing after it leaves zeros in topic or
+    properties, in a record that looks valid. The same happens if a broker is killed while it copies
+    a record into the log. Records before ``unsynced_from`` were certainly on disk.
 
     Raises:
-        TruncatedRecordError: a record ends in, or holds behind its body, a sector of nothing; or
-            the last one ends in zeros that no client sends.
+        TruncatedRecordError: a record ends in, or has after its body, a sector of zeros; or the
+            last one ends in zeros that no client sends.
     """
     refuse = partial(refuse_lost_end, log, unsynced_from=unsynced_from)
     for block in blocks:
@@ -255,7 +255,7 @@ def refuse_lost_end(log: CommitLog, record: ScannedRecord, unsynced_from: int = 
             )  # fmt: skip
     if record.phy_offset < unsynced_from or not _ends_in_zeros(record):
         return
-    if valid_record_behind(log, record.phy_offset) is None:  # else it came like that
+    if valid_record_behind(log, record.phy_offset) is None:  # otherwise it was sent like that
         raise TruncatedRecordError(
             "the topic or properties of the last record end in zeros: it was not completely"
             " written",
@@ -264,16 +264,16 @@ def refuse_lost_end(log: CommitLog, record: ScannedRecord, unsynced_from: int = 
 
 
 def _ends_in_zeros(record: ScannedRecord) -> bool:
-    """Return whether a copy into the log that was cut short would leave this.
+    """Return whether an interrupted copy into the log could have left this record.
 
-    Properties end in a separator, or in a value that has more than blanks and control characters;
-    no broker takes a topic with a NUL.
+    Properties end in a separator, or in a value with more than blanks and control characters; no
+    broker accepts a topic with a NUL.
     """
     return record.properties.endswith(b"\0") or "\0" in record.topic
 
 
 def _hits(data: bytes) -> list[int]:
-    """Return where in ``data`` a magic code is, in order."""
+    """Return the positions of magic codes in ``data``, in order."""
     hits: list[int] = []
     for magic in _MAGICS:
         at = data.find(magic)
@@ -284,7 +284,7 @@ def _hits(data: bytes) -> list[int]:
 
 
 def _is_record(file: MappedFile, start: int) -> bool:
-    """Return whether a whole record with the right checksum starts there."""
+    """Return whether a complete record with a valid checksum starts there."""
     position = start - file.file_from_offset
     try:
         head = file.read_raw(position, BLANK_SIZE)
@@ -299,7 +299,7 @@ def _is_record(file: MappedFile, start: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SavedTail:
-    """Bytes that were cut from the log, and the file that has them."""
+    """Bytes that were cut from the log, and the file in which they were saved."""
 
     phy_offset: int
     size: int
@@ -313,13 +313,13 @@ def _unused(folder: Path, name: str) -> Path:
 
 
 def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
-    """Copy everything but zeros behind ``phy_offset`` below ``folder``, durably.
+    """Copy everything except zeros after ``phy_offset`` below ``folder``, durably.
 
-    One file a commit log file, named by phy offset and time; it begins at ``phy_offset`` or at the
-    start of the later log file.
+    One file per commit log file, named by phy offset and time; it begins at ``phy_offset`` or at
+    the start of the later log file.
 
     Raises:
-        StoreIOError, DiskFullError: it could not be saved; the log is untouched.
+        StoreIOError, DiskFullError: the bytes could not be saved; the log is unchanged.
     """
     spans = data_behind(log, phy_offset)
     firsts = [max(phy_offset - file.file_from_offset, 0) for file, *_ in spans]
@@ -333,8 +333,8 @@ def save_record(log: CommitLog, phy_offset: int, size: int, folder: Path) -> Sav
     """Copy ``size`` bytes of the log below ``folder``, durably, as ``save_tail`` does.
 
     Raises:
-        CorruptionError: no file holds them.
-        StoreIOError, DiskFullError: they could not be saved.
+        CorruptionError: no file contains the bytes.
+        StoreIOError, DiskFullError: the bytes could not be saved.
     """
     file = log.files.find(phy_offset)
     if file is None:

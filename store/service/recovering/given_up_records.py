@@ -1,6 +1,6 @@
-"""Places that an operator gives up: what is surely no damage is refused before a byte changes.
+"""Offsets that an operator allows to lose: sound ones are refused before a byte changes.
 
-What is not sure, the recovery decides.
+The recovery decides on uncertain ones.
 """
 
 from collections.abc import Callable, Collection
@@ -23,14 +23,14 @@ def refuse_sound_places(
     layout: StoreLayout, config: StoreConfig, cut_at: int | None, pass_over: Collection[int],
     read_only: Callable[[], RecoveryReport | None],
 ) -> None:  # fmt: skip
-    """Refuse to lose what lies in a sound record, or outside of the log.
+    """Refuse to lose a sound record, or an offset outside the log.
 
-    The caller has the store's lock; nothing is changed. ``read_only`` opens the store to read and
-    returns what that says, ``None`` where it cannot be opened. It is called only where no record
-    begins at one of ``pass_over``: the log may end there, and only the queues know.
+    The caller holds the store's lock; nothing is changed. ``read_only`` opens the store read-only
+    and returns the report, ``None`` if it cannot be opened. It is called only if no record begins
+    at one of ``pass_over``: the log may end there, which only the queues show.
 
     Raises:
-        StoreConfigError: one of the places is none where the log is damaged or ends.
+        StoreConfigError: the log is neither damaged at one of the offsets nor does it end there.
     """
     paths = layout.paths
     given = {*pass_over} | ({cut_at} if cut_at is not None else set())
@@ -59,17 +59,17 @@ def refuse_sound_places(
 
 
 def _is_unfinished(paths: StorePaths) -> bool:
-    """Return whether the log is to be changed first, by what an opening has begun."""
+    """Return whether an unfinished opening has to change the log first."""
     return exists(paths.passing_over) or begun_cut(paths) is not None
 
 
 def _refuse_sound(
     log: CommitLog, place: int, rules: ScanRules, given: Collection[int], *, crashed: bool
 ) -> bool:
-    """Return whether ``place`` is a record that was given up before; ``False``: none begins there.
+    """Return whether ``place`` is a record that was skipped before; ``False``: none begins there.
 
     Raises:
-        StoreConfigError: as ``refuse_sound_places``.
+        StoreConfigError: as for ``refuse_sound_places``.
     """
     low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
     not_there = f"the log is not damaged at {place}"
@@ -94,7 +94,7 @@ def _refuse_sound(
 
 
 def _is_given_up(log: CommitLog, span: LogSpan, place: int) -> bool:
-    """Return whether the damaged record at ``place`` was passed over before."""
+    """Return whether the damaged record at ``place`` was skipped before."""
     if span.record is None or span.start != place:
         return False
     return StoredMessage(log.view(place, span.record.size), place).is_passed_over

@@ -1,9 +1,10 @@
-"""Passing over a damaged record: giving up one message instead of all that follow it.
+"""Skipping a damaged record: losing one message instead of all that follow it.
 
-A filler takes its place in the log (``store.record.filler``), so RocketMQ, a rebuild and every scan
-find a sound record there, and its queue has no gap. The steps, each durable before the next: its
-bytes are saved, the filler is written into a file of its own, then into the log, and the file goes.
-A filler that is found in that file is written into the log again, if the log is damaged just there.
+A filler replaces it in the log (``store.record.filler``), so RocketMQ, a rebuild and every scan
+find a sound record there, and its queue has no gap. The steps, each durable before the next: save
+its bytes, write the filler into a separate file, write it into the log, remove the file. A filler
+that is found in that file is written into the log again, if the log is damaged at exactly that
+offset.
 """
 
 from collections.abc import Callable
@@ -42,13 +43,13 @@ class PassedOver:
     phy_offset: int
     size: int
     place: RecordPlace | None
-    """Its place in its queue; ``None`` if it was in none, or that could not be found out."""
+    """Its queue and queue offset; ``None`` if it was in no queue, or the queue is unknown."""
     saved: Path
     """The file with its damaged bytes."""
 
 
 class PassOver:
-    """Passes over records of one store, while it is being recovered."""
+    """Skips damaged records of one store during its recovery."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class PassOver:
         rules: ScanRules,
         is_deleted: Callable[[str, int], bool],
     ) -> None:
-        """``is_deleted`` says whether a record (topic, phy offset) reaches no queue any more."""
+        """``is_deleted``: whether the record (topic, phy offset) is in no queue any more."""
         self._paths = paths
         self._log = log
         self._queues = queues
@@ -66,11 +67,11 @@ class PassOver:
         self._is_deleted = is_deleted
 
     def unfinished(self) -> bytes | None:
-        """Return the filler that an interrupted pass was about to write.
+        """Return the filler that an interrupted skip was about to write.
 
         Raises:
-            CorruptionError: the file that holds it is damaged.
-            StoreIOError: it cannot be read.
+            CorruptionError: the file with the filler is damaged.
+            StoreIOError: the file cannot be read.
         """
         path = self._paths.passing_over
         try:
@@ -91,20 +92,20 @@ class PassOver:
         )  # fmt: skip
 
     def forget_unfinished(self) -> None:
-        """Forget an interrupted pass that the log needs no more."""
+        """Remove the filler of an interrupted skip that the log does not need."""
         path = self._paths.passing_over
         if exists(path):
             with os_errors("remove the filler record", path):
                 remove_file(path)
 
     def run(self, phy_offset: int, store_timestamp: int) -> PassedOver:
-        """Put a filler in the place of the damaged record at ``phy_offset``.
+        """Write a filler in place of the damaged record at ``phy_offset``.
 
-        ``store_timestamp`` is that of the record before, taken if its own cannot be read.
+        ``store_timestamp`` is that of the previous record, used if its own cannot be read.
 
         Raises:
-            RefusedStoreError: it is unknown where the record ends, or none fits there.
-            StoreIOError: the disk refused; the next opening can go on.
+            RefusedStoreError: the end of the record is unknown, or no filler fits there.
+            StoreIOError: writing failed; the next opening can continue.
         """
         file = self._log.files.find(phy_offset)
         if file is None:
@@ -123,10 +124,10 @@ class PassOver:
         self.forget_unfinished()
         return _passed(StoredMessage(record), saved)
 
-    # ---- finding out what it was
+    # ---- reconstructing the record
 
     def _filler(self, file: MappedFile, phy_offset: int, left: int, store_timestamp: int) -> bytes:
-        """Return the record that is to replace the damaged one at ``phy_offset``.
+        """Return the record that replaces the damaged one at ``phy_offset``.
 
         Raises:
             RefusedStoreError: its length is unknown.
@@ -154,7 +155,7 @@ class PassOver:
             raise RefusedStoreError(str(exc), path=file.path, phy_offset=phy_offset) from exc
 
     def _size(self, file: MappedFile, phy_offset: int) -> int:
-        """Return the size that the record says, else the bytes up to the next; 0: unknown."""
+        """Return the record's stored size, or else the bytes up to the next record; 0: unknown."""
         position = phy_offset - file.file_from_offset
         left = file.file_size - position
         behind = valid_record_behind(self._log, phy_offset)
@@ -168,7 +169,7 @@ class PassOver:
         return behind - phy_offset
 
     def _find_units(self, like: StoredMessage | None, phy_offset: int) -> "_Known | None":
-        """Return what the queues know of the record; ``None`` if none of them has its unit."""
+        """Return the queues' data about the record; ``None`` if no queue has its unit."""
         if like is not None:
             found = self._unit_in(QueueKey(like.topic, like.queue_id), phy_offset)
             if found is not None:
@@ -184,7 +185,7 @@ class PassOver:
         return None if known is None else _Known(*known, light)
 
     def _unit_in(self, key: QueueKey, phy_offset: int) -> tuple[RecordPlace, int] | None:
-        """Look for the unit in one queue, whose units are in the order of the log."""
+        """Search the unit in one queue, whose units are in log order."""
         if self._queues.queue_type(key.topic) is QueueType.BATCH:
             return None
         queue = self._queues.queue(*key)
@@ -204,10 +205,10 @@ class PassOver:
     def _likely_place(
         self, like: StoredMessage | None, phy_offset: int, size: int
     ) -> RecordPlace | None:
-        """Return the place of a record of which no queue knows: what it says, if that can be.
+        """Return the place of a record without a unit: its stored place, if that is possible.
 
-        No checksum covers what it says. Its place must be the next one of its queue; else it is
-        the one that a later record shows to be missing.
+        No checksum covers the stored place. It must be the next one of its queue, or the one that a
+        later record shows to be missing.
         """
         if like is not None:
             place = RecordPlace(like.topic, like.queue_id, like.queue_offset)
@@ -233,7 +234,7 @@ class PassOver:
 
 
 class _Known(NamedTuple):
-    """What the queues know of a record."""
+    """The queues' data about a record."""
 
     place: RecordPlace
     size: int

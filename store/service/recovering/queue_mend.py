@@ -1,8 +1,8 @@
-"""Mending single queues while a store is opened: what they have lost is rebuilt from the log.
+"""Mending single queues during an opening: lost units are rebuilt from the log.
 
-The backend tells which queues are damaged and which are suspect, the log whether a suspect one
-lacks anything. The log is read once to see that it is whole and what it has of them, and once more
-to build them, whatever their number; not at all if nothing is damaged or suspect.
+The backend reports which queues are damaged or suspect; the log shows whether a suspect one lacks
+units. The log is read once to check that it is sound and which records it has of them, and once
+more to build them, whatever their number; it is not read if nothing is damaged or suspect.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,23 +23,23 @@ _LOG = StoreLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MendReport:
-    """What became of damaged queues."""
+    """The result of mending damaged queues."""
 
     mended: Sequence[QueueKey]
     left: Sequence[QueueDamage]
-    """Those that could not be rebuilt: what they lack shows as a hole."""
+    """Queues that could not be rebuilt: reading returns holes for missing units."""
 
 
 @dataclass(slots=True)
 class _Incarnation:
-    """The records of a queue that the log holds since the queue last began."""
+    """The records of a queue in the log since the queue last began."""
 
     first: int
     last: int
 
 
 class QueueMend:
-    """Mends the queues of one store that is being opened."""
+    """Mends the queues of one store during its opening."""
 
     def __init__(
         self,
@@ -56,10 +56,11 @@ class QueueMend:
         self._rules = rules
 
     def run(self, expired_ends: Callable[[], Mapping[tuple[str, int], int]]) -> MendReport:
-        """Mend what the backend says; ``expired_ends`` returns where expired queues continue.
+        """Mend the queues that the backend reports; ``expired_ends`` returns expired queues' ends.
 
         Raises:
-            RefusedStoreError: the log is damaged and does not show where a damaged queue continues.
+            RefusedStoreError: the log is damaged and does not show the next offset of a damaged
+                queue.
             StoreError: a queue could not be written.
         """
         found = {damage.queue: damage for damage in self._queues.damaged_queues()}
@@ -102,10 +103,10 @@ class QueueMend:
     def _incarnations(
         self, damages: dict[QueueKey, QueueDamage]
     ) -> dict[tuple[str, int], _Incarnation]:
-        """Return what the log has of the queues: of suspect ones only from where they may lack it.
+        """Return the log's records of the queues; of suspect ones only those that may be missing.
 
         Raises:
-            CorruptionError: it is damaged.
+            CorruptionError: the log is damaged.
         """
         incarnations: dict[tuple[str, int], _Incarnation] = {}
         if not damages:
@@ -131,11 +132,11 @@ class QueueMend:
         low, high = self._queues.queue(*damage.queue).ends()
         if damage.is_suspect:
             return incarnation is not None and (incarnation.last >= high or incarnation.first < low)
-        # By these settings maybe no record leads to it any more: its units must be kept then.
+        # With these settings maybe no record leads to it any more: then its units must be kept.
         return incarnation is not None or low == high
 
     def _refuse_unknown_ends(self, damages: Iterable[QueueDamage], fault: CorruptionError) -> None:
-        """Refuse where an offset could be given twice."""
+        """Refuse if an offset could be assigned twice."""
         for damage in damages:
             if not damage.next_offset and not damage.is_suspect:
                 topic, queue_id = damage.queue

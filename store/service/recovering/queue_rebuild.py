@@ -1,7 +1,7 @@
-"""QueueRebuild: the queues of one topic rebuilt from the log, in a store that is open.
+"""QueueRebuild: rebuilds the queues of one topic from the log, in an open store.
 
-A small journal of ours is written before a queue goes and removed when it is whole again: a rebuild
-that a crash interrupts is done again by the next open.
+A small journal is written before a queue is removed, and removed when the queue is complete again:
+the next open repeats a rebuild that a crash interrupts.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ _NONE: set[int | None] = set()
 
 
 class RebuildReport(NamedTuple):
-    """Result of a rebuild of single queues."""
+    """The result of a rebuild of single queues."""
 
     queues: int
     """Number of queues before the rebuild; the number may differ now."""
@@ -57,7 +57,7 @@ class QueueRebuild:
         rules: ScanRules,
         failed: Callable[[BaseException], object],
     ) -> None:
-        """``failed`` is called when queues were left half built: nothing may be put then."""
+        """``failed`` is called if queues are left incomplete: then no puts are allowed."""
         self._path = paths.rebuilding
         self._log = log
         self._queues = queues
@@ -109,10 +109,10 @@ class QueueRebuild:
         return RebuildReport(len(keys), units)
 
     def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
-        """Note durably which queues go, remove them and rebuild them; return their units.
+        """Record durably which queues are removed, remove and rebuild them; return their units.
 
         No puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
-        ``ends``: the queues that go, each with the offset where it goes on at least.
+        ``ends``: the removed queues, each with its minimum next offset.
         """
         noted = False
         try:
@@ -121,22 +121,22 @@ class QueueRebuild:
             units = self._build(entries, progress)
             self._finish()
         except BaseException as exc:
-            # A put would take an offset of a half-built queue. A line that could not be written is
-            # no harm: nothing is removed then.
+            # A put would use an offset of an incomplete queue. A line that could not be written
+            # does no harm: nothing is removed then.
             if noted or not isinstance(exc, StoreIOError):
                 self._failed(exc)
             raise
         return units
 
     def drop_half_built(self) -> None:
-        """Remove the queues of an interrupted rebuild: called before the log is replayed.
+        """Remove the queues of an interrupted rebuild; called before the log is replayed.
 
-        What follows the part that was built would be a gap. ``resume`` builds them wholly.
+        Units after the rebuilt part would leave a gap. ``resume`` builds the queues completely.
         """
         self._remove(_wanted(self._interrupted()))
 
     def resume(self) -> list[str]:
-        """Do again what was interrupted; return the topics. Called before the store is served."""
+        """Repeat interrupted rebuilds; return the topics. Called before the store is served."""
         entries = self._interrupted()
         topics = sorted({entry["topic"] for entry in entries})
         if entries:
@@ -147,7 +147,7 @@ class QueueRebuild:
         return topics
 
     def _count(self, topic: str, start: int, end: int, progress: Progress) -> Counter[int]:
-        """Count the units of each queue; so a damaged log is met before anything is removed."""
+        """Count the units of each queue; this detects a damaged log before anything is removed."""
         records = ticking(self._log.scan_kept(self._rules, start, end), progress)
         units = self._units.of(records, {topic})
         return Counter(unit.key[1] for unit in units)
@@ -168,7 +168,7 @@ class QueueRebuild:
         return count
 
     def _replay(self, wanted: Mapping[str, set[int | None]], progress: Progress) -> int:
-        """Put the units that the log has for the queues; return how many.
+        """Put the log's units for the queues; return how many.
 
         Raises:
             CorruptionError: the log is damaged.
@@ -190,7 +190,7 @@ class QueueRebuild:
         return count
 
     def _interrupted(self) -> list[Entry]:
-        """Return what the journal names; a torn line is none: nothing had been removed."""
+        """Return the entries of the journal; a torn line is ignored: nothing had been removed."""
         return [entry for entry in read_lines(self._path, _is_entry) if entry is not None]
 
     def _remove(self, wanted: Mapping[str, set[int | None]]) -> None:
@@ -214,7 +214,7 @@ def ticking(records: Iterable[ScannedRecord], progress: Progress) -> Iterator[Sc
 
 
 def _wanted(entries: Sequence[Entry]) -> dict[str, set[int | None]]:
-    """Return topic → queue ids of what is to be built, ``None`` among them: all of the topic."""
+    """Return topic → queue ids to build, with ``None`` for all queues of the topic."""
     wanted: dict[str, set[int | None]] = {}
     for entry in entries:
         wanted.setdefault(entry["topic"], set()).add(entry["queue"])

@@ -1,9 +1,9 @@
-"""Recovery: from what a stopped or crashed writer left to a store that is whole.
+"""Recovery: restores a complete store from the files of a stopped or crashed writer.
 
-After a clean stop the log's end is proven and the rest trusted; after a crash the log is scanned
-from where the queues may lack something. Records that the queues or the index lack are dispatched,
-queues that are ahead of the log are cut back, a torn tail is saved and cut. All of it can be done
-again at any time with the same outcome.
+After a clean stop the log's end is checked and the rest trusted; after a crash the log is scanned
+from the offset where the queues may lack units. Records that the queues or the index lack are
+dispatched, queues that are ahead of the log are truncated, a torn tail is saved and cut. All of it
+can be repeated at any time with the same result.
 
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``.
 """
@@ -68,7 +68,7 @@ class RecoveryReport:
     last_exit_ok: bool
     read_only: bool
     start_phy_offset: int = 0
-    """Where the scan began, bytes from the start of the log."""
+    """Where the scan began, in bytes from the start of the log."""
     end_phy_offset: int = 0
     """The end of the log."""
     scanned_records: int = 0
@@ -79,14 +79,14 @@ class RecoveryReport:
     first_bad: CorruptionError | None = None
     """Why the log ends at this offset, if there is data after its end."""
     damage: CorruptionError | None = None
-    """Read-only: the first damage inside the log, because of which it is not opened otherwise."""
+    """Read-only: the first damage inside the log, which prevents opening it for writing."""
     saved: list[SavedTail] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
-    """Backend → phy offset up to which it surely had every record; read-only: empty."""
+    """Backend → phy offset up to which it certainly had every record; read-only: empty."""
     passed_over: list[PassedOver] = field(default_factory=list)
-    """Damaged records that were given up."""
+    """Damaged records that were skipped."""
     undispatched_from: int | None = None
-    """Read-only: the first record that a clean stop had dispatched, and the queues do not know."""
+    """Read-only: the first record that was dispatched before a clean stop and has no unit."""
     queues_cut: int = 0
     index_files_cut: int = 0
     index_dropped: str = ""
@@ -94,19 +94,19 @@ class RecoveryReport:
     notes: Sequence[FileNote] = ()
     """Notes on unusual files, which are not damage."""
     index_left_out: StoreError | None = None
-    """Read-only: why the index cannot be read; an opening to write would rebuild it."""
+    """Read-only: why the index cannot be read; an opening for writing would rebuild it."""
     written_since: Mapping[str, int] = field(default_factory=dict)
-    """Backend that was left behind → phy offset up to which another program has written to it."""
+    """Backend that was left behind → phy offset up to which another program wrote to it."""
     unfinished_rebuild: bool = False
-    """Read-only: single queues were being rebuilt and are not whole."""
+    """Read-only: single queues were being rebuilt and are incomplete."""
     queues_mended: Sequence[QueueKey] = ()
     """Damaged queues that were rebuilt from the log."""
     queues_damaged: Sequence[QueueDamage] = ()
-    """Damaged queues that were not; what they lack shows as a hole."""
+    """Damaged queues that were not rebuilt; reading returns holes for missing units."""
     cut_at: int | None = None
     """Phy offset at which a requested cut ended the log."""
     restarts: list[QueueRestart] = field(default_factory=list)
-    """Queues of which the log holds an older incarnation; the last one won."""
+    """Queues of which the log has several incarnations; the last one is used."""
 
     @property
     def needed(self) -> bool:
@@ -128,7 +128,7 @@ class RecoveryReport:
 
 
 class Recovery:
-    """One recovery of one store; ``run`` once, after everything has been loaded."""
+    """One recovery of one store; call ``run`` once, after everything is loaded."""
 
     def __init__(
         self,
@@ -157,9 +157,9 @@ class Recovery:
     # ---- read-only
 
     def find_end(self) -> RecoveryReport:
-        """Find the end of the log in memory; the queues are taken as they are.
+        """Find the end of the log in memory; the queues are not changed.
 
-        Damage before it is reported, and what lies behind that can be read.
+        Damage before it is reported, and records after the damage can be read.
         """
         report, log = self._report, self._log
         report.cut_at = begun_cut(self._paths)
@@ -193,7 +193,7 @@ class Recovery:
         return report
 
     def _note_undispatched(self, record: ScannedRecord, dispatched_to: int) -> None:
-        """Note the first record without a unit; a clean stop has dispatched every record."""
+        """Record the first record without a unit; a clean stop has dispatched every record."""
         report = self._report
         if report.undispatched_from is None and record.phy_offset >= dispatched_to:
             is_deleted = self._deleted.has_record(record.topic, record.phy_offset)
@@ -209,12 +209,12 @@ class Recovery:
         pass_over: Collection[int] = (),
         progress: Progress = noop,
     ) -> RecoveryReport:
-        """Recover on disk; ``progress`` is called with phy offsets now and then.
+        """Recover on disk; ``progress`` is called with phy offsets from time to time.
 
         Raises:
-            RefusedStoreError: the log is damaged, and neither ``cut_at`` nor one of ``pass_over``
-                is that place. Records before it may have been dispatched, and passed over; the
-                next opening knows that more was there. Nothing else was changed.
+            RefusedStoreError: the log is damaged at an offset that is neither ``cut_at`` nor in
+                ``pass_over``. Records before it may have been dispatched, and skipped; the next
+                opening detects that there was more. Nothing else was changed.
             StoreConfigError: ``cut_at`` or one of ``pass_over`` is not where the log is damaged.
             QueueGapError: the log and a queue contradict each other.
         """
@@ -233,13 +233,13 @@ class Recovery:
         fault = self._dispatch(from_there, wanted, newest, cut_at, {*pass_over})
         end = report.end_phy_offset
         anew = self._truncate(end, fault)
-        # Behind a rebuild, and where one may have been interrupted when its queues were on disk.
+        # After a rebuild, and if one may have been interrupted when its queues were on disk.
         if not report.last_exit_ok or queues_from <= self._low():
             self._restore(expired)
         self._mend_index(replay, end)
         if anew or not report.last_exit_ok:
             self._queues.flush()
-        log.files.sync()  # whatever files are gone must not come back after this
+        log.files.sync()  # removed files must not reappear after this
         if self._queues.catch_up() or (anew and self._queues.counts_in_checkpoint):
             claims.vouch_for_queues(self._checkpoint, log, end, self._rules)
         self._queues.allow_expiry(log.min_phy_offset())
@@ -247,7 +247,7 @@ class Recovery:
         return report
 
     def _finish_interrupted(self) -> ExpiredQueues:
-        """Finish what a crash interrupted before; return the journal of expired queues."""
+        """Finish operations that a crash interrupted; return the journal of expired queues."""
         expired = ExpiredQueues(self._paths.expired_queues)
         if not self._report.last_exit_ok:
             self._sync_found()
@@ -269,11 +269,11 @@ class Recovery:
         claims.withdraw(self._checkpoint, self._index, known)
         index_from = self._index.resume_phy_offset() if self._index else None
         if index_from is None and self._index is not None:
-            index_from = queues_from  # a writer that stops dispatches to both, or to none
+            index_from = queues_from  # a writer that stops dispatches to both, or to neither
         return queues_from, index_from
 
     def _truncate(self, end: int, fault: CorruptionError | None) -> bool:
-        """End the log, its mark and the queues at ``end``; return whether claims went with it."""
+        """Truncate the log, its mark and the queues at ``end``; return if claims were withdrawn."""
         report, log = self._report, self._log
         was_more = self._save_tail(end, fault)
         if not report.last_exit_ok and self._mark.is_known:
@@ -296,7 +296,7 @@ class Recovery:
             _LOG.warning("a deletion of topics was interrupted, deleting them again: %s", begun)
             with TopicPositions(self._paths.config).deleting(begun):
                 self._queues.delete_topics(begun)
-            expired.forget(begun)  # else their queues would go on where they once did
+            expired.forget(begun)  # otherwise their queues would continue at their old ends
             self._deleted.finish(begun)
 
     def _dispatch(
@@ -307,7 +307,7 @@ class Recovery:
         cut_at: int | None,
         pass_over: set[int],
     ) -> CorruptionError | None:
-        """Replay the log to its end, over what was given up; return why it ends there."""
+        """Replay the log to its end, skipping allowed records; return why it ends there."""
         unfinished = self._unfinished()
         start = self._start(min([wanted, *unfinished]))
         result = replay(start)
@@ -326,7 +326,7 @@ class Recovery:
         return result.fault
 
     def _save_tail(self, end: int, fault: CorruptionError | None) -> bool:
-        """Keep what lies behind the end of the log, before it is cut; return whether there is."""
+        """Save the bytes after the log's end, before they are cut; return whether there are any."""
         behind = data_behind(self._log, end)
         if behind:
             report = self._report
@@ -337,12 +337,13 @@ class Recovery:
         return bool(behind)
 
     def _sync_found(self) -> None:
-        """Bring to the disk what the last writer left, which may lie in the page cache alone.
+        """Sync the data of the last writer, which may be only in the page cache.
 
-        A flush of ours syncs what we have written, and says that all before it is on disk.
+        A flush of ours syncs only what we have written, and records that everything before it is on
+        disk.
 
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError: the sync failed.
         """
         paths = self._paths
         folders = [
@@ -352,15 +353,15 @@ class Recovery:
             sync_below(folders)
 
     def _restore(self, expired: ExpiredQueues) -> None:
-        """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""
+        """Restore, after a rebuild, the next offsets of queues without records in the log."""
         for key, end in expired.ends().items():
-            # What is left of such a queue may be older than the line, and is expired too.
+            # Remaining units of such a queue may be older than the line, and are expired too.
             low, high = self._queues.queue(*key).ends()
             if low == high < end:
                 self._queues.restore_end(*key, end)
 
     def _start(self, wanted: int) -> int:
-        """Return where to begin to scan, so that the end is found and ``wanted`` is covered."""
+        """Return where to start the scan so that it finds the end and covers ``wanted``."""
         start = scan_start(
             self._log,
             wanted,
@@ -380,7 +381,7 @@ class Recovery:
         return whole_records(self._log, blocks, synced)
 
     def _end_of(self, start: int, result: ReplayResult) -> int:
-        """Return where the log ends by a scan from ``start``, and note the scan."""
+        """Return the end of the log from a scan that started at ``start``, and record the scan."""
         report, self.last = self._report, result.last
         fault = result.fault
         end = self._log.max_phy_offset()
@@ -394,7 +395,7 @@ class Recovery:
     def _refuse_damage(
         self, end: int, newest: int, fault: CorruptionError | None, cut_at: int | None
     ) -> None:
-        """Refuse to cut what was on disk, or valid records behind, unless ``cut_at`` says so."""
+        """Refuse to cut data that was on disk, or later valid records, without ``cut_at``."""
         damage = self._damage(end, newest)
         if not damage and cut_at is not None and cut_at != end:
             raise StoreConfigError(
@@ -412,18 +413,18 @@ class Recovery:
             )
 
     def _remember(self, end: int) -> None:
-        """Say durably that more was on disk than the records before ``end``.
+        """Record durably that there was more on disk than the records before ``end``.
 
         They may be dispatched by now: the queues then end where the log would, as after a clean
-        stop, and the next opening would cut what this one refuses to.
+        stop, and the next opening would cut what this one refuses to cut.
         """
         self._mark.begin(max(self._mark.phy_offset, end + 1))
         self._mark.close()
 
     def _unfinished(self) -> set[int]:
-        """Return where an interrupted open was about to pass over a record.
+        """Return the offsets of records that an interrupted open was about to skip.
 
-        Nowhere if RocketMQ may have had the store since: then the operator is asked again.
+        Empty if RocketMQ may have used the store since: then the operator must allow it again.
         """
         record = self._passing.unfinished()
         if record is None or not self._mark.phy_offset:
@@ -437,7 +438,7 @@ class Recovery:
         _LOG.warning("passed over the damaged record at %d: %s", phy_offset, passed)
 
     def _refuse_sound(self, places: set[int]) -> None:
-        """Refuse to pass over what is not damaged, unless that was done before."""
+        """Refuse to skip records that are not damaged, unless they were skipped before."""
         for at in places:
             try:
                 done = self._log.message(at).is_passed_over
@@ -451,14 +452,14 @@ class Recovery:
     def _damage(self, end: int, newest: int) -> str:
         """Return what would be lost if the log ended at ``end``; empty: nothing, it is cut there.
 
-        ``end`` is where reading came to something that is no record, and ``newest`` up to which phy
-        offset a backend has dispatched records. Lost would be a record that was on disk once, or a
-        valid one behind.
+        ``end`` is where the scan found an invalid record, and ``newest`` the phy offset up to which
+        a backend has dispatched records. Lost would be a record that was on disk once, or a later
+        valid one.
 
-        A writer that stopped cleanly at this very end has itself left what lies behind: RocketMQ
-        cuts a log without erasing what it cut off. So has a power cut, if behind what was surely on
-        disk a page is missing: what follows it was never durable. That backends have no record is
-        no proof of an empty log: their queues may be gone.
+        If a writer stopped cleanly at this very end, it has left the bytes after it: RocketMQ
+        truncates a log without erasing them. The same holds for a power failure, if a page is
+        missing after the data that was certainly on disk: data after it was never durable. That
+        backends have no record does not prove that the log is empty: their queues may be lost.
         """
         clean = self._report.last_exit_ok
         if self._was_there(end, newest):
@@ -472,17 +473,17 @@ class Recovery:
         return "" if survivor is None else f"a valid record follows at {survivor}"
 
     def _low(self) -> int:
-        """Return where the log begins."""
+        """Return the start of the log."""
         return max(self._log.min_phy_offset(), 0)
 
     def _was_there(self, end: int, newest: int) -> bool:
-        """Return whether a record that starts at ``end`` was surely on disk once."""
+        """Return whether a record that starts at ``end`` was certainly on disk once."""
         if was_on_disk(end, self._mark, self._checkpoint):
             return True
         return self._report.last_exit_ok and end < newest
 
     def _mend_index(self, replay: Replay, end: int) -> None:
-        """Remove index files that point behind the end, and index again what that lost."""
+        """Remove index files that point after the end, and index the lost keys again."""
         if self._index is None:
             return
         self._report.index_files_cut = self._index.truncate_dirty(end)

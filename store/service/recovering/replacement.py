@@ -1,8 +1,8 @@
-"""Replacement: all queues, or the index, moved away so that opening the store rebuilds them.
+"""Replacement: moves all queues, or the index, away so that opening the store rebuilds them.
 
-Nothing is deleted: what was there lies below ``cqstore/replaced`` afterwards. A small journal says
-what is to be moved until the store has been opened without it, so that an interrupted replacement
-goes on, and the right backend is chosen then.
+Nothing is deleted: the old files are below ``cqstore/replaced`` afterwards. A small journal lists
+the files to move until the store has been opened without them, so that an interrupted replacement
+continues, with the right backend.
 """
 
 import time
@@ -46,12 +46,12 @@ class Replacement:
     """The journal of queues or an index that are being moved away."""
 
     folder: str
-    """Name of the folder below ``cqstore/replaced`` that takes what is moved."""
+    """Name of the folder below ``cqstore/replaced`` to which files are moved."""
     backends: list[str]
     """Backends whose queues are moved."""
     index: bool
     opened: list[str] = field(default_factory=list)
-    """Backends that the store is opened with, the one that is read first; empty: as ever."""
+    """Backends to open the store with; the first one is read; empty: as usual."""
     moved: bool = False
 
 
@@ -63,19 +63,20 @@ def prepare(
     cut_at: int | None,
     ends: Callable[[], Iterable[tuple[QueueKey, int]]],
 ) -> list[str]:
-    """Move away what is to be rebuilt, now or as begun before; return the backends to open.
+    """Move away the parts to rebuild, now or continued; return the backends to open.
 
-    ``ends`` reads where the queues that have no unit left go on; it is noted before they are moved.
-    The caller has the store's lock and calls ``finish`` when the store has been opened.
+    ``ends`` returns the next offsets of queues without units, which are recorded before the move.
+    The caller holds the store's lock and calls ``finish`` when the store has been opened.
 
     Raises:
-        RefusedStoreError: the log is damaged: nothing is moved, for it could not be rebuilt.
-        StoreConfigError: there is no backend ``asked``; nothing is moved either.
-        StoreIOError: something cannot be moved; the next open goes on with it.
+        RefusedStoreError: the log is damaged: nothing is moved, because the parts could not be
+            rebuilt.
+        StoreConfigError: backend ``asked`` does not exist; nothing is moved.
+        StoreIOError: a file cannot be moved; the next open continues the move.
     """
     paths = layout.paths
     if asked is not None:
-        backend(asked)  # there is such a one, or nothing is moved
+        backend(asked)  # raises if it does not exist, before anything is moved
     pending = begun(paths)
     if not pending and rebuild:
         _check_log(layout, config, cut_at)
@@ -90,7 +91,7 @@ def prepare(
         else:
             ExpiredQueues(paths.expired_queues).add(ends())
         if not exists(paths.abort):
-            mark_open(paths)  # from here on a crash is one
+            mark_open(paths)  # from here on a crash counts as one
         begin(paths, moved, opened, index=Rebuild.INDEX in rebuild)
         pending = begun(paths)
     move(paths)
@@ -99,7 +100,7 @@ def prepare(
 
 
 def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> None:
-    """Refuse a log that opening would refuse, while the queues are still in their place."""
+    """Refuse a log that opening would refuse, before the queues are moved."""
     log = CommitLog(layout.log_folders, config, read_only=True)
     log.load()
     end = log.max_phy_offset()
@@ -132,10 +133,10 @@ def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> 
 def begin(
     paths: StorePaths, backends: Collection[str], opened: Collection[str], *, index: bool
 ) -> None:
-    """Note durably what is to be moved; nothing is moved yet.
+    """Record durably what to move; nothing is moved yet.
 
     Raises:
-        StoreIOError: it cannot be written.
+        StoreIOError: the journal cannot be written.
     """
     stamp, number, before = time.strftime("%Y%m%dT%H%M%S", time.gmtime()), 0, begun(paths)
     taken = {each.folder for each in before}
@@ -145,7 +146,7 @@ def begin(
 
 
 def begun(paths: StorePaths) -> list[Replacement]:
-    """Return the replacements that have not been finished, with what is still to be moved.
+    """Return the unfinished replacements, with the files still to move.
 
     Raises:
         CorruptionError: the journal is damaged.
@@ -154,14 +155,14 @@ def begun(paths: StorePaths) -> list[Replacement]:
 
 
 def move(paths: StorePaths) -> None:
-    """Move what is still to be moved.
+    """Move the files still to move.
 
     Raises:
-        StoreIOError: something cannot be moved; the next open goes on with it.
+        StoreIOError: a file cannot be moved; the next open continues the move.
     """
     all_begun = begun(paths)
     for at, each in enumerate(all_begun):
-        if each.moved:  # the present files have been built since
+        if each.moved:  # the present files were built since then
             continue
         found = [path for name in each.backends for path in backend(name).own_files(paths)]
         if each.index and is_dir(paths.index):
@@ -172,7 +173,7 @@ def move(paths: StorePaths) -> None:
             with os_errors("move away", path):
                 make_folder(place.parent)
                 path.rename(place)
-        # New names first: what was moved is in one of two places whenever power fails.
+        # New names first: a moved file is in one of two folders whenever power fails.
         new = [(target / path.relative_to(paths.root)).parent for path in found]
         for folder in dict.fromkeys([*new, *(path.parent for path in found)]):
             with os_errors("sync the folder of the moved files", folder):
@@ -190,10 +191,10 @@ def _write(paths: StorePaths, replacements: Iterable[Replacement]) -> None:
 
 
 def finish(paths: StorePaths) -> None:
-    """Note that the store was opened without what was moved.
+    """Record that the store was opened without the moved files.
 
     Raises:
-        StoreIOError: it cannot be noted.
+        StoreIOError: the journal cannot be written.
     """
     if exists(paths.replacing):
         with os_errors("remove the journal of a replacement", paths.replacing):
