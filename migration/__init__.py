@@ -1,7 +1,7 @@
-"""Moving queues between backends, and proving them equal: the commands of ``cqstore migrate``.
+"""Move queues between backends and verify the result: the functions of ``cqstore migrate``.
 
-These names do not change between releases; the modules below this package may. Each is imported
-when it is first used. None is called as a module below, which would take its place.
+These names do not change between releases; the modules below this package may. Each name is
+imported when it is first used. No name equals that of a module below, which would replace it.
 """
 
 from cqstore.store.lazy_names import lazy_names

@@ -1,7 +1,7 @@
-"""Markers of finished tasks, and files with a version: the record of what has been done.
+"""Markers of finished tasks, and files with a format version.
 
-A task works in a folder of its own attempt and makes its marker last. Of several attempts the one
-that has the marker counts; a marker without its files, or of another plan, is ignored.
+Each attempt of a task works in its own folder and creates the marker last. Of several attempts, the
+one with the marker counts; a marker without its files, or of another plan, is ignored.
 """
 
 import json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 MAX_PLAN_BYTES = 1 << 28
-"""Of a plan or a report: some hundred bytes a segment or finding."""
+"""Maximum size of a plan or report; a segment or finding takes a few hundred bytes."""
 _MAX_MARKER = 1 << 24
 _MAX_PROGRESS = 20
 
@@ -30,12 +30,12 @@ _MAX_PROGRESS = 20
 def make_marker(
     marker: Path, attempt: str, done: "DataclassInstance", other: Callable[[], T | None]
 ) -> T | None:
-    """Make the marker of one attempt, durably; return ``None``, or what another one was first with.
+    """Create the marker of one attempt durably; return that of another attempt if it was first.
 
-    ``other`` reads the existing marker, ``None`` if it is ignored.
+    ``other`` reads the existing marker; it returns ``None`` if that marker is ignored.
 
     Raises:
-        StoreIOError: the disk refused.
+        StoreIOError: the marker cannot be written.
     """
     mine = marker.with_name(f"{marker.name}.{attempt}")
     with os_errors("mark a task as done", marker):
@@ -53,40 +53,40 @@ def make_marker(
 
 
 def read_marker(marker: Path) -> Any:
-    """Return what a marker, or a note of that kind, says.
+    """Return the JSON content of a marker or state file.
 
     Raises:
-        OSError, CorruptionError, ValueError: there is none, or it is damaged.
+        OSError, CorruptionError, ValueError: it does not exist or is damaged.
     """
     return json.loads(read_file(marker, _MAX_MARKER))
 
 
 def read_progress(path: Path) -> int:
-    """Return the number that a task has left in ``path``.
+    """Return the number of units that a task has reported in ``path``.
 
     Raises:
-        OSError, CorruptionError, ValueError: there is none, or it is being written.
+        OSError, CorruptionError, ValueError: the file does not exist or is being written.
     """
     return int(read_file(path, _MAX_PROGRESS))
 
 
 def read_versioned(path: Path, kind: type[M], version: int, name: str) -> M:
-    """Return a file of ours that says its ``format``; ``name`` is what it is, for errors.
+    """Read a file with a ``format`` field; ``name`` names the file in errors.
 
     Raises:
-        UnsupportedFormatError: it is of a newer version.
-        CorruptionError: it is none.
-        StoreIOError: it cannot be read.
+        UnsupportedFormatError: the file has a newer format.
+        CorruptionError: the file is not valid.
+        StoreIOError: the file cannot be read.
     """
     with os_errors(f"read the {name}", path):
         text = read_file(path, MAX_PLAN_BYTES)
     try:
         found = json.loads(text)
-        said = found.get("format") if isinstance(found, dict) else None
-        if said != version and isinstance(said, int):
+        given = found.get("format") if isinstance(found, dict) else None
+        if given != version and isinstance(given, int):
             raise UnsupportedFormatError(
-                f"the {name} has format {said}, this release reads {version}", path=path
+                f"the {name} has format {given}, but this release reads format {version}", path=path
             )
         return kind.model_validate_json(text)
     except (ValueError, ValidationError, RecursionError) as exc:
-        raise CorruptionError(f"this is no {name}", path=path) from exc
+        raise CorruptionError(f"not a valid {name}", path=path) from exc

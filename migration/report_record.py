@@ -1,4 +1,4 @@
-"""What a step of a migration did, as a verb prints it."""
+"""The result of a step of a migration, as commands print it."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING

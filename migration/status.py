@@ -1,4 +1,4 @@
-"""How far a migration is, from the workspace alone."""
+"""Progress of a migration, read from its workspace."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,20 +11,20 @@ from cqstore.store.path_kind import exists
 
 
 class Stage(StrEnum):
-    """How far a migration is; each stage has the ones before it."""
+    """Stage of a migration; each stage includes the earlier ones."""
 
     NOTHING = "nothing"
     PLANNED = "planned"
     RUNNING = "running"
     """Some segments have been moved."""
     MADE = "made"
-    """The new queues are whole."""
+    """The new queues are complete."""
     SWITCHED = "switched"
     """The new queues are in the store."""
 
 
 def stage_of(space: Workspace, plan: Plan | None) -> Stage:
-    """Return the stage of what lies in ``space``."""
+    """Return the stage of the migration in ``space``."""
     if plan is None:
         return Stage.NOTHING
     if exists(space.switched):
@@ -36,7 +36,7 @@ def stage_of(space: Workspace, plan: Plan | None) -> Stage:
 
 
 def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
-    """Return what is known of the migration of the store in ``root``. Changes nothing.
+    """Return the progress of the migration of the store in ``root``. Changes nothing.
 
     Raises:
         CorruptionError, UnsupportedFormatError: the plan cannot be read.
@@ -47,7 +47,7 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
     facts: dict[str, object] = {"stage": str(stage), "workspace": str(space.root)}
     if plan is not None:
         done = [read_done(space, number, plan) for number in range(len(plan.segments))]
-        told = units_done(space)
+        reported = units_done(space)
         facts |= {
             "store": plan.store,
             "from": plan.source,
@@ -59,7 +59,7 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
             "segments": len(plan.segments),
             "segmentsMoved": sum(each is not None for each in done),
             "unitsMoved": sum(each.units for each in done if each is not None)
-            + sum(units for number, units in told.items() if done[number] is None),
+            + sum(units for number, units in reported.items() if done[number] is None),
             "completeTo": plan.complete_to,
         }
     if tables := last_conversion(space):

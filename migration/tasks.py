@@ -1,8 +1,8 @@
-"""Running tasks: on Spark, a row a task, or without it in processes of this machine.
+"""Run tasks on Spark, one row per task, or in processes of this machine.
 
-A task is a function of a module; it takes and returns a JSON text. What it has to say beyond that
-lies in files. A ``StoreError`` is an outcome: it comes back as it is. Whatever else ends a task, a
-killed process too, lets it be tried again.
+A task is a function of a module that takes and returns a JSON text; other results are in files. A
+``StoreError`` is a result and is returned unchanged. A task that ends for any other reason, such as
+a killed process, is tried again.
 """
 
 import threading
@@ -28,10 +28,10 @@ _GROUP = "cqstore"
 
 
 def check_master(master: str) -> None:
-    """Refuse a ``master`` that runs no tasks here; for callers that write before they have any.
+    """Refuse a ``master`` that cannot run tasks, before the caller writes anything.
 
     Raises:
-        StoreConfigError: it is none, or Spark is not installed.
+        StoreConfigError: ``master`` is invalid, or Spark is not installed.
     """
     if master != NO_SPARK:
         refuse_without_spark(f", or give --master {NO_SPARK}")
@@ -40,7 +40,7 @@ def check_master(master: str) -> None:
 
 @contextmanager
 def ready(master: str) -> Iterator[None]:
-    """Have Spark started for the calls of ``run_tasks`` in the block, and stop it afterwards.
+    """Start Spark for the calls of ``run_tasks`` in the block, and stop it afterwards.
 
     Raises:
         StoreConfigError: Spark is not installed, or does not start.
@@ -58,11 +58,11 @@ def run_tasks(
 ) -> list[str]:
     """Run ``task`` on each item and return the results in the order of the items.
 
-    ``tick`` is told four times a second meanwhile how many items are done, and once before Spark
-    starts, which takes long. Ctrl-C cancels what runs and is raised again.
+    ``tick`` is called four times per second with the number of finished items, and once before
+    Spark starts, which takes long. Ctrl-C cancels the running tasks and is raised again.
 
     Raises:
-        StoreError: the first that a task ended with, after the others have ended.
+        StoreError: the first error of a task, raised after all tasks have ended.
         StoreConfigError: Spark is not installed.
     """
     check_master(master)

@@ -1,7 +1,7 @@
-"""Workspace: every file of one migration, below one folder beside the store's own.
+"""Workspace: the folder with all files of one migration.
 
-By default ``DIR/cqstore/migration``. What a step has finished is shown by what exists: the plan, a
-marker a segment, the folder of made queues, the report. The journal says when.
+By default ``DIR/cqstore/migration``. The files show which steps are finished: the plan, one marker
+per segment, the folder of new queues, the report. The journal has the times of all steps.
 """
 
 import os
@@ -30,57 +30,58 @@ class Workspace:
 
     @classmethod
     def of(cls, store: Path, given: Path | None = None) -> "Workspace":
-        """Return the workspace of the store in ``store``, elsewhere if ``given``."""
+        """Return the workspace of the store in ``store``: its own folder, or ``given``."""
         return cls((given or StorePaths(store).own / "migration").absolute())
 
     @classmethod
     def of_switch(cls, store: Path, given: "Workspace | None") -> "Workspace":
-        """Return the workspace that has the note of the store's switch: after it, always its own.
+        """Return the workspace that has the state file of the switch; later always the store's own.
 
-        Before the switch ``given``, which may be the workspace of a copy, by default its own.
+        Before the switch, return ``given``, which may belong to a copy, or the store's own.
         """
         own = cls.of(store)
         return own if given is None or exists(own.switched) else given
 
     @property
     def plan(self) -> Path:
-        """Return the plan: what is moved, its segments, its digest."""
+        """Return the path of the plan: queues, segments, digest."""
         return self.root / "plan.json"
 
     @property
     def slices(self) -> Path:
-        """Return the queues of the plan, a line each, in key order."""
+        """Return the path of the queues of the plan, one line each, in key order."""
         return self.root / "queues.jsonl"
 
     @property
     def segments(self) -> Path:
-        """Return the folder of what tasks write."""
+        """Return the folder that tasks write to."""
         return self.root / "segments"
 
     @property
     def made(self) -> StorePaths:
-        """Return the new queues, laid out as in the root of a store."""
+        """Return the folder of the new queues, laid out like the root of a store."""
         return StorePaths(self.root / "made")
 
     @property
     def unfinished(self) -> StorePaths:
-        """Return the new queues while they are put together."""
+        """Return the folder of the new queues while they are being assembled."""
         return StorePaths(self.root / "making")
 
     @property
     def report(self) -> Path:
-        """Return the last comparison, JSON."""
+        """Return the path of the last report, JSON."""
         return self.root / "report.json"
 
     @property
     def report_page(self) -> Path:
-        """Return the last comparison, for people."""
+        """Return the path of the last report as an HTML page."""
         return self.root / "report.html"
 
     def keep_report(self) -> Path | None:
-        """Give the last comparison a name that no later one takes; return it, the page if there is.
+        """Rename the last report so that no later one replaces it; return the new path.
 
-        It is the proof that operators were told of; a workspace is emptied but for it.
+        The path is that of the page if there is one. The report is the proof of the migration, so
+        it is kept when the workspace is emptied.
         """
         stamp, kept = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), None
         for path in (self.report, self.report_page):
@@ -91,17 +92,17 @@ class Workspace:
 
     @property
     def known_queues(self) -> Path:
-        """Return the file of which queues are as the last comparison read them, 16 bytes each."""
+        """Return the path of the digests of the compared queues, 16 bytes each."""
         return self.root / "known-queues"
 
     @property
     def switched(self) -> Path:
-        """Return what the store was and is since the switch, JSON; there is one only after it."""
+        """Return the path of the state file of the switch, JSON; it exists after the switch."""
         return self.root / "switched.json"
 
     @property
     def journal(self) -> Path:
-        """Return what was done when."""
+        """Return the path of the journal: steps and their times."""
         return self.root / "journal"
 
     def done(self, segment: int) -> Path:
@@ -123,25 +124,25 @@ class Workspace:
 
     @contextmanager
     def held(self, *, begin: bool = False) -> Iterator[None]:
-        """Keep other drivers out while the block runs; tasks do not ask.
+        """Lock the workspace against other commands while the block runs; tasks take no lock.
 
-        Only with ``begin`` the folder is made, and it goes again if the block leaves nothing in it.
+        The folder is created only with ``begin``, and removed again if the block leaves it empty.
 
         Raises:
-            RefusedStoreError: there is no folder, and none is to be made.
-            StoreLockedError: another driver works here.
-            CorruptionError: the journal is damaged; said before anything is done.
-            StoreIOError: the folder cannot be made.
+            RefusedStoreError: the folder does not exist, and ``begin`` is not set.
+            StoreLockedError: another command is using the workspace.
+            CorruptionError: the journal is damaged; raised before anything is done.
+            StoreIOError: the folder cannot be created.
         """
         if not begin and not exists(self.root):
             raise RefusedStoreError(
-                "there is no migration here: cqstore migrate plan begins one", path=self.root
+                "no migration found: run cqstore migrate plan first", path=self.root
             )
         missing = [folder for folder in (self.root, *self.root.parents) if not exists(folder)]
         path = self.root / "lock"
-        with os_errors("work in the migration's folder", self.root):
+        with os_errors("use the workspace of the migration", self.root):
             make_folder(self.root)
-            descriptor = lock_file(path, "another migration works here")
+            descriptor = lock_file(path, "another migration command is using this workspace")
             try:
                 self.history()
                 yield

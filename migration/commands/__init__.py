@@ -1,4 +1,4 @@
-"""``cqstore migrate``: move queues between the backends, and prove them equal."""
+"""``cqstore migrate``: move queues between the backends, and verify the result."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""``cqstore migrate follow``: the move of a running broker's store, one call from begin to end."""
+"""``cqstore migrate follow``: move the store of a running broker in one call."""
 
 import asyncio
 from pathlib import Path
@@ -69,5 +69,8 @@ def follow_command(
     if ended:
         raise typer.Exit(ENDED_BY_SIGNAL + ended)
     if older := move.report.older_tables:
-        note(f"the files of {', '.join(older)} in {into} are older than what the broker had")
-    note(f"{into} has all that {root} had: start the broker with it")
+        note(
+            f"{into}: the JSON files of {', '.join(older)} are older than the tables that the"
+            " broker kept in RocksDB"
+        )
+    note(f"the move of {root} to {into} is complete: start the broker on {into}")

@@ -1,4 +1,4 @@
-"""Options that several verbs of ``cqstore migrate`` take."""
+"""Options of several commands of ``cqstore migrate``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -30,13 +30,13 @@ Master = Annotated[
 
 
 def workspace_of(root: Path, given: Path | None) -> Workspace:
-    """Return the workspace of a migration of ``root``, which must be there."""
+    """Return the workspace of a migration of ``root``, which must exist."""
     check_is_there(root)
     return Workspace.of(root.absolute(), given)
 
 
 def note_kept_report(space: Workspace) -> None:
-    """Say where the last comparison is, after a migration has ended."""
+    """Print where the last report is kept, after a migration has ended."""
     history = space.history()
     if history and (kept := history[-1].get("report")):
         note(f"the report of the last comparison is kept: {kept}")

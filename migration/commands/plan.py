@@ -79,8 +79,8 @@ def plan(
     with progress("planning", unit="units") as tick:
         if source == LOG and replace:
             raise RefusedStoreError(
-                "--replace is not for --from log: cqstore rebuild DIR --backend builds queues that"
-                " are there anew from the log, and keeps the old ones",
+                "--replace cannot be used with --from log: to rebuild existing queues from the log"
+                " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
                 path=root,
             )
         if source == LOG:
@@ -97,13 +97,13 @@ def plan(
     output(kind).record(_plan_row(made, opener, tables, space.plan))
     if opener:
         note(
-            f"{root}: process {opener} has the store open and may be writing: what it puts from now"
-            " on is not in the plan, and the switch, for which it has to stop, catches up with it"
+            f"{root}: process {opener} has the store open: the plan does not contain messages that"
+            " arrive from now on. Stop it before migrate switch, which adds them from the log"
         )
 
 
 def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
-    """Return what is printed of a plan that lies in ``file``; ``opener`` has the store open."""
+    """Return the printed row of a plan in ``file``; process ``opener`` has the store open."""
     return {
         "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
         "expiredQueues": made.expired, "emptyQueues": made.empty, "segments": len(made.segments),
@@ -113,7 +113,7 @@ def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
 
 
 def _tables(root: Path, settings: StoreConfig, to: str) -> object:
-    """Return what a switch is to convert of the broker's tables, or why it would refuse to."""
+    """Return the tables that a switch will convert, or why it would refuse to."""
     try:
         found = plan_conversion(StorePaths(root), NextBroker([to], settings))
     except StoreError as exc:

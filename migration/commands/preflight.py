@@ -18,7 +18,7 @@ from cqstore.store.sentences import some_of
 
 _NAMES_SHOWN = 3
 _NAME_WIDTH = 40
-"""Characters of a name that the table shows; JSON has all."""
+"""Maximum length of a name in the table; JSON has the whole name."""
 
 
 def preflight_command(
@@ -54,7 +54,7 @@ def preflight_command(
         cqstore migrate preflight DIR --running --broker-conf broker.conf
     """
     settings = read_config(config, root) if config is not None else None
-    with progress("looking", unit="queues") as tick:
+    with progress("examining", unit="queues") as tick:
         report = preflight(
             root, settings, to=to, broker_conf=broker_conf, rocketmq_version=rocketmq,
             running=running, progress=tick.of,
@@ -99,12 +99,12 @@ def _verdict(report: PreflightReport) -> str:
     """Return in a sentence whether the queues may be moved."""
     if report.may_go_on and (in_use := report.find(IN_USE)) is not None:
         return (
-            f"{report.root}: nothing forbids a move of the queues to {report.to} so far; process"
-            f" {in_use.figures['pid']} has the store open: run preflight again when it has ended,"
-            " before a switch"
+            f"{report.root}: the queues may be moved to {report.to} so far; process"
+            f" {in_use.figures['pid']} has the store open: run preflight again after it has"
+            " stopped, before the switch"
         )
     if report.may_go_on:
         return f"{report.root}: the queues may be moved to {report.to}"
     count = len(report.refusals)
-    reasons = "1 reason" if count == 1 else f"{count} reasons"
-    return f"{report.root}: the queues must not be moved to {report.to}, for {reasons}"
+    reasons = "1 finding forbids" if count == 1 else f"{count} findings forbid"
+    return f"{report.root}: the queues must not be moved to {report.to}: {reasons} it"

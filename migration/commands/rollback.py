@@ -54,8 +54,8 @@ def rollback(
             accept_older_tables=accept_older_tables, dry_run=dry_run, tell=tick.set_label,
         )  # fmt: skip
     if report is None:
-        what = "would be" if dry_run else "are"
-        note(f"nothing had been published; plan and new queues {what} removed")
+        removed = "would be removed" if dry_run else "were removed"
+        note(f"the store was not switched; the plan and the new queues {removed}")
     else:
         _print(report, kind, dry_run=dry_run)
     if not dry_run:

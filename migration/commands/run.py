@@ -46,7 +46,7 @@ def run(
                 bytes_per_second=max_bytes_per_second, progress=tick.of, config=settings,
             )  # fmt: skip
         except KeyboardInterrupt:
-            note("stopped; what was moved is kept: run again to go on")
+            note("stopped; finished segments are kept. Run the command again to continue")
             raise typer.Exit(130) from None
     facts = report_record(report)
     if report.seconds:
@@ -54,6 +54,6 @@ def run(
     output(kind).record(facts)
     if report.shifted:
         note(
-            f"{report.shifted} units lie at another place of their queue than their records say;"
-            " they keep their place"
+            f"{report.shifted} units have another queue offset than their records; they keep their"
+            " queue offset"
         )

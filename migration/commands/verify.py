@@ -58,7 +58,7 @@ def verify_command(
         typer.echo(report_schema(), nl=False)
         return
     if root is None:
-        raise typer.BadParameter("name a store", param_hint="DIR")
+        raise typer.BadParameter("required unless --schema is given", param_hint="DIR")
     space = Workspace.of(root.absolute(), workspace)
     with progress("comparing", unit=PARTS) as tick:
         if exists(space.plan):
@@ -71,30 +71,31 @@ def verify_command(
                 source, target, workspace=space, master=master, deep=deep, progress=tick.of
             )
     _print(report, kind)
-    note(f"{report.verdict}; the report: {space.report_page}")
+    note(f"{report.verdict}; report: {space.report_page}")
     if not report.equal:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
 def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePlace]:
-    """Return the places of the two backends of a quiescent store, files first.
+    """Return the places of the two backends of a closed store, files first.
 
     Raises:
-        RefusedStoreError: it has not two, needs recovery, or is open.
+        RefusedStoreError: it does not have two backends, needs recovery, or is open.
     """
     with MessageStore.open(
         root, read_config(config, root), read_only=True, housekeeping=False
     ) as store:
         held = components_of(store).layout.backends
         if len(held) != _BACKENDS:
-            there = f"only {held[0]} queues" if held else "no queues"
+            found = f"only {held[0]} queues" if held else "no queues"
             raise RefusedStoreError(
-                f"nothing is being migrated, and there are {there}: nothing to compare", path=root
+                f"nothing to compare: no migration is in progress, and the store has {found}",
+                path=root,
             )
         if locked_by(components_of(store).paths):
             raise RefusedStoreError(
-                "the store is open: its newest units are not all on disk; close it, or verify a"
-                " copy",
+                "the store is in use, so its newest units may not be on disk yet: stop the process"
+                " that has it open, or verify a copy",
                 path=root,
             )
         folders = tuple(components_of(store).layout.log_folders)
@@ -127,7 +128,7 @@ def _findings(report: VerifyReport) -> Iterator[Row]:
 
 
 def _facts(report: VerifyReport) -> Row:
-    """Return the facts of a report that are no findings."""
+    """Return the figures of a report."""
     result = report.result
     both = {"source": report.source_side.backend, "target": report.target_side.backend}
     sums = {"source": result.source, "target": result.target}

@@ -1,1 +1,1 @@
-"""The move without a window: a running broker is followed, and its follower takes its place."""
+"""Move the store of a running broker: follow it, then replace it with the follower."""

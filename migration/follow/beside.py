@@ -1,8 +1,8 @@
-"""What lies beside a broker's log and queues and comes along: tables, timer, and two databases.
+"""Copy the files next to a broker's log and queues: tables, timer, and two databases.
 
-The timer's wheel and log say where in the commit log the messages lie that wait; ``timercheck``,
-one of the tables, says up to where the timer's queue has been read into them. Without them the
-broker would go on behind messages that it does not have.
+The timer's wheel and log contain the phy offsets of waiting messages; ``timercheck``, one of the
+tables, contains the position up to which the timer's queue was read into them. Without these files,
+the broker would continue after messages that it has lost.
 
 Source: RocketMQ ``TimerMessageStore.recover``, ``TimerWheel``, ``TimerLog``.
 """
@@ -25,20 +25,20 @@ _TRIES = 5
 
 
 def copy_tables(broker: StorePaths, own: StorePaths, following: NextBroker) -> TablesDone:
-    """Copy tables and timer of a broker that has ended; return what was done to the tables.
+    """Copy tables and timer of a stopped broker; return the changes made to the tables.
 
-    All is copied and durable before the first of it has its name; if interrupted, the same call
-    begins again. What is in ``own`` under these names goes, each name at once: no table is ever
-    there in part, nor beside one of the other broker's.
+    All files are copied and durable before the first one gets its name; if interrupted, the same
+    call starts again. Files with these names in ``own`` are replaced, each in one step: no table is
+    ever incomplete, or mixed with tables of the other broker.
 
     Args:
-        broker: whose lock the caller has.
-        own: the new store, which no process has open.
+        broker: paths of the broker's store; the caller holds its lock.
+        own: paths of the new store, which no process has open.
         following: the next broker, that of the new store.
 
     Raises:
-        RefusedStoreError: the files change all the time, or as ``bring_tables``.
-        CorruptionError, StoreIOError: as ``bring_tables``, or something cannot be copied.
+        RefusedStoreError: the files keep changing, or as for ``bring_tables``.
+        CorruptionError, StoreIOError: as for ``bring_tables``, or a file cannot be copied.
     """
     partial = own.own / _PARTIAL
     with os_errors("copy the broker's tables", broker.config):
@@ -57,10 +57,10 @@ def copy_tables(broker: StorePaths, own: StorePaths, following: NextBroker) -> T
 
 
 def refuse_left(broker: StorePaths, without: Collection[AcceptedLoss]) -> None:
-    """Refuse a move that would leave messages behind that are not in the log.
+    """Refuse a move that would lose messages that are not in the log.
 
     Raises:
-        RefusedStoreError: there are compacted topics, and the move is not to go on without them.
+        RefusedStoreError: there are compacted topics, and ``without`` does not accept their loss.
         StoreIOError: the folder cannot be read.
     """
     folder = broker.root / AcceptedLoss.COMPACTION
@@ -68,20 +68,20 @@ def refuse_left(broker: StorePaths, without: Collection[AcceptedLoss]) -> None:
         is_used = is_dir(folder) and any(files_below(folder))
     if is_used and AcceptedLoss.COMPACTION not in without:
         raise RefusedStoreError(
-            "messages of compacted topics lie here, which are not brought into the new folder. To"
-            f" go on without them: --without {AcceptedLoss.COMPACTION}", path=folder,
+            "the store has messages of compacted topics, which are not copied to the new store. To"
+            f" continue without them, pass --without {AcceptedLoss.COMPACTION}", path=folder,
         )  # fmt: skip
 
 
 def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[AcceptedLoss]) -> None:
-    """Copy the broker's tables into ``partial``, all as they were at one moment.
+    """Copy the broker's tables into ``partial``, all in the state of one moment.
 
     Raises:
         RefusedStoreError: they change faster than they are copied.
     """
     for _ in range(_TRIES):
         before = stamps(broker)
-        if exists(partial):  # a file left there would come along
+        if exists(partial):  # an earlier call's files must not be copied along
             shutil.rmtree(partial)
         make_folder(partial)
         for path in table_paths(broker):
@@ -94,7 +94,7 @@ def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[Accep
         if stamps(broker) == before:
             return
     raise RefusedStoreError(
-        f"the broker's tables changed while they were copied, {_TRIES} times in a row: a process"
-        " still writes them",
+        f"cannot copy the broker's tables: they changed during each of {_TRIES} attempts, so a"
+        " process is still writing them. Stop it and run the command again",
         path=broker.config,
     )

@@ -1,7 +1,7 @@
-"""FollowedMove: from a base copy to a follower that may be started in its broker's place.
+"""FollowedMove: from a base copy to a follower that replaces its broker.
 
-Each step is found done or not from what lies there, so the same call goes on after any end. The
-broker's store is only read.
+Each step is detected as done or not done from the files, so the same call continues after any
+interruption. The broker's store is only read.
 """
 
 import json
@@ -50,39 +50,39 @@ from cqstore.store.settings.config import StoreConfig
 
 _NOTE = "followed.json"
 _LEVEL_SECONDS = 2.0
-"""Since the last record here was stored at the broker, on the same machine."""
+"""Maximum age of the last local record, by the clock of the same machine."""
 _TRIES = 5
 _TRY_SECONDS = 1.0
-"""Between looks at a broker whose queues are behind its log: it dispatches within milliseconds."""
+"""Pause before comparing again if the broker has not dispatched its whole log."""
 
 
 @dataclass(slots=True)
 class FollowedReport:
-    """How far the move is, and what was seen."""
+    """Progress and results of the move."""
 
     verified_to: int = -1
-    """Phy offset up to which each unit was compared, -1: not yet. Units of RocksDB queues that a
-    running broker has not flushed are compared when it has stopped."""
+    """Phy offset up to which all units were compared; -1: none yet. Units of RocksDB queues that a
+    running broker has not flushed are compared after it has stopped."""
     queues: int = 0
     units: int = 0
     deleted_topics: int = 0
-    """That the broker had deleted: they were deleted here."""
+    """Number of topics that the broker had deleted, and that were deleted in the new store too."""
     stopped: bool = False
-    """The broker has stopped, all that it had is here, and its queues end like these."""
+    """The broker has stopped, everything is copied, and the ends of all queues are equal."""
     end: int = 0
-    """Of the log here."""
+    """Max phy offset of the new store."""
     drained_bytes: int = 0
-    """That did not come over the wire, taken from the broker's log when it had stopped."""
+    """Bytes that were not replicated but read from the broker's log after it had stopped."""
     down_seconds: float = 0.0
-    """From the broker's last sign until it may be started again."""
+    """Time from the broker's last message until it can be started again."""
     prepared_tables: list[str] = field(default_factory=list)
-    """What was done to the broker's tables so that the next broker reads them."""
+    """Changes made to the broker's tables so that the next broker reads them."""
     converted_tables: dict[str, object] = field(default_factory=dict)
-    """From which forms into which one, and how much; empty: they were in the right form."""
+    """Source forms, target form and counts; empty if the tables had the right form."""
     older_tables: list[str] = field(default_factory=list)
-    """That the broker kept in RocksDB: the files that the next one would read are older."""
+    """Tables whose JSON files, which the next broker reads, are older than those in RocksDB."""
     not_taken: list[str] = field(default_factory=list)
-    """What else lies in the broker's folder (compacted topics, say): it stays there."""
+    """Other files in the broker's folder (for example compacted topics), which are not copied."""
 
 
 class FollowedMove:
@@ -103,13 +103,13 @@ class FollowedMove:
     ) -> None:
         """``broker`` is the root of the broker's store, ``own`` that of the new one.
 
-        ``master``: host and replication port of the broker. ``accept_older_tables``: to file
-        queues, and what the broker keeps in RocksDB is not brought into the files that are read.
-        ``without``: what may stay behind where it cannot be brought.
+        ``master``: host and replication port of the broker. ``accept_older_tables``: in a move to
+        file queues, do not convert the tables in RocksDB to JSON files. ``without``: data that may
+        be left out if it cannot be copied or converted.
         """
         self._broker, self._own = StorePaths(broker.absolute()), StorePaths(own.absolute())
         self._master, self._config, self._backend = master, config, backend
-        # storePathCommitLog is the new store's: by it the broker's log would be read from there.
+        # storePathCommitLog is that of the new store: the broker's log must not be read from there.
         self._broker_config = config.model_copy(update={"store_path_commit_log": None})
         self._timing = timing or Timing(last_retry=0.5)
         self._next = NextBroker([backend], config, without, accept_older_tables)
@@ -121,13 +121,13 @@ class FollowedMove:
         self.report = self._read_note()
 
     async def run(self) -> FollowedReport:
-        """Take the steps until the broker has stopped and its follower is whole.
+        """Run all steps until the broker has stopped and the new store is complete.
 
-        To be cancelled at any time; the next call goes on.
+        The call can be cancelled at any time; the next call continues.
 
         Raises:
-            RefusedStoreError: the queues differ, or the broker's log is no continuation; nothing
-                is changed of the broker's store.
+            RefusedStoreError: the queues differ, or the broker's log does not continue the local
+                one; nothing is changed in the broker's store.
             StoreError: as for following, and for opening either store.
         """
         await to_the_end(self._begin)
@@ -140,7 +140,7 @@ class FollowedMove:
                 if not self._is_stopped():
                     await to_the_end(self._verify, store)
             if not self._is_stopped():
-                self._tell("following; stop the broker when it suits")
+                self._tell("following; you can stop the broker now")
             await self._follower(store).run(self._has_stopped)
             await self._process.ended(self._tell)
             await to_the_end(self._finish, store)
@@ -152,51 +152,52 @@ class FollowedMove:
     # ---- steps
 
     def _begin(self) -> None:
-        """Take the closed log files of the broker, if nothing has begun.
+        """Copy the closed log files of the broker, if the new store has no log yet.
 
         Raises:
-            RefusedStoreError: there is no store to move, or it is to be moved onto or into itself,
-                or the log of one is in another folder, or delay levels are not the broker's.
+            RefusedStoreError: there is no store to move, the folders overlap, a log is in another
+                folder, or the delay levels differ from the broker's.
         """
         refuse_log_elsewhere(self._own.root, self._config)
         layout, _ = resolve_layout(self._broker.root, self._broker_config, read_only=True)
         if not layout.has_log:
             raise RefusedStoreError(
-                "the broker's commit log is not here. If its storePathCommitLog is another folder,"
-                " make this path a symbolic link to that folder; several folders cannot be"
+                "no commit log found. If the broker's storePathCommitLog is another folder, make"
+                " this path a symbolic link to that folder; a log in several folders cannot be"
                 " followed",
                 path=self._broker.commit_log,
             )
-        self._process.has_store()  # notes which process is to end
+        self._process.has_store()  # records which process has to stop
         new, former = self._own.root.resolve(), self._broker.root.resolve()
         if new == former or former in new.parents or new in former.parents:
             raise RefusedStoreError(
-                "the new store needs a folder of its own, and not one in the other or around it",
+                "the folder of the new store must not be, contain or be inside the folder of the"
+                f" broker's store, {self._broker.root}",
                 path=self._own.root,
             )
         if not self.report.stopped:
             refuse_left(self._broker, self._next.without)
-            plan_conversion(self._broker, self._next)  # what is refused is so before the stop
+            plan_conversion(self._broker, self._next)  # a refusal must come before the broker stops
         own, settings = resolve_layout(self._own.root, self._config, read_only=False)
-        choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun
+        choose_backends(own, settings, self._backend)  # refuse now if it cannot be opened later
         if matching(self._own.commit_log, "*"):
             return
         self._refuse_other_levels()
         try:
             closed_files(self._broker.root)
         except RefusedStoreError:
-            return  # one file alone, and the master sends it whole
+            return  # there is only one file, which the master sends
         self._tell("copying the closed log files")
         copy_base(self._broker.root, self._own.root)
 
     def _refuse_other_levels(self) -> None:
-        """Refuse settings by which the new queues could not be those of the broker."""
+        """Refuse delay levels that would give the new queues other due times than the broker's."""
         with self._reading() as theirs:
             for each in unlike_levels(theirs, self._config.message_delay_level, 0):
                 raise RefusedStoreError(each.sentence(), path=self._broker.root)
 
     def _open(self) -> MessageStore:
-        self._tell("opening the follower")
+        self._tell("opening the new store")
         config = self._config.without_schedule()
         # Without installed hooks: the broker calls them.
         options = OpenOptions(backend=self._backend, hooks=StoreHooks(installed=False))
@@ -204,24 +205,24 @@ class FollowedMove:
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:
-        """Refuse to go on if a broker was started on the copy since.
+        """Refuse to continue if a broker was started on the new store since the takeover.
 
         Raises:
-            RefusedStoreError: its log or its tables were written.
+            RefusedStoreError: its log or its tables were changed.
         """
         end = store.max_phy_offset()
         if self.report.stopped and end > self.report.end:
             raise RefusedStoreError(
-                f"it was put to since it took the broker's place at {self.report.end}: the log ends"
-                f" at {end}",
+                f"messages were appended after the takeover at phy offset {self.report.end}: the"
+                f" log now ends at {end}. Keep using this store; it cannot follow again",
                 path=self._own.root,
             )
         newest = newest_table(self._own) if self.report.stopped else None
-        with os_errors("look at the note of the move", self._note):
+        with os_errors("examine the state file of the move", self._note):
             if newest is not None and newest > self._note.stat().st_mtime:
                 raise RefusedStoreError(
-                    "its tables were written since it took the broker's place: they would be lost"
-                    " under the former broker's",
+                    "the tables were changed after the takeover: the former broker's tables would"
+                    " overwrite them. Keep using this store; it cannot follow again",
                     path=self._own.config,
                 )
 
@@ -253,11 +254,11 @@ class FollowedMove:
         )
 
     def _verify(self, store: MessageStore) -> None:
-        """Compare all queues with the broker's; no writes here meanwhile.
+        """Compare all queues with the broker's; the new store is not written meanwhile.
 
-        Again where the broker had not dispatched yet what its log had.
+        The comparison is repeated if the broker had not dispatched its whole log.
         """
-        self._tell("comparing each queue with the broker's")
+        self._tell("comparing all queues with the broker's")
         store.flush()
         compared, shown = self._compare_running(store)
         for _ in range(_TRIES):
@@ -268,19 +269,19 @@ class FollowedMove:
         self._mark_verified(compared, shown)
         if shown < store.max_phy_offset():
             self._tell(
-                "the broker's queues show what it has flushed; the rest is compared when it has"
-                " stopped"
+                "the broker has not flushed all units of its queues: the rest is compared after it"
+                " has stopped"
             )
 
     def _mark_verified(self, compared: Compared, end: int, before: int = 0) -> None:
-        """Note that the queues are equal up to ``end``; ``before`` units were so already."""
+        """Record that the queues are equal up to ``end``; ``before``: units compared earlier."""
         self._refuse_difference(compared)
         self.report.queues, self.report.units = compared.queues, compared.units + before
         self.report.verified_to = end
         self._write_note()
         self._tell(
-            f"{compared.queues} queues and {self.report.units} units are those of the broker, up to"
-            f" phy offset {end}"
+            f"{compared.queues} queues and {self.report.units} units are equal to the broker's, up"
+            f" to phy offset {end}"
         )
 
     def _compare_running(self, store: MessageStore) -> tuple[Compared, int]:
@@ -295,31 +296,32 @@ class FollowedMove:
 
     def _delete(self, store: MessageStore, topics: list[str]) -> None:
         if topics:
-            self._tell(f"{len(topics)} topics are deleted at the broker: deleted here")
+            self._tell(f"deleting {len(topics)} topics that the broker has deleted")
             store.delete_topics(topics)
             self.report.deleted_topics += len(topics)
 
     def _refuse_difference(self, compared: Compared) -> None:
-        """Refuse to go on if queues differ from the broker's.
+        """Refuse to continue if queues differ from the broker's.
 
         Raises:
-            RefusedStoreError: some do, or cannot be compared.
+            RefusedStoreError: queues differ or cannot be compared.
         """
         if not compared.is_clean:
             queue, finding = next(iter(compared.differences()))
             raise RefusedStoreError(
                 f"{compared.tally.differing} queues differ from the broker's: queue"
-                f" {queue.queue_id} of {queue.topic!r}: {compared.sentence(finding)}",
+                f" {queue.queue_id} of topic {queue.topic!r}: {compared.sentence(finding)}",
                 path=self._own.root,
             )
         if compared.skipped:
             raise RefusedStoreError(
-                f"{len(compared.skipped)} BatchCQ queues live in files alone",
+                f"cannot move {len(compared.skipped)} BatchCQ queues: BatchCQ queues exist only as"
+                " files",
                 path=self._broker.root,
             )
 
     def _finish(self, store: MessageStore) -> None:
-        """Become what the broker left; it cannot be started meanwhile."""
+        """Take over from the stopped broker, whose store is locked meanwhile."""
         lock = StoreLock(self._broker)
         try:
             self._receive_rest(store)
@@ -335,11 +337,11 @@ class FollowedMove:
         self._write_note()
 
     def _receive_rest(self, store: MessageStore) -> None:
-        """Take the rest from the broker's log, and hold the ends of all queues against its own."""
+        """Read the rest of the broker's log, and compare the ends of all queues."""
         if exists(self._broker.abort):
             raise RefusedStoreError(
-                "the broker was not stopped well: start it and stop it once more, then call this"
-                " again",
+                "the broker did not shut down cleanly: start it, stop it again, then repeat this"
+                " call",
                 path=self._broker.root,
             )
         with self._reading() as theirs:
@@ -359,7 +361,7 @@ class FollowedMove:
             self.report.queues, self.report.end = len(there), store.max_phy_offset()
 
     def _verify_rest(self, theirs: MessageStore, store: MessageStore) -> None:
-        """Compare what could not be while the broker ran: all, or what it had not flushed then."""
+        """Compare the units that could not be compared while the broker ran."""
         end = store.max_phy_offset()
         if self.report.verified_to < 0:
             self._mark_verified(compare_with_broker(theirs, store), end)
@@ -368,7 +370,7 @@ class FollowedMove:
             self._mark_verified(compare_with_broker(theirs, store, since), end, units)
 
     def _others(self) -> list[str]:
-        """Return the names that are neither here nor those of queues."""
+        """Return names in the broker's folder that are neither copied nor those of queues."""
         with os_errors("list the folder", self._broker.root):
             there = {path.name for path in self._broker.root.iterdir()}
             here = {path.name for path in self._own.root.iterdir()}
@@ -376,26 +378,28 @@ class FollowedMove:
         queues = {path.name for name in names for path in backend(name).folders(self._broker)}
         return sorted(there - here - queues)
 
-    # ---- the note
+    # ---- the state file
 
     def _read_note(self) -> FollowedReport:
-        """Return what the note of the move says; without one an empty report.
+        """Read the state file of the move; return an empty report if there is none.
 
         Raises:
-            RefusedStoreError: it is of another broker's store.
+            RefusedStoreError: it belongs to the store of another broker.
             StoreError: it is damaged.
         """
         if not exists(self._note):
             return FollowedReport()
         try:
             found = read_marker(self._note)
-            if found.pop("broker") != str(self._broker.root):
-                raise RefusedStoreError("this folder follows another store", path=self._own.root)
+            if (broker := found.pop("broker")) != str(self._broker.root):
+                raise RefusedStoreError(
+                    f"this folder already follows another store, {broker}", path=self._own.root
+                )
             return FollowedReport(**found)
         except (
             CorruptionError, ValueError, TypeError, KeyError, AttributeError, OSError,
         ) as exc:  # fmt: skip
-            raise StoreError("the note of the move is damaged", path=self._note) from exc
+            raise StoreError("the state file of the move is corrupted", path=self._note) from exc
 
     def _write_note(self) -> None:
         note = {"broker": str(self._broker.root), **asdict(self.report)}

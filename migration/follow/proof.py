@@ -1,4 +1,4 @@
-"""What shows that a follower has what its broker has: each unit while it runs, then the ends.
+"""Comparison of a follower with its broker: all units while the broker runs, then the ends.
 
 The broker's store is opened read-only, also while the broker has it open.
 """
@@ -21,14 +21,14 @@ from cqstore.store.service.opening.components import components_of
 
 _PIECE_BYTES = 4 << 20
 _TAIL_BYTES = 1 << 26
-"""Of the logs' last common bytes that are compared when the broker has stopped."""
+"""Number of last common bytes of both logs that are compared after the broker has stopped."""
 
 
 def shown_to(theirs: ConsumeQueueStore) -> int:
     """Return the phy offset up to which the queues of a running broker show every unit.
 
-    Queues in RocksDB lie in the broker's memory until it flushes them, and are in no log: a process
-    that opens them beside it sees what they were then.
+    The broker keeps new units of RocksDB queues in memory, without a write-ahead log, until it
+    flushes them: another process sees the state of the last flush.
     """
     return theirs.dispatch_from_phy_offset() if theirs.hides_unflushed else NO_END
 
@@ -36,9 +36,9 @@ def shown_to(theirs: ConsumeQueueStore) -> int:
 def compare_with_broker(
     theirs: MessageStore, own: MessageStore, since: int = 0, progress: Progress = noop
 ) -> Compared:
-    """Compare all queues of ``own``, not written meanwhile, with a stopped broker's.
+    """Compare all queues of ``own``, which is not written meanwhile, with those of the broker.
 
-    Units below phy offset ``since`` do not count, nor those behind the end of ``own``'s log.
+    Units below phy offset ``since`` and after the end of ``own``'s log are ignored.
 
     Raises:
         StoreError: the broker's queues cannot be read.
@@ -53,9 +53,9 @@ def compare_with_broker(
 def compare_shown(
     theirs: MessageStore, own: MessageStore, progress: Progress = noop
 ) -> tuple[Compared, int]:
-    """Compare as far as a running broker's queues show; return also up to which phy offset.
+    """Compare up to the phy offset that a running broker's queues show; return that offset too.
 
-    ``theirs`` was opened when ``own`` had its last unit.
+    ``theirs`` was opened after ``own`` got its last unit.
 
     Raises:
         StoreError: the broker's queues cannot be read.
@@ -64,7 +64,7 @@ def compare_shown(
     if shown >= end:
         return compare_with_broker(theirs, own, progress=progress), end
     bounds = Bounds(max(theirs.min_phy_offset(), 0), shown)
-    # Ours is the reference here: only the copy may lack what ends behind the bound.
+    # Ours is the reference: the broker's copy may lack units that end after the bound.
     return compare_stores(
         components_of(own).queues, components_of(theirs).queues, bounds, progress=progress
     ), shown
@@ -96,8 +96,8 @@ def last_units(queues: ConsumeQueueStore) -> LastUnits:
 def deleted_topics(theirs: LastUnits, ours: LastUnits) -> list[str]:
     """Return topics whose queues the broker has deleted, though their records are in the log.
 
-    A topic counts only if the broker has dispatched a later record: else its queue may be on its
-    way.
+    A topic counts only if the broker has dispatched a later record: otherwise its queue may not
+    exist yet.
     """
     dispatched_to = max((phy_offset for _, phy_offset in theirs.values()), default=-1)
     there = {key.topic for key in theirs}
@@ -109,51 +109,51 @@ def deleted_topics(theirs: LastUnits, ours: LastUnits) -> list[str]:
 
 
 def refuse_other_ends(theirs: LastUnits, ours: LastUnits, broker: Path) -> None:
-    """Refuse queues that end elsewhere, or with another unit, or that one side alone has.
+    """Refuse queues whose last units differ, or that only one side has.
 
     Raises:
-        RefusedStoreError: there is one; it is named.
+        RefusedStoreError: there is such a queue; the message names the first.
     """
     for key in [*theirs, *(key for key in ours if key not in theirs)]:
         unit, mine = theirs.get(key), ours.get(key)
         if unit != mine:
             raise RefusedStoreError(
-                f"queue {key.queue_id} of {key.topic!r} ends otherwise at the broker, with"
-                f" {_said(unit)}, than here, with {_said(mine)}",
+                f"queue {key.queue_id} of topic {key.topic!r}: the broker's last unit is"
+                f" {_place(unit)}, the new store's is {_place(mine)}",
                 path=broker,
             )
 
 
-def _said(unit: tuple[int, int] | None) -> str:
-    return f"unit {unit[0]} at phy offset {unit[1]}" if unit else "nothing"
+def _place(unit: tuple[int, int] | None) -> str:
+    return f"{unit[0]} at phy offset {unit[1]}" if unit else "missing"
 
 
 def refuse_lost_history(theirs: CommitLog, own: CommitLog) -> None:
-    """Refuse a follower whose log begins behind the broker's.
+    """Refuse a new store whose log begins after the broker's.
 
     Raises:
-        RefusedStoreError: it does: it began with the last file, where the rest was to be copied.
+        RefusedStoreError: it does: it began with the last file, and earlier files were not copied.
     """
     begin, there = own.min_phy_offset(), theirs.min_phy_offset()
     if begin > there:
         raise RefusedStoreError(
-            f"the broker's log begins at {there}, the follower's at {begin}: older messages would"
-            " be lost. Start over with an empty folder",
+            f"the broker's log begins at {there}, the new store's at {begin}: older messages would"
+            " be lost. Start again with an empty folder",
             path=theirs.files.folder,
         )
 
 
 def refuse_other_tail(theirs: CommitLog, own: CommitLog) -> None:
-    """Refuse a broker's log that is not ``own``'s, or ends before it.
+    """Refuse a broker's log that differs from ``own``, or ends before it.
 
     Raises:
-        RefusedStoreError: it ends before, or its last common bytes are others.
+        RefusedStoreError: it ends earlier, or the last common bytes differ.
     """
     end, theirs_end = own.max_phy_offset(), theirs.max_phy_offset()
     if theirs_end < end:
         raise RefusedStoreError(
-            f"the broker's log ends at {theirs_end}, the follower's at {end}: the broker has lost"
-            " what it had sent. Keep both",
+            f"the broker's log ends at {theirs_end}, the new store's at {end}: the broker has lost"
+            " data that it had sent. Keep both stores",
             path=theirs.files.folder,
         )
     minimum = max(theirs.min_phy_offset(), own.min_phy_offset(), 0)
@@ -166,10 +166,10 @@ def refuse_other_tail(theirs: CommitLog, own: CommitLog) -> None:
 
 
 def drain(theirs: CommitLog, own: MessageStore) -> int:
-    """Append what the broker's log has behind the end of ``own``'s; return the bytes.
+    """Append the rest of the broker's log to ``own``; return the number of bytes.
 
     Raises:
-        CorruptionError: the broker's log does not go on with whole records.
+        CorruptionError: the broker's log does not continue with complete records.
         StoreError: as for ``append_to_commit_log``.
     """
     begin = own.max_phy_offset()
@@ -177,13 +177,13 @@ def drain(theirs: CommitLog, own: MessageStore) -> int:
     file_size, limit = theirs.files.file_size, _PIECE_BYTES
     while at < end:
         size = min(limit, end - at, file_size - at % file_size)
-        came_to = own.append_to_commit_log(at, theirs.files.read(at, size))
-        if came_to == at:
+        new_end = own.append_to_commit_log(at, theirs.files.read(at, size))
+        if new_end == at:
             if size < limit:
                 raise CorruptionError(
-                    "the broker's log does not go on with a whole record",
+                    "no complete record found in the broker's log",
                     path=theirs.files.folder, phy_offset=at,
                 )  # fmt: skip
             limit *= 2  # a record longer than that
-        at = came_to
+        at = new_end
     return at - begin

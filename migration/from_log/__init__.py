@@ -1,1 +1,1 @@
-"""Rebuild from the commit log alone: log files to packed blocks, blocks to queues."""
+"""Build queues from the commit log alone: log files to packed blocks, blocks to queues."""

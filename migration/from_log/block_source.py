@@ -1,7 +1,7 @@
-"""BlockUnitSource: the queues of a scanned log, read from its blocks as from a backend.
+"""BlockUnitSource: read the queues of a scanned log from its blocks, like those of a backend.
 
-This is where blocks are shuffled: a task that needs a queue reads its rows from the block files of
-all tasks. Every task can read those paths, as all of a workspace, so nothing is sent.
+A task that needs a queue reads its rows from the block files of all tasks. All tasks can read all
+files of the workspace, so no data is sent between tasks.
 """
 
 from bisect import bisect_left
@@ -25,16 +25,16 @@ _Order = tuple[int, bytes, int]
 
 
 class BlockUnitSource:
-    """Reads whole queues of the blocks that a scan of the log has made, see ``UnitSource``."""
+    """Source of the queues of a scanned log, see ``UnitSource``."""
 
     has_timestamps = True
 
     def __init__(self, workspace: Workspace) -> None:
-        """Open the index that the merge of the scan's blocks has made.
+        """Open the merged index of the scanned blocks.
 
         Raises:
-            StoreIOError: it is not there.
-            CorruptionError: it is none.
+            StoreIOError: the index cannot be opened.
+            CorruptionError: it is not a valid index.
         """
         self._space = ScanSpace(workspace)
         folder = self._space.merged
@@ -45,12 +45,12 @@ class BlockUnitSource:
             self._queues = np.load(folder / QUEUES, "r", allow_pickle=False)
             self._pieces = np.load(folder / PIECES, "r", allow_pickle=False)
         if self._queues.dtype != QUEUE_ROWS or self._pieces.dtype != PIECE_ROWS:
-            raise CorruptionError("this is no merged index of a scan", path=folder)
+            raise CorruptionError("not a valid merged index of a log scan", path=folder)
         self._next = 0
         self._units: dict[int, tuple[str, UnitRows]] = {}  # by task: attempt, rows
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
-        """Yield from the merged index."""
+        """Yield the queues of the merged index."""
         numbers = range(len(self._queues))
         first = 0
         if after is not None:
@@ -67,7 +67,7 @@ class BlockUnitSource:
         return 0 if number is None else int(self._queues[number]["next_offset"])
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
-        """Copy units from ``queue_offset`` on out of the blocks; return how many."""
+        """Copy units, starting at ``queue_offset``, from the blocks; return their number."""
         number = self._find(queue)
         if number is None:
             return 0
@@ -88,7 +88,7 @@ class BlockUnitSource:
         return filled
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
-        """Read as many units at once as wanted; inside a queue none is missing."""
+        """Yield runs of at most ``max_units`` units; queues have no holes."""
         number = self._find(queue)
         first, last = (0, 0) if number is None else self._span(number)
         if first == last:
@@ -103,19 +103,19 @@ class BlockUnitSource:
             position += count
 
     def span(self, queue: QueueKey) -> tuple[int, int]:
-        """Return the queue offsets of the first unit and of the next one; equal without units."""
+        """Return first and next queue offset; they are equal if the queue has no units."""
         number = self._find(queue)
         first, last = (0, 0) if number is None else self._span(number)
         end = self.next_offset(queue)
         return (int(self._pieces[first]["queue_offset"]) if first < last else end), end
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
-        """Return nothing: a log has no queues' ends."""
+        """Return ``None``: queues of a log have nothing after their end."""
         _ = queue
         return None
 
     def is_open_ended(self, queue: QueueKey) -> bool:
-        """Return False: the end is written down."""
+        """Return False: the index has the end of each queue."""
         _ = queue
         return False
 
@@ -126,7 +126,7 @@ class BlockUnitSource:
     # ---- inside
 
     def _find(self, queue: QueueKey) -> int | None:
-        """Return the number of ``queue``: that of the last call, the one behind it, or sought."""
+        """Return the number of ``queue``; try that of the last call and the next one first."""
         wanted, count = key_order(queue), len(self._queues)
         for number in (self._next, self._next + 1):
             if number < count and self._order(number) == wanted:
@@ -151,21 +151,21 @@ class BlockUnitSource:
         return first, last
 
     def _rows(self, task: int, row: int, count: int) -> UnitRows:
-        """Return units of a task's block file, mapped.
+        """Return mapped units of the block file of a task.
 
         Raises:
-            CorruptionError: the file has gone, or is too short.
+            CorruptionError: the file is missing or too short.
         """
         if task not in self._units:
             done = self._space.read_done(task)
             if done is None:
-                raise CorruptionError("scanned blocks have gone", path=self._space.done(task))
+                raise CorruptionError("scanned blocks are missing", path=self._space.done(task))
             units = map_units(self._space.attempt(task, done.attempt))
             self._units[task] = done.attempt, units
         attempt, units = self._units[task]
         if row + count > len(units):
             raise CorruptionError(
-                "a piece of a queue lies behind the end of its block file",
+                "units of a queue are missing at the end of a block file",
                 path=self._space.attempt(task, attempt) / UNITS,
                 expected=row + count, got=len(units),
             )  # fmt: skip

@@ -1,9 +1,9 @@
 """Blocks: the units of a range of log files, grouped by queue.
 
-An attempt's folder holds ``units``, packed 28-byte rows, and ``runs.npy`` with ``queues.jsonl``: a
-run is rows of one queue whose queue offsets count up without a gap. Within a block, of about a
-million units, queues are in key order, and the runs of a queue in log order; the blocks follow each
-other in log order.
+The folder of an attempt contains ``units`` (packed 28-byte rows), ``runs.npy`` and
+``queues.jsonl``. A run is a sequence of rows of one queue with consecutive queue offsets. Within a
+block of about a million units, queues are in key order, and the runs of a queue in log order. The
+blocks are in log order.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from cqstore.store.queue.units import QueueKey
 
 UNITS, _RUNS, _QUEUES = "units", "runs.npy", "queues.jsonl"
 BLOCK_UNITS = 1 << 20
-"""Units of one block: 28 MB, and as much again while it is sorted."""
+"""Units per block: 28 MB, and twice as much while the block is sorted."""
 RUNS = np.dtype([("queue", "<i8"), ("queue_offset", "<i8"), ("row", "<i8"), ("count", "<i8")])
 """``queue`` is the line in ``queues.jsonl``; ``row`` the first in ``units``."""
 _SMALL = 1 << 16
@@ -32,7 +32,7 @@ Runs = NDArray[np.void]
 
 
 class BlockWriter:
-    """Collects units in log order and writes them, a block at a time, into ``folder``."""
+    """Writer that collects units in log order and writes them to ``folder``, block by block."""
 
     def __init__(self, folder: Path, topics: list[str]) -> None:
         """``topics`` are those of ``ScannedUnits.queues``; the list grows while units are added."""
@@ -47,14 +47,14 @@ class BlockWriter:
         self._file = (folder / UNITS).open("wb")
 
     def add(self, units: ScannedUnits) -> None:
-        """Take units that follow in the log."""
+        """Add the next units in log order."""
         self._waiting.append(units)
         self._count += len(units.rows)
         if self._count >= BLOCK_UNITS:
             self._pack()
 
     def finish(self) -> str:
-        """Write what waits, and the index; return its digest."""
+        """Write the waiting units and the index; return the digest of the index."""
         self._pack()
         self._file.close()
         runs = np.concatenate([np.empty(0, RUNS), *self._runs])
@@ -65,11 +65,11 @@ class BlockWriter:
         return _digest(self._folder)
 
     def abandon(self) -> None:
-        """Close the file; what was written is of no use."""
+        """Close the file after a failure."""
         self._file.close()
 
     def _pack(self) -> None:
-        """Write the units that wait as a block: sorted by queue, with the runs of each."""
+        """Write the waiting units as a block, sorted by queue, and collect its runs."""
         if not self._count:
             return
         queues, offsets, rows = together(self._waiting)
@@ -93,7 +93,7 @@ class BlockWriter:
             self._file.flush()
 
     def _rank(self, queues: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the queues' numbers in key order, and the place of each unit's queue there."""
+        """Return the numbers of the queues in key order, and each unit's index in that order."""
         found, place_of = np.unique(queues, return_inverse=True)
         numbers = [self._number(each) for each in found.tolist()]
         order = sorted(range(len(numbers)), key=lambda at: key_order(self._keys[numbers[at]]))
@@ -114,13 +114,13 @@ def read_index(folder: Path, digest: str) -> tuple[list[QueueKey], Runs]:
     """Return the queues and the runs of the blocks in ``folder``.
 
     Raises:
-        CorruptionError: the index is not the one that was written.
-        StoreIOError: it cannot be read.
+        CorruptionError: the index was modified.
+        StoreIOError: the index cannot be read.
     """
     with os_errors("read the index of a block file", folder):
         if (found := _digest(folder)) != digest:
             raise CorruptionError(
-                "the index of scanned blocks was changed", path=folder, expected=digest, got=found
+                "the index of scanned blocks was modified", path=folder, expected=digest, got=found
             )
         with reading(folder / _RUNS) as file:
             runs: Runs = np.load(file, allow_pickle=False)

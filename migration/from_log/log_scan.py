@@ -1,9 +1,9 @@
-"""LogScan: the units of a log file as columns, many records at a time.
+"""LogScan: read the units of a log file as columns, many records at a time.
 
-The records' sizes are followed one by one; everything else of records that are as nearly all are
-(IPv4 hosts, a one-byte topic length, nothing in the properties that makes other units) is gathered
-by numpy and checked in columns, save the CRC of each body. What is not so goes, record by record,
-to ``check_record`` and ``RecordUnits``, which decide alone what is valid and what a unit is.
+The sizes of records are followed one by one. The remaining fields of ordinary records (IPv4 hosts,
+one-byte topic length, no properties that produce other units) are gathered by numpy and checked in
+columns, except for the CRC of each body. Every other record is passed to ``check_record`` and
+``RecordUnits``, which define what is valid and what a unit is.
 """
 
 import zlib
@@ -47,7 +47,7 @@ _HEADS = np.dtype([
     *HEAD.dtype.descr, ("born_host", _HOST), *STORED.dtype.descr, ("store_host", _HOST),
     *TAIL.dtype.descr,
 ])  # fmt: skip
-"""The fixed runs of a record with two IPv4 hosts, as ``FIXED_V4`` has them."""
+"""The fixed fields of a record with two IPv4 hosts, in the layout of ``FIXED_V4``."""
 _Int64s = NDArray[np.int64]
 _ID_BITS = 32
 _ID_MASK = (1 << _ID_BITS) - 1
@@ -57,50 +57,50 @@ class ScannedUnits(NamedTuple):
     """Units in log order, as columns of the same length."""
 
     queues: _Int64s
-    """Number of the topic in ``LogScan.topics``, and in the lower 32 bits the queue id."""
+    """Number of the topic in ``LogScan.topics`` (upper bits) and queue id (lower 32 bits)."""
     queue_offsets: _Int64s
     rows: UnitRows
 
 
 class _Block(NamedTuple):
-    """What one block of log bytes gave."""
+    """Result of one block of log bytes."""
 
     units: list[ScannedUnits]
     used: int
-    """Bytes of whole records."""
+    """Bytes of complete records."""
     blank: bool = False
-    """A blank record ends the file here."""
+    """A blank record ends the file."""
     fault: CorruptionError | None = None
 
 
 class LogScan:
-    """Scans log files under one configuration. One thread."""
+    """Scanner of log files under one configuration. Not thread-safe."""
 
     def __init__(
         self, log: CommitLog, units: RecordUnits, rules: ScanRules, *, whole_only: bool
     ) -> None:
-        """``whole_only``: a crash ended the log, see ``whole_records``."""
+        """``whole_only``: the log was not closed cleanly, see ``whole_records``."""
         self._log = log
         self._units = units
         self._rules = rules
         self._whole_only = whole_only
         self._tails = Tails(units, no_zeros=whole_only)
         self.records = 0
-        """Valid records met so far."""
+        """Valid records read so far."""
         self.exact_records = 0
-        """Those of them that the exact decoder has read."""
+        """Records among them that the exact decoder has read."""
 
     @property
     def topics(self) -> list[str]:
-        """Return the topics by number; it only grows."""
+        """Return the topics by number; the list only grows."""
         return self._tails.topics
 
     def scan(self, file: MappedFile, position: int = 0) -> Iterator[ScannedUnits]:
         """Yield the units of the records from ``position`` to the end of the file, in log order.
 
         Raises:
-            CorruptionError: no valid record at the phy offset it names, which is how a log ends;
-                what lies before has been yielded.
+            CorruptionError: no valid record at its phy offset: the end of the log, or damage. All
+                units before it have been yielded.
         """
         size = file.file_size
         while position < size:
@@ -123,7 +123,7 @@ class LogScan:
     # ---- one block
 
     def _block(self, data: bytes, phy_offset: int, left: int) -> _Block:
-        """Return the units of the records that lie wholly in ``data``, and how far they reach."""
+        """Return the units of the records that are complete in ``data``, and where they end."""
         starts, used = _walk(data)
         if not len(starts):
             return _Block([], 0)
@@ -141,7 +141,7 @@ class LogScan:
     def _sort_out(
         self, data: bytes, heads: NDArray[np.void], starts: _Int64s, phy_offset: int, left: int
     ) -> tuple[NDArray[np.bool_], _Int64s, _Int64s]:
-        """Return which records have to be read exactly; topics and tags codes of the others."""
+        """Return which records need the exact decoder, and topics and tags codes of the others."""
         body_size = heads["body_size"].astype(np.int64)
         body_at = starts + _FIXED
         body_end = body_at + body_size
@@ -169,9 +169,10 @@ class LogScan:
     def _exactly(
         self, data: bytes, starts: _Int64s, exact: NDArray[np.bool_], phy_offset: int, left: int
     ) -> tuple[ScannedUnits | None, int, bool, CorruptionError | None]:
-        """Read those records with the exact decoder that columns cannot decide.
+        """Read the records that need the exact decoder.
 
-        Returns their units, how many of all records count, and why they end: a blank, a fault.
+        Returns their units, the number of valid records among all, and why they end: a blank
+        record or a fault.
         """
         found: list[tuple[int, ...]] = []
 
@@ -198,7 +199,7 @@ class LogScan:
         return _from_tuples(found), stop, blank, fault
 
     def _check(self, data: bytes, at: int, left: int, phy_offset: int) -> ScannedRecord | None:
-        """Check the record at ``at``; ``None`` for a blank one."""
+        """Check the record at ``at``; return ``None`` for a blank record."""
         size = record_span(data, at, left, phy_offset)
         if not size:
             return None
@@ -219,7 +220,7 @@ class LogScan:
 def _crc_matches(
     data: bytes, starts: _Int64s, ends: _Int64s, wanted: NDArray[np.void]
 ) -> NDArray[np.bool_]:
-    """Return which bodies have their CRC; an empty one has none to match."""
+    """Return which bodies match their CRC; empty bodies always match."""
     crc = zlib.crc32
     found = [crc(data[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
     matches = np.array(found, np.int64) & CRC_MASK == wanted
@@ -229,7 +230,7 @@ def _crc_matches(
 def _plain_units(
     heads: NDArray[np.void], topics: _Int64s, codes: _Int64s, plain: NDArray[np.bool_]
 ) -> ScannedUnits:
-    """Return the units of records that need no slow path, those that belong into queues."""
+    """Return the units of the queued records that do not need the slow path."""
     flags = heads["sys_flag"]
     if flags.any():
         kinds, kind_of = np.unique(flags, return_inverse=True)
@@ -246,8 +247,8 @@ def _plain_units(
 
 
 def together(parts: Sequence[ScannedUnits]) -> ScannedUnits:
-    """Return the units of all ``parts``, one after the other."""
-    tables = [row_table(part.rows) for part in parts]  # numpy would turn the bytes of fields round
+    """Return the concatenated units of all ``parts``."""
+    tables = [row_table(part.rows) for part in parts]  # numpy would swap the bytes of fields
     return ScannedUnits(
         np.concatenate([part.queues for part in parts]),
         np.concatenate([part.queue_offsets for part in parts]),
@@ -262,7 +263,7 @@ def queue_of(number: int) -> tuple[int, int]:
 
 
 def _walk(data: bytes) -> tuple[_Int64s, int]:
-    """Return where the records that lie wholly in ``data`` seem to start, and where they end."""
+    """Return the probable starts of the complete records in ``data``, and where they end."""
     unpack, size_of_all = _SIZE.unpack_from, len(data)
     last = size_of_all - MIN_RECORD_SIZE
     starts: list[int] = []
@@ -278,7 +279,7 @@ def _walk(data: bytes) -> tuple[_Int64s, int]:
 
 
 def _from_tuples(found: list[tuple[int, ...]]) -> ScannedUnits | None:
-    """Return units out of rows: queue, queue offset, the unit's fields; ``None`` without any."""
+    """Return units of rows (queue, queue offset, fields of the unit); ``None`` without rows."""
     if not found:
         return None
     table = np.array(found, np.int64)

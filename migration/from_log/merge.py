@@ -1,7 +1,7 @@
-"""Merging the indexes of all blocks: where the units of each queue lie, first to last.
+"""Merge the indexes of all blocks: the places of all units of each queue, in order.
 
-Three files, read through maps, so that a task opens them without reading a million names:
-``names`` (UTF-8 of the topics), ``queues.npy`` in key order, ``pieces.npy``.
+The three files are memory-mapped, so a task opens them without reading a million names: ``names``
+(topics in UTF-8), ``queues.npy`` in key order, and ``pieces.npy``.
 """
 
 import shutil
@@ -27,18 +27,18 @@ QUEUE_ROWS = np.dtype([
 ])  # fmt: skip
 """A queue: its topic in ``names``, its rows in ``pieces``."""
 PIECE_ROWS = np.dtype([("task", "<i8"), ("queue_offset", "<i8"), ("row", "<i8"), ("count", "<i8")])
-"""Units that follow each other in their queue, and where they lie; in a queue by queue offset."""
+"""Consecutive units of a queue and their place in a block file; sorted by queue offset."""
 _Table = NDArray[np.void]
 
 
 @dataclass(slots=True)
 class Merged:
-    """What the merge of all blocks has made: queues with their units."""
+    """Result of the merge: numbers of queues and units, and restarted queues."""
 
     queues: int
     units: int
     restarts: list[QueueRestart] = field(default_factory=list)
-    """Queues of which the log holds an older incarnation; the last one won."""
+    """Queues with an older incarnation in the log; the last incarnation is kept."""
 
 
 def merge_indexes(
@@ -46,11 +46,11 @@ def merge_indexes(
 ) -> Merged:
     """Write the merged index of ``scans``, which are in log order.
 
-    ``ends`` are next offsets of queues that may have no unit left.
+    ``ends`` are next offsets of queues that may have no units.
 
     Raises:
-        QueueGapError: the log lacks units inside a queue.
-        CorruptionError, StoreIOError: an index cannot be read, or the merged one not written.
+        QueueGapError: units are missing inside a queue.
+        CorruptionError, StoreIOError: an index cannot be read or written.
     """
     keys, queue_of, pieces = _load(space, scans)
     expired = [(key, end) for key, end in ends if end > 0]
@@ -98,7 +98,7 @@ def _last_incarnations(
     queue_of: NDArray[np.int64],
     pieces: _Table,
 ) -> tuple[NDArray[np.int64], _Table, list[QueueRestart]]:
-    """Drop what of a queue a later incarnation has replaced.
+    """Drop units that a later incarnation of their queue has replaced.
 
     Raises:
         QueueGapError: units are missing inside a queue.
@@ -126,7 +126,7 @@ def _last_incarnations(
 def _fold(
     queue: QueueKey, pieces: _Table, folders: dict[int, Path]
 ) -> tuple[_Table, list[QueueRestart]]:
-    """Fold one queue's runs in log order as ``ConsumeQueueStore.put_batch`` takes them."""
+    """Combine the runs of one queue in log order, with the rules of ``put_batch``."""
     kept: list[list[int]] = []  # task, queue offset, row, count
     restarts = []
     for task, first, row, count in pieces.tolist():
@@ -135,8 +135,8 @@ def _fold(
             phy_offset = int(map_units(folders[task])["phy_offset"][row])
             if first > end:
                 raise QueueGapError(
-                    f"units of queue {queue.queue_id} of topic {queue.topic!r} are missing before"
-                    " the one that comes: the log is not whole, or not all of it is there",
+                    f"queue {queue.queue_id} of topic {queue.topic!r}: units are missing before the"
+                    " next record. The log is damaged, or log files are missing",
                     phy_offset=phy_offset, expected=f"queue offset {end}",
                     got=f"queue offset {first}",
                 )  # fmt: skip
@@ -155,7 +155,7 @@ def _queue_table(
     pieces: _Table,
     expired: dict[QueueKey, int],
 ) -> _Table:
-    """Return a row a queue: its name, its pieces, and its next offset."""
+    """Return one row per queue: name, pieces and next offset."""
     table = np.zeros(len(keys), QUEUE_ROWS)
     sizes = [len(_name(key)) for key in keys]
     table["name_end"] = np.cumsum(sizes)
@@ -173,7 +173,7 @@ def _queue_table(
 
 
 def _write(space: ScanSpace, keys: list[QueueKey], table: _Table, pieces: _Table) -> None:
-    """Write the merged index; it has its name when it is whole."""
+    """Write the merged index; rename it when it is complete."""
     unfinished = space.merged.with_name("merging")
     with os_errors("write the merged index", unfinished):
         for folder in (unfinished, space.merged):

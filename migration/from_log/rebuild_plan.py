@@ -1,8 +1,8 @@
-"""Planning queues that are built from the commit log alone.
+"""Plan queues that are built from the commit log alone.
 
-The log is scanned into blocks by tasks, the blocks' indexes are merged, and the plan is made as of
-any other source: ``run`` and all that follows do not see the difference. Old queues are asked for
-one thing only, where they can be read: where those go on of which the log has no record any more.
+Tasks scan the log into blocks, the indexes of the blocks are merged, and the plan is made as for
+any other source: ``run`` and the later steps are the same. Old queues, if they can be read, are
+used only for the next offsets of queues without records in the log.
 """
 
 import hashlib
@@ -18,7 +18,13 @@ from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
 from cqstore.migration.from_log.scan_task import PROGRESS, scan_item, scan_range
 from cqstore.migration.markers import read_progress
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
-from cqstore.migration.plan.plan import Plan, Slice, refuse_second_plan, write_plan
+from cqstore.migration.plan.plan import (
+    LOG_IN_SEVERAL_FOLDERS,
+    Plan,
+    Slice,
+    refuse_second_plan,
+    write_plan,
+)
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.tasks import MASTER, check_master, run_tasks
 from cqstore.migration.workspace import Workspace, write_file
@@ -47,23 +53,23 @@ from cqstore.store.service.recovering.find_log_end import valid_record_behind
 from cqstore.store.settings.config import StoreConfig
 
 RANGE_BYTES = 1 << 28
-"""Log files that one task scans are together no shorter, save the last ones."""
+"""Minimum size of the log files that one task scans, except for the last task."""
 
 
 @dataclass(slots=True)
 class LogPlanReport:
-    """The plan that was made from the log, and what the scan took."""
+    """The plan made from the log, and figures of the scan."""
 
     plan: Plan
     merged: Merged
     scanned: int
-    """Tasks that this call ran; the others had been done before."""
+    """Tasks that this call ran; earlier calls had finished the others."""
     tasks: int
     records: int
     exact_records: int
     """Records that were read one by one."""
     seconds: float
-    """Of the scan, without the start of Spark."""
+    """Duration of the scan in seconds, without the start of Spark."""
 
 
 def make_log_plan(
@@ -79,11 +85,11 @@ def make_log_plan(
 ) -> LogPlanReport:
     """Plan to build queues of backend ``target`` from the log of the store in ``root``.
 
-    Scans the log, changes nothing of the store. Stopped, the same call goes on. ``progress`` is
-    told how many units have been found.
+    Scans the log and changes nothing in the store. After an interruption, the same call continues.
+    ``progress`` is called with the number of units that were found.
 
     Raises:
-        RefusedStoreError: it cannot be done; the sentence says why.
+        RefusedStoreError: the queues cannot be built from this log; the message gives the reason.
         StoreConfigError: ``master`` runs no tasks here.
         CorruptionError: the log is damaged, or units are missing inside a queue.
         IllegalMessageError: the target cannot hold a queue.
@@ -109,27 +115,27 @@ def _refuse(layout: StoreLayout, target: str) -> None:
     """Refuse a store whose queues cannot be built from its log alone.
 
     Raises:
-        RefusedStoreError: it is one; the sentence says why.
+        RefusedStoreError: it is such a store; the message gives the reason.
     """
     paths = layout.paths
     refuse_read_only(layout)
     if not layout.has_log:
-        raise RefusedStoreError("there is no commit log", path=paths.commit_log)
+        raise RefusedStoreError("no commit log found", path=paths.commit_log)
     if target in layout.backends:
-        raise RefusedStoreError(f"there are {target} queues already", path=paths.root)
+        raise RefusedStoreError(f"the store already has {target} queues", path=paths.root)
     if layout.log_folders != [paths.commit_log]:
-        raise RefusedStoreError("its commit log is spread over several paths", path=paths.root)
+        raise RefusedStoreError(LOG_IN_SEVERAL_FOLDERS, path=paths.root)
     if (batches := unlike_others(paths)) is not None:
         raise RefusedStoreError(
-            "the store has BatchCQ queues, which are read, not written", path=batches
+            "the store has BatchCQ queues, which can be read but not written", path=batches
         )
 
 
 class _LogPlanner:
-    """Scans the log of one store in tasks, and plans segments from the blocks that they wrote.
+    """Planner that scans the log of a store in tasks and plans segments from the blocks.
 
-    The caller holds the workspace. What an earlier call has scanned is used if plan, settings and
-    deleted topics are the same.
+    The caller holds the lock of the workspace. Blocks of an earlier call are reused if log files,
+    settings and deleted topics are the same.
     """
 
     def __init__(
@@ -151,10 +157,10 @@ class _LogPlanner:
         self._progress = progress
 
     def run(self, master: str, segment_units: int, range_bytes: int) -> LogPlanReport:
-        """Scan what is not scanned yet, merge the blocks' indexes, and write the plan.
+        """Scan the remaining log files, merge the indexes of the blocks, and write the plan.
 
         Raises:
-            RefusedStoreError: scanned blocks have gone meanwhile.
+            RefusedStoreError: scanned blocks were removed meanwhile.
             CorruptionError: the log is damaged, or units are missing inside a queue.
             IllegalMessageError: the target cannot hold a queue.
         """
@@ -165,7 +171,7 @@ class _LogPlanner:
         found = [self._scan_space.read_done(task) for task in range(len(scan.ranges))]
         scans = [done for done in found if done is not None]
         if len(scans) < len(found):
-            raise RefusedStoreError("scanned blocks have gone", path=self._scan_space.root)
+            raise RefusedStoreError("scanned blocks are missing", path=self._scan_space.root)
         end = self._end_of(scans)
         merged = merge_indexes(self._scan_space, scans, self._expired().items())
         plan = write_plan(self._space, self._plan(scan, segment_units, end))
@@ -181,7 +187,7 @@ class _LogPlanner:
     # ---- scan
 
     def _begin(self, range_bytes: int) -> ScanPlan:
-        """Write the plan of the scan, or go on with the one that is there if it is the same."""
+        """Write the plan of the scan, or continue with an existing equal one."""
         space = self._scan_space
         journal = self._paths.deleted_topics
         text = read_file(journal, MAX_BYTES) if exists(journal) else b""
@@ -196,7 +202,7 @@ class _LogPlanner:
         )  # fmt: skip
         if exists(space.plan) and space.read_plan() == plan:
             return plan
-        with os_errors("begin a scan", space.root):
+        with os_errors("start a scan of the log", space.root):
             if exists(space.root):
                 shutil.rmtree(space.root)
         write_file(space.plan, plan.model_dump_json(indent=1) + "\n")
@@ -210,13 +216,13 @@ class _LogPlanner:
         return [starts[at : at + count] for at in range(0, len(starts), count)]
 
     def _scan(self, tasks: int, master: str) -> int:
-        """Run the tasks that have not been done; return how many."""
+        """Run the unfinished tasks; return their number."""
         space = self._scan_space
         done = {task: space.read_done(task) for task in range(tasks)}
         missing = [task for task, each in done.items() if each is None]
         kept = {space.plan} | {space.done(t) for t, each in done.items() if each is not None}
         kept |= {space.attempt(t, each.attempt) for t, each in done.items() if each is not None}
-        with os_errors("tidy the scanned blocks", space.root):
+        with os_errors("clean up the scanned blocks", space.root):
             for path in space.root.iterdir():
                 if is_dir(path) and path not in kept:
                     shutil.rmtree(path)
@@ -234,7 +240,7 @@ class _LogPlanner:
         return len(missing)
 
     def _reported_units(self, missing: Sequence[int]) -> int:
-        """Return how many units the running tasks have found, as far as they have reported."""
+        """Return the number of units that the running tasks have reported."""
         found = dict.fromkeys(missing, 0)
         for path in self._scan_space.root.glob("*/" + PROGRESS):
             try:
@@ -248,18 +254,19 @@ class _LogPlanner:
         return sum(found.values())
 
     def _end_of(self, scans: Sequence[ScanDone]) -> int:
-        """Return where the log ends.
+        """Return the phy offset at which the log ends.
 
         Raises:
-            CorruptionError: records lie behind.
+            CorruptionError: valid records follow.
         """
         last = next((done for done in scans if done.fault), scans[-1])
         survivor = valid_record_behind(self._log, last.end) if last.fault else None
         if survivor is not None:
             file = self._log.files.find(last.end)
             raise CorruptionError(
-                f"the log is damaged ({last.fault}) and a valid record lies behind, at {survivor}:"
-                " see cqstore check; on a copy, cqstore recover --cut-at loses what follows",
+                f"the log is damaged ({last.fault}) and a valid record follows at {survivor}. Run"
+                f" cqstore check; on a copy, cqstore recover --cut-at {last.end} removes the damage"
+                " and all records after it",
                 path=file.path if file is not None else self._paths.commit_log,
                 phy_offset=last.end,
             )
@@ -268,7 +275,7 @@ class _LogPlanner:
     # ---- plan
 
     def _expired(self) -> dict[QueueKey, int]:
-        """Return where queues go on that may have no record left."""
+        """Return the next offsets of queues that may have no records."""
         found = dict(self._old_ends())
         deleted = DeletedTopics(self._paths.deleted_topics)
         deleted.load()
@@ -278,7 +285,7 @@ class _LogPlanner:
         return {queue: end for queue, end in found.items() if queue.topic not in gone}
 
     def _old_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        """Yield the ends of old queues without a unit, if all can be read."""
+        """Yield the next offsets of old queues without units, if all queues can be read."""
         if not self._layout.backends:
             return
         root = self._paths.root

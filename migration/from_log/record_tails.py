@@ -42,7 +42,7 @@ class Tails:
 
     @property
     def topics(self) -> list[str]:
-        """Return the topics by number; it only grows."""
+        """Return the topics by number; the list only grows."""
         return self._names.topics
 
     def topic_number(self, topic: str) -> int:

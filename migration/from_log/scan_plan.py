@@ -1,7 +1,7 @@
-"""ScanPlan: which log files are scanned by which task, and by what rules; a file of the workspace.
+"""ScanPlan: log files and rules of each task of a scan; a file of the workspace.
 
-What a scan has done is kept until it is planned on: a scan of the same log under the same settings
-goes on where it was stopped.
+The results of a scan are kept until the plan is made: a scan of the same log with the same settings
+continues where it was stopped.
 """
 
 import os
@@ -20,24 +20,24 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class ScanPlan(BaseModel):
-    """Everything that a task of the scan has to know."""
+    """Input of the tasks of a scan."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     identity: str
-    """The store's, as in ``Plan``."""
+    """Identity of the store, as in ``Plan``."""
     settings: dict[str, Any]
     log_folders: list[str]
     ranges: list[list[int]]
-    """Of each task the starts of its log files, bytes from the start of the log."""
+    """For each task, the start phy offsets of its log files."""
     deleted_topics: str
     """Path of the journal of deleted topics."""
     deleted_digest: str
-    """BLAKE2b of the journal, so that one that has changed is seen."""
+    """BLAKE2b of the journal, to detect changes."""
     target: str
     """The backend that the queues are for."""
     whole_only: bool
-    """A crash ended the log."""
+    """The log was not closed cleanly."""
 
     @property
     def config(self) -> StoreConfig:
@@ -47,21 +47,21 @@ class ScanPlan(BaseModel):
 
 @dataclass(slots=True)
 class ScanDone:
-    """What one task of the scan found; the content of its marker."""
+    """Result of one task of the scan; the content of its marker."""
 
     task: int
     attempt: str
     end: int
-    """Where its last record ends; with a blank record behind it, the end of its last file."""
+    """Phy offset after its last record; after a blank record, the end of its last file."""
     fault: str = ""
-    """Why no record starts at ``end``, unless its last file is full."""
+    """Why no record starts at ``end``; empty if its last file is full."""
     records: int = 0
     exact_records: int = 0
-    """Those that the exact decoder has read."""
+    """Records that the exact decoder has read."""
     units: int = 0
     seconds: float = 0.0
     digest: str = ""
-    """Of the index of its blocks."""
+    """Digest of the index of its blocks."""
     files: dict[str, int] = field(default_factory=dict)
 
 
@@ -85,17 +85,17 @@ class ScanSpace:
         """Return the plan of the scan.
 
         Raises:
-            CorruptionError: it cannot be read as one.
+            CorruptionError: it is not a valid plan.
         """
         with os_errors("read the plan of a scan", self.plan):
             text = read_file(self.plan, MAX_PLAN_BYTES)
         try:
             return ScanPlan.model_validate_json(text)
         except (ValueError, ValidationError) as exc:
-            raise CorruptionError("this is no plan of a scan", path=self.plan) from exc
+            raise CorruptionError("not a valid plan of a log scan", path=self.plan) from exc
 
     def read_done(self, task: int) -> ScanDone | None:
-        """Return the marker of a task whose files are there, else ``None``."""
+        """Return the marker of a task if its files exist, else ``None``."""
         try:
             done = ScanDone(**read_marker(self.done(task)))
         except (OSError, CorruptionError, ValueError, TypeError):
@@ -103,7 +103,7 @@ class ScanSpace:
         return done if sizes_in(self.attempt(task, done.attempt)) == done.files else None
 
     def mark(self, done: ScanDone) -> bool:
-        """Make the marker; return whether no other attempt was first."""
+        """Create the marker; return whether this attempt was the first."""
         other = make_marker(
             self.done(done.task), done.attempt, done, lambda: self.read_done(done.task)
         )

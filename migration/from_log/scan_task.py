@@ -1,6 +1,6 @@
-"""Scanning a range of log files into blocks: plain Python and numpy, in whatever process.
+"""Scan a range of log files into blocks, in any process, with plain Python and numpy.
 
-The marker is made last and once; a second attempt that finds it discards its own work.
+The marker is created last and only once; a second attempt that finds it discards its own work.
 """
 
 import json
@@ -34,11 +34,11 @@ def scan_item(workspace: Workspace, task: int) -> str:
 
 
 def scan_range(item: str) -> str:
-    """Scan the log files of the task that ``item`` names, unless that is done.
+    """Scan the log files of the task ``item``, unless it is done.
 
     Raises:
-        CorruptionError: a journal is damaged. Damage in the log is an outcome, see ``ScanDone``.
-        DiskFullError, StoreIOError: the disk refused; the attempt's folder is removed.
+        CorruptionError: a journal is damaged. Damage in the log is a result, see ``ScanDone``.
+        DiskFullError, StoreIOError: a file cannot be written; the attempt's folder is removed.
     """
     given = json.loads(item)
     space, task = ScanSpace(Workspace(Path(given["workspace"]))), given["task"]
@@ -70,7 +70,7 @@ def _attempt(space: ScanSpace, plan: ScanPlan, task: int) -> ScanDone:
 
 
 def _scan(plan: ScanPlan, done: ScanDone, folder: Path) -> None:
-    """Write the units of the files of a task into ``folder``; what was met goes into ``done``."""
+    """Write the units of the files of a task to ``folder``; add the results to ``done``."""
     config = plan.config
     log = CommitLog([Path(each) for each in plan.log_folders], config, read_only=True)
     log.load()
@@ -103,7 +103,7 @@ def _scan_file(
     """Scan one file; return whether its last record is followed by the end of the file."""
     file = log.files.find(start)
     if file is None:
-        done.fault, done.end = "the file has gone", start
+        done.fault, done.end = "the log file no longer exists", start
         return False
     told = done.units
     try:

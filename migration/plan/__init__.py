@@ -1,1 +1,1 @@
-"""Planning: which units are to be moved, cut into segments, and of which store."""
+"""Plans of migrations: the units to move, in segments, and the identity of their store."""

@@ -1,7 +1,7 @@
-"""A store in which both backends hold queues: what each lacks, and what can be done about it.
+"""Compare the backends of a store in which both have queues, and suggest what to do.
 
-So it is after ``storeType`` was changed by hand: RocketMQ then fills the new backend from the last
-log files alone, and stops writing the old one.
+This happens after ``storeType`` was changed by hand: RocketMQ then fills the new backend only from
+the last log files, and stops writing the old one.
 """
 
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from cqstore.store.service.opening.components import components_of
 
 
 class BackendComparison(NamedTuple):
-    """One backend, measured by the other one."""
+    """One backend, compared with the other one."""
 
     name: str
     ends_at: int
-    """Phy offset behind the last record that it has."""
+    """Phy offset after the last record in its queues."""
     queues: int
-    """Queues of which it lacks units, older than its end, that the other one has."""
+    """Number of queues that lack units older than its end, which the other backend has."""
     units: int
     example: QueueKey | None
 
     def sentence(self, log_end: int) -> str:
-        """Return in a sentence what the backend lacks of the log and of the other backend."""
+        """Return a sentence about the units that the backend lacks."""
         words = []
         if self.units and self.example is not None:
             words.append(
-                f"lack the first {self.units} units of {self.queues} queues (of queue"
-                f" {self.example.queue_id} of {self.example.topic!r}, say)"
+                f"lack {self.units} older units in {self.queues} queues (for example in queue"
+                f" {self.example.queue_id} of topic {self.example.topic!r})"
             )
         if self.ends_at < log_end:
-            words.append(f"have nothing of the log behind phy offset {self.ends_at} of {log_end}")
-        return f"the {self.name} queues {' and '.join(words) or 'have all'}"
+            words.append(f"end at phy offset {self.ends_at}, but the log ends at {log_end}")
+        return f"the {self.name} queues {' and '.join(words) or 'are complete'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +46,32 @@ class BothSides:
     log_end: int
 
     def refusal(self) -> str:
-        """Return why queues are not simply moved, what happened, and the ways there are."""
+        """Return why the queues are not moved, and the possible next steps."""
         source, target = self.source, self.target
-        told = f"{source.sentence(self.log_end)}; {target.sentence(self.log_end)}"
+        facts = f"{source.sentence(self.log_end)}; {target.sentence(self.log_end)}"
+        there = f"the store already has {target.name} queues"
         both = (
-            "cqstore recover DIR gives each from the log what it lacks, then cqstore mode DIR --to"
-            f" {target.name} goes there step by step"
+            "run cqstore recover DIR to complete both backends from the log, then cqstore mode DIR"
+            f" --to {target.name}, step by step"
         )
+        alone = f"{both[0].upper()}{both[1:]}"
         if not (source.units or target.units) and source.ends_at == target.ends_at:
-            return f"there are {target.name} queues already: {told}; {both}"
-        words = f"there are {target.name} queues already (storeType was changed by hand?): {told}"
+            return f"{there}: {facts}. {alone}"
+        words = f"{there} (was storeType changed by hand?): {facts}"
         if self.why_not_replace():
-            return f"{words}. {both[0].upper()}{both[1:]}"
+            return f"{words}. {alone}"
         return (
-            f"{words}. Either plan --replace rebuilds the {target.name} queues from the"
-            f" {source.name} queues, and the old ones are kept in cqstore/replaced; or {both}"
+            f"{words}. Use plan --replace to rebuild the {target.name} queues from the"
+            f" {source.name} queues (the old ones are kept in cqstore/replaced), or {both}"
         )
 
     def why_not_replace(self) -> str | None:
-        """Return why the target must not be replaced by what the source has; ``None``: it may."""
+        """Return why the source must not replace the target; ``None`` if it may."""
         if self.source.units:
-            return f"{self.source.sentence(self.log_end)} that the {self.target.name} queues have"
+            return (
+                f"{self.source.sentence(self.log_end)}; the {self.target.name} queues have those"
+                " units"
+            )
         return None
 
 
@@ -83,7 +88,7 @@ def compare_backends(store: MessageStore, target: str) -> BothSides:
 
 
 def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:
-    """Return what ``backend`` lacks of the units of ``other``."""
+    """Return which units of ``other`` are missing in ``backend``."""
     ends_at, queues, units, example = backend.dispatch_from_phy_offset(), 0, 0, None
     for key in other.queues():
         queue = other.queue(*key)
@@ -94,6 +99,6 @@ def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendCompar
             continue
         first = next(queue.read_units(low, 1).rows(), None)
         if begin >= end and first is not None and first[0] >= ends_at:
-            continue  # the log behind its end brings it
+            continue  # it will be dispatched from the log
         queues, units, example = queues + 1, units + lacking, example or key
     return BackendComparison(backend.name, ends_at, queues, units, example)

@@ -1,4 +1,4 @@
-"""What distinguishes one store from another: bytes of its log."""
+"""Identity of a store: digests of bytes of its log."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ _IDENTITY_BYTES = 4096
 
 
 def log_identity(log_folders: list[Path]) -> str:
-    """Return a digest of the oldest log file's name and first bytes: a store's own.
+    """Return a digest of the oldest log file's name and first bytes, which identifies a store.
 
     Raises:
         RefusedStoreError: there is no log.
@@ -22,7 +22,7 @@ def log_identity(log_folders: list[Path]) -> str:
     while True:
         found = log_file_paths(log_folders)
         if not found:
-            raise RefusedStoreError("there is no commit log", path=log_folders[0])
+            raise RefusedStoreError("no commit log found", path=log_folders[0])
         oldest = found[0]
         try:
             with os_errors("read the commit log", oldest), reading(oldest) as file:
@@ -34,9 +34,9 @@ def log_identity(log_folders: list[Path]) -> str:
 
 
 def tail_identity(log: CommitLog, phy_offset: int) -> str:
-    """Return a digest of the last bytes of the log before ``phy_offset``; empty if they are gone.
+    """Return a digest of the last log bytes before ``phy_offset``; empty if they are expired.
 
-    A copy of a store and the store itself agree in them, however long it went on since.
+    It is equal for a store and its copy, even after messages were appended to either.
 
     Raises:
         StoreIOError: they cannot be read.

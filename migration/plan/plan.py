@@ -1,7 +1,7 @@
-"""Plan: which queues are moved, in which pieces, and what their source looked like.
+"""Plan: the queues to move, divided into segments, and checksums of their source.
 
-Two files that a person can read: ``plan.json``, and ``queues.jsonl`` with a line for each slice of
-a queue, in key order. A segment is a range of lines and the work of one task.
+It consists of two readable files: ``plan.json``, and ``queues.jsonl`` with one line for each slice
+of a queue, in key order. A segment is a range of lines and the work of one task.
 """
 
 import hashlib
@@ -22,10 +22,13 @@ from cqstore.store.settings.config import StoreConfig
 
 FORMAT = 1
 """Version of the plan's files."""
+LOG_IN_SEVERAL_FOLDERS = "a commit log in several folders is not supported"
+PLAN_AGAIN = "make a new plan (cqstore migrate rollback, then cqstore migrate plan)"
+"""End of an error about a plan that no longer fits its store."""
 _SHOWN_BY_FILES = frozenset({
     "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "rocksdbMemoryBytes",
 })  # fmt: skip
-"""Keys of settings that the planner replaces by what it found."""
+"""Keys of settings that the planner replaces with the values it found."""
 
 
 class Slice(NamedTuple):
@@ -35,11 +38,11 @@ class Slice(NamedTuple):
     begin: int
     """Queue offset of the first unit."""
     end: int
-    """Queue offset behind the last unit."""
+    """Queue offset after the last unit."""
     next_offset: int | None
-    """Where the queue goes on, if this is its last slice."""
+    """Next queue offset of the queue, if this is its last slice."""
     checksum: int
-    """CRC-32 of the rows as the source gives them."""
+    """CRC-32 of the rows as read from the source."""
 
     def line(self) -> str:
         """Return the slice as its line in ``queues.jsonl``."""
@@ -49,7 +52,7 @@ class Slice(NamedTuple):
 
 
 class Segment(BaseModel):
-    """The part of the plan that one task moves: slices of queues that follow each other."""
+    """The part of the plan that one task moves: consecutive slices of queues."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,14 +63,14 @@ class Segment(BaseModel):
     """The first queue, for people."""
     last: str
     position: int
-    """Where its lines begin in ``queues.jsonl``, bytes."""
+    """Position of its first line in ``queues.jsonl``, in bytes."""
     size_bytes: int
     digest: str
     """BLAKE2b of its lines."""
 
 
 class Plan(BaseModel):
-    """What is moved, from where to where, in which segments; see the module."""
+    """Queues, source, target and segments of a migration; see the module."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,28 +79,28 @@ class Plan(BaseModel):
     store: str
     """Root of the store, absolute."""
     identity: str
-    """BLAKE2b of the log's first bytes: which store this is."""
+    """BLAKE2b of the log's first bytes, which identifies the store."""
     tail: str
-    """The same of the bytes before ``complete_to``: a copy and its original have them alike."""
+    """BLAKE2b of the bytes before ``complete_to``: equal in a copy and its original."""
     source: str
-    """Name of the backend that the queues are in; ``log`` if they are built from it."""
+    """Name of the source backend; ``log`` if the queues are built from the commit log."""
     target: str
     settings: dict[str, Any]
-    """Settings that tasks open the store with, by RocketMQ's keys."""
+    """Settings with which tasks open the store, by RocketMQ's keys."""
     log_folders: list[str]
     min_phy_offset: int
     max_phy_offset: int
-    """The log's ends when the plan was made."""
+    """Max phy offset of the log when the plan was made."""
     complete_to: int
-    """The queues have every record that ends at or below it, bytes."""
+    """Phy offset up to which the queues contain all records."""
     queues: int
     units: int
     expired: int
-    """Queues of which nothing but the next offset is left."""
+    """Queues without units that have a next offset."""
     empty: int
     """Queues that never had a unit: nothing to move."""
     replaces: bool = False
-    """There are queues of the target already, which the switch moves away."""
+    """The target has queues already, which the switch moves away."""
     segments: list[Segment]
     digest: str = ""
     """BLAKE2b of everything above and of all lines."""
@@ -108,28 +111,28 @@ class Plan(BaseModel):
         return StoreConfig.from_mapping(self.settings)
 
     def refuse_other_settings(self, config: StoreConfig) -> None:
-        """Refuse ``config`` where a setting that it gives was another one when this was made.
+        """Refuse ``config`` if it contains settings that differ from those of the plan.
 
-        Sizes that the files show, and what a task needs of memory, are the plan's in any case.
+        File sizes and the memory of a task are always taken from the plan.
 
         Raises:
-            RefusedStoreError: it names the keys, with both values.
+            RefusedStoreError: settings differ; the message has the keys with both values.
         """
         given = config.model_dump(mode="json", by_alias=True, include=config.model_fields_set)
         own = self.config.model_dump(mode="json", by_alias=True)
         others = [
-            f"{key} is {value}, planned with {own[key]}"
+            f"{key} is {value}, but {own[key]} in the plan"
             for key, value in sorted(given.items())
             if key not in _SHOWN_BY_FILES and own[key] != value
         ]
         if others:
             raise RefusedStoreError(
-                f"the plan was made under other settings: {'; '.join(others)}. Plan again",
+                f"the plan was made with other settings: {'; '.join(others)}; {PLAN_AGAIN}",
                 path=Path(self.store),
             )
 
     def own_digest(self) -> str:
-        """Return what ``digest`` has to be."""
+        """Return the correct value of ``digest``."""
         beside = {"digest"} if self.replaces else {"digest", "replaces"}
         text = self.model_dump_json(exclude=beside)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -143,63 +146,63 @@ def write_plan(workspace: Workspace, plan: Plan) -> Plan:
 
 
 def refuse_second_plan(workspace: Workspace) -> None:
-    """Refuse to plan where a plan is: the steps that follow would carry out that one.
+    """Refuse to make a plan if one exists.
 
     Raises:
-        RefusedStoreError: there is one; the sentence says which, and how it is ended.
+        RefusedStoreError: a plan exists; the message describes it and how to end it.
     """
     if not exists(workspace.plan):
         return
     try:
         plan = read_plan(workspace)
-        which = f", made at {plan.created} to move {plan.source} to {plan.target}"
-    except StoreError:  # it cannot be read; the way out is the same
+        which = f" (made at {plan.created} to move {plan.source} to {plan.target})"
+    except StoreError:  # it cannot be read; the next step is the same
         which = ""
     if exists(workspace.switched):
         way = (
-            "the store was switched by it: end that migration with cqstore migrate finish, or undo"
-            " it with cqstore migrate rollback, and plan again"
+            "The store was switched with it: end that migration with cqstore migrate finish, or"
+            " undo it with cqstore migrate rollback, and plan again"
         )
     else:
         way = (
-            "go on with it by cqstore migrate run, or drop it with cqstore migrate rollback and"
+            "Continue it with cqstore migrate run, or drop it with cqstore migrate rollback and"
             " plan again"
         )
     raise RefusedStoreError(
-        f"nothing was planned: there is a plan already{which}; {way}", path=workspace.plan
+        f"cannot make a plan: a plan already exists{which}. {way}", path=workspace.plan
     )
 
 
 def refuse_switched(workspace: Workspace, plan: Plan) -> None:
-    """Refuse to move queues again by a plan that was carried out.
+    """Refuse to run a plan that was carried out.
 
     Raises:
         RefusedStoreError: the store was switched by this plan.
     """
     if exists(workspace.switched):
         raise RefusedStoreError(
-            f"the plan to move {plan.source} to {plan.target}, made at {plan.created}, is carried"
-            " out and switched: end it with cqstore migrate finish, or undo it with cqstore"
-            " migrate rollback",
+            f"the plan to move {plan.source} to {plan.target}, made at {plan.created}, has already"
+            " been carried out and the store was switched: end the migration with cqstore migrate"
+            " finish, or undo it with cqstore migrate rollback",
             path=workspace.plan,
         )
 
 
 def read_plan(workspace: Workspace) -> Plan:
-    """Return the plan.
+    """Read the plan.
 
     Raises:
-        RefusedStoreError: there is none.
-        UnsupportedFormatError: it is of a newer version.
-        CorruptionError: it was changed, or is none.
+        RefusedStoreError: there is no plan.
+        UnsupportedFormatError: it has a newer format.
+        CorruptionError: it was modified, or is not a valid plan.
     """
     path = workspace.plan
     if not exists(path):
-        raise RefusedStoreError("there is no plan yet: run cqstore migrate plan", path=path)
+        raise RefusedStoreError("no plan found: run cqstore migrate plan first", path=path)
     plan = read_versioned(path, Plan, FORMAT, "plan")
     if plan.own_digest() != plan.digest:
         raise CorruptionError(
-            "the plan was changed since it was made", path=path, expected=plan.digest,
+            "the plan was modified after it was made", path=path, expected=plan.digest,
             got=plan.own_digest(),
         )  # fmt: skip
     return plan
@@ -217,11 +220,13 @@ def read_slices(path: Path, segment: Segment) -> Iterator[Slice]:
     digest = hashlib.blake2b(lines, digest_size=16).hexdigest()
     if digest != segment.digest:
         raise CorruptionError(
-            f"the lines of segment {segment.number} were changed since the plan was made",
+            f"the lines of segment {segment.number} were modified after the plan was made",
             path=path, position=segment.position, expected=segment.digest, got=digest,
         )  # fmt: skip
     for line in lines.splitlines():
         topic, queue_id, begin, end, following, checksum = json.loads(line)
         if not 0 <= begin <= end <= MAX_UNITS:
-            raise CorruptionError("a slice of the plan is impossible", path=path, got=line.decode())
+            raise CorruptionError(
+                "invalid range of units in the plan", path=path, got=line.decode()
+            )
         yield Slice(QueueKey(topic, queue_id), begin, end, following, checksum)

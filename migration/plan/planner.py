@@ -1,4 +1,4 @@
-"""Making a plan: every queue's real range and checksum, cut into segments in key order."""
+"""Make a plan: range and checksum of every queue, in segments, in key order."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,7 +6,13 @@ from pathlib import Path
 
 from cqstore.migration.plan.both_sides import compare_backends
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
-from cqstore.migration.plan.plan import Plan, Slice, refuse_second_plan, write_plan
+from cqstore.migration.plan.plan import (
+    LOG_IN_SEVERAL_FOLDERS,
+    Plan,
+    Slice,
+    refuse_second_plan,
+    write_plan,
+)
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
@@ -40,12 +46,14 @@ def make_plan(
 ) -> Plan:
     """Plan to move the queues of the store in ``root`` to backend ``target``; write the plan.
 
-    Reads the store, changes nothing of it. ``source`` names the backend to move from where several
-    hold queues. With ``replace`` there may be queues of ``target`` already, poorer ones: the switch
-    moves them to ``cqstore/replaced``. ``progress`` is told how many units have been looked at.
+    Reads the store and changes nothing in it. ``source`` selects the backend to move from if
+    several have queues. With ``replace``, existing, less complete queues of ``target`` are allowed:
+    the switch moves them to ``cqstore/replaced``. ``progress`` is called with the number of units
+    that were read.
 
     Raises:
-        RefusedStoreError: it cannot be moved as it lies; the sentence says why.
+        RefusedStoreError: the store cannot be moved in its present state; the message gives the
+            reason.
         CorruptionError: units are missing inside a queue, or cannot be read.
         IllegalMessageError: the target cannot hold a queue.
     """
@@ -64,37 +72,38 @@ def make_plan(
 
 
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
-    """Refuse queues that cannot be moved; return whether those of the target are to be replaced."""
+    """Refuse queues that cannot be moved; return whether to replace those of the target."""
     root = store.root
     refuse_read_only(components_of(store).layout)  # the switch would refuse it
     name = components_of(store).queues.backends()[0].name
     there = target in components_of(store).layout.backends
     if there and (name == target or len(components_of(store).queues.backends()) == 1):
-        raise RefusedStoreError(f"there are {target} queues already", path=root)
+        raise RefusedStoreError(f"the store already has {target} queues", path=root)
     if name not in components_of(store).layout.backends:
         raise RefusedStoreError(
-            "the store has no queues to move; plan --from log builds them from its commit log",
+            "the store has no queues to move: use plan --from log to build them from its commit"
+            " log",
             path=root,
         )
     if store.report.needed and not locked_by(components_of(store).paths):
         raise RefusedStoreError(
-            "the store was not closed cleanly: its queues may lack records; run cqstore recover"
-            " first (on a copy, if you like)",
+            "the store was not closed cleanly, so its queues may be incomplete: run cqstore recover"
+            " first (on a copy, if you prefer)",
             path=root,
         )
     if components_of(store).layout.log_folders != [components_of(store).paths.commit_log]:
-        raise RefusedStoreError("its commit log is spread over several paths", path=root)
+        raise RefusedStoreError(LOG_IN_SEVERAL_FOLDERS, path=root)
     if there:
         both = compare_backends(store, target)
         if not replace:
             raise RefusedStoreError(both.refusal(), path=root)
         if (reason := both.why_not_replace()) is not None:
-            raise RefusedStoreError(f"the {target} queues are not replaced: {reason}", path=root)
+            raise RefusedStoreError(f"cannot replace the {target} queues: {reason}", path=root)
     return there
 
 
 class _Planner:
-    """Plans the move of one store's queues, which are read whole for that."""
+    """Planner of the queues of one store; it reads all of their units."""
 
     def __init__(
         self,
@@ -153,7 +162,7 @@ class _Planner:
         for queue in sorted(queues.queues(), key=key_order):
             if queues.queue_type(queue.topic) is QueueType.BATCH:
                 raise RefusedStoreError(
-                    f"topic {queue.topic!r} has BatchCQ queues, which RocksDB cannot hold",
+                    f"topic {queue.topic!r} has BatchCQ queues, which RocksDB does not support",
                     path=self._store.root,
                 )
             self._target.check_queue(queue)
@@ -167,6 +176,6 @@ class _Planner:
 
 
 def task_settings(store: MessageStore) -> dict[str, object]:
-    """Return the settings that were given, and the sizes that the files show."""
+    """Return the given settings with the actual sizes of the files."""
     queue_file = components_of(store).queues.units_per_file * CQ_UNIT_SIZE
     return settings_of_tasks(store.config, mapped_file_size_consume_queue=queue_file)

@@ -1,4 +1,4 @@
-"""SegmentWriter: queues cut into slices, and slices put together to segments; ``queues.jsonl``."""
+"""SegmentWriter: divide queues into slices and segments, and write ``queues.jsonl``."""
 
 import hashlib
 import zlib
@@ -18,13 +18,13 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.settings.config import StoreConfig
 
 SEGMENT_UNITS = 1_000_000
-"""Units of one segment, by default: work of a second or two, so that a killed one costs little."""
+"""Default number of units per segment: one or two seconds of work, little to repeat."""
 _MAX_SLICES = 100_000
 _CHUNK_UNITS = 1 << 18
 
 
 class SegmentWriter:
-    """Cuts the queues of one source into slices, and writes them down as segments of a plan."""
+    """Writer of the slices of one source's queues, as segments of a plan."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class SegmentWriter:
         progress: Callable[[int], object],
         root: Path,
     ) -> None:
-        """``root`` is the store's, for errors; ``progress`` is called with the units seen."""
+        """``root`` is the root of the store, for errors; ``progress`` gets the units read."""
         self._source = source
         self._target = target
         self._config = config
@@ -44,7 +44,7 @@ class SegmentWriter:
         self._root = root
         self._rows = np.empty(_CHUNK_UNITS, UNIT_ROWS)
         self.units = 0
-        """Units seen so far."""
+        """Units read so far."""
 
     def write(self, space: Workspace, slices: Iterator[Slice]) -> list[Segment]:
         """Write ``queues.jsonl``, by rename; return the segments.
@@ -56,7 +56,7 @@ class SegmentWriter:
             return list(self._segments(slices, file))
 
     def cut(self, queue: QueueKey, begin: int, end: int) -> Iterator[Slice]:
-        """Cut one queue where the target allows it.
+        """Cut one queue into slices that the target allows.
 
         Raises:
             CorruptionError: a unit is missing inside [begin, end).
@@ -133,9 +133,9 @@ class _Open:
 
 
 def missing_unit(queue: QueueKey, queue_offset: int, root: Path) -> CorruptionError:
-    """Return the error of a queue that lacks a unit inside its range."""
+    """Return the error for a unit that is missing inside a queue."""
     return CorruptionError(
-        f"queue {queue.queue_id} of topic {queue.topic!r} lacks a unit inside its range"
-        " (see cqstore check; cqstore rebuild rebuilds it from the log)",
+        f"a unit is missing inside queue {queue.queue_id} of topic {queue.topic!r}: run cqstore"
+        " check, then cqstore rebuild to rebuild the queue from the log",
         path=root, expected=f"a unit at queue offset {queue_offset}", got="none",
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Preflight: may the queues of a store be moved to the other backend, and with what problems.
+"""Preflight: check whether the queues of a store can be moved, and list the problems.
 
-``preflight`` answers for a folder, without changing a byte in it; ``cqstore migrate preflight``
-prints the answer.
+``preflight`` examines a folder without changing a byte in it; ``cqstore migrate preflight`` prints
+its report.
 """
 
 from cqstore.migration.preflight.examine import preflight

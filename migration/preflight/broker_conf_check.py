@@ -1,9 +1,9 @@
-"""The linter of a broker.conf: RocketMQ ignores in silence what it does not know.
+"""Check a broker.conf: RocketMQ silently ignores keys that it does not know.
 
-The values are read as ``--config`` of every verb reads them (``settings/broker_conf.py``). Every
-key gives at most one finding of its own; what several keys mean together, and against the store on
-disk, comes after. Keys that nothing is known of, and that resemble none, are in one finding: the
-broker's plug-ins have keys too.
+The values are read like ``--config`` of every command (``settings/broker_conf.py``). Every key
+gives at most one finding; findings about combinations of keys, and about keys that contradict the
+store, follow. Unknown keys that do not resemble a known one are in one finding, because plug-ins
+of the broker have keys too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ from cqstore.store.settings.conf_notes import line_notes, near_key
 from cqstore.store.settings.conf_values import Outcome, judge
 
 _TRIMS: Version = (5, 2, 0)
-"""First release that trims texts."""
+"""First release that trims values."""
 _UNIT = 20
 _SIZES = {
     "mappedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
@@ -44,7 +44,7 @@ _SIZES = {
     "mappedFileSizeCommitLog": "mappedFileSizeCommitLog",
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
 }
-"""Key of a file size → the key since 4.5.2. A broker starts on files of that size alone."""
+"""Key of a file size → the key since 4.5.2. A broker only starts on files of that size."""
 _DEFAULTS = {"mappedFileSizeConsumeQueue": 300_000 * _UNIT, "mappedFileSizeCommitLog": 1 << 30}
 _WHAT = {"mappedFileSizeConsumeQueue": "queue", "mappedFileSizeCommitLog": "log"}
 
@@ -56,14 +56,14 @@ def lint(
     verdict: FolderKind | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> Iterator[PreflightFinding]:
-    """Yield what is wrong with the settings of a broker of that release.
+    """Yield findings about the settings of a broker of the release.
 
     Args:
-        conf: the file.
-        version: RocketMQ's release.
-        to: where the queues are to go, ``rocksdb`` or ``file``.
-        verdict: what lies on disk, ``None`` if that is not known.
-        sizes: what ``file_sizes`` gives, ``None`` if that is not known.
+        conf: the configuration file.
+        version: RocketMQ release.
+        to: target backend, ``rocksdb`` or ``file``.
+        verdict: layout of the folder; ``None`` if it is unknown.
+        sizes: result of ``file_sizes``; ``None`` if it is unknown.
     """
     keys = broker_keys()
     good: dict[str, str] = {}
@@ -85,7 +85,7 @@ def lint(
     yield from unknown.finding(
         "keys-unknown",
         Severity.INFO,
-        "Nothing is known of these keys: a plug-in may have them, RocketMQ itself ignores them.",
+        "These keys are unknown: RocketMQ ignores them, but a plug-in may use them.",
     )
     for note in line_notes(conf.lines):
         yield _finding(note.code, note.key, _capital(note.sentence))
@@ -94,13 +94,13 @@ def lint(
 
 
 def _of_key(name: str, text: str, key: BrokerKey, version: Version) -> PreflightFinding | None:
-    """Return what is wrong with a setting under a release; ``None``: nothing."""
+    """Return the finding about a setting under a release, or ``None``."""
     shown = release(version)
     if key.until is not None and version >= key.until:
         return _finding("key-removed", name, _removed(name, key, shown), instead=INSTEAD.get(name))
     if key.since is not None and version < key.since:
         first = release(key.since)
-        sentence = f"RocketMQ {shown} does not know {name}, which came with {first}."
+        sentence = f"RocketMQ {shown} does not support {name}, which was added in {first}."
         return _finding("key-too-new", name, sentence, since=first)
     judged = judge(name, text, key, trims=version >= _TRIMS)
     if judged.sentence:
@@ -109,7 +109,7 @@ def _of_key(name: str, text: str, key: BrokerKey, version: Version) -> Preflight
         sentence = _capital(judged.sentence)
         return _finding("value-bad", name, sentence, value=text, allowed=allowed)
     if name in UNUSED:
-        sentence = f"Nothing in RocketMQ acts on {name}."
+        sentence = f"{name} has no effect in RocketMQ."
         return _finding("key-unused", name, sentence, Severity.INFO)
     return None
 
@@ -117,18 +117,18 @@ def _of_key(name: str, text: str, key: BrokerKey, version: Version) -> Preflight
 def _of_size(
     name: str, text: str, key: BrokerKey, version: Version, found: int
 ) -> PreflightFinding | None:
-    """Return what is wrong with a size, which the files on disk, of ``found`` bytes, decide."""
+    """Return the finding about a size that must match files of ``found`` bytes, or ``None``."""
     finding, current = _of_key(name, text, key, version), _SIZES[name]
     is_read = (key.since or OLDEST) <= version and (key.until is None or version < key.until)
     value = judge(name, text, key).value if is_read else None
-    here = f"the {_WHAT[current]} files here have {found} bytes"
-    right = "leave the key out" if found == _DEFAULTS[current] else f"write {current}={found}"
+    here = f"the {_WHAT[current]} files of this store have {found} bytes"
+    right = "remove the key" if found == _DEFAULTS[current] else f"set {current}={found}"
     if isinstance(value, int):
         unit = _UNIT if current == "mappedFileSizeConsumeQueue" else 1
         if -(-value // unit) * unit == found:
             return finding
-        sentence = f"{name}={value} is wrong: {here}, and no broker starts with another size;"
-        return _finding("conf-against-layout", name, f"{sentence} {right}.", foundBytes=found)
+        sentence = f"{name}={value} is wrong: {here}, and a broker does not start with another size"
+        return _finding("conf-against-layout", name, f"{sentence}; {right}.", foundBytes=found)
     if finding is None or is_read:
         return finding
     sentence = f"RocketMQ {release(version)} does not read {name}; {here}: {right}."
@@ -136,7 +136,7 @@ def _of_size(
 
 
 def file_sizes(paths: StorePaths, log_folders: Iterable[Path]) -> dict[str, int]:
-    """Return the bytes of the first queue file and of the first log file, by their keys.
+    """Return the sizes of the first queue file and the first log file, by key.
 
     Raises:
         OSError: a folder cannot be read.
@@ -153,28 +153,28 @@ def file_sizes(paths: StorePaths, log_folders: Iterable[Path]) -> dict[str, int]
 
 
 def _removed(name: str, key: BrokerKey, text: str) -> str:
-    """Return the sentence about a key that the release does not have any more."""
+    """Return the sentence about a key that the release no longer supports."""
     if key.since is None:
-        gone = f"No RocketMQ reads {name}"
+        gone = f"No RocketMQ release reads {name}"
     else:
-        gone = f"RocketMQ {text} has no {name} any more"
+        gone = f"RocketMQ {text} no longer supports {name}"
     if name in INSTEAD:
-        return f"{gone}: write {INSTEAD[name]}."
+        return f"{gone}: use {INSTEAD[name]}."
     return f"{gone}: {NO_NEED.get(name, 'there is no replacement')}."
 
 
 def _misspelt(name: str) -> PreflightFinding | None:
-    """Return the finding of a key that is a misspelling of a known one; ``None``: of none."""
+    """Return the finding about a key that resembles a known one, or ``None``."""
     keys = broker_keys()
     meant = near_key(name, [each for each, key in keys.items() if key.until is None])
     if meant is None:
         return None
-    sentence = f"RocketMQ has no key {name}; is {meant} meant?"
+    sentence = f"RocketMQ has no key {name}; did you mean {meant}?"
     return _finding("key-misspelt", name, sentence, meant=meant)
 
 
 def _capital(sentence: str) -> str:
-    """Return a note as a sentence; one that begins with a key keeps its letter."""
+    """Return a note as a sentence; a key at its start keeps its lower-case letter."""
     sentence = sentence if sentence.endswith("?") else f"{sentence}."
     return sentence[0].upper() + sentence[1:] if sentence.startswith("line ") else sentence
 

@@ -1,4 +1,4 @@
-"""What keys of a broker.conf mean together, for a release, and against the store on disk.
+"""Check combinations of keys of a broker.conf, for a release and for the store on disk.
 
 Source: spec 9.5, 10, 19.1, 19.4; field notes 12, 16, 26, c ("Trap").
 """
@@ -25,7 +25,7 @@ _ROCKSDB_LMQ: Version = (5, 3, 2)
 _DOUBLE_WRITE = "rocksdbCQDoubleWriteEnable"
 _LMQ_IN_ROCKSDB = "combineCQUseRocksdbForLmq"
 _LITE_TOPICS: Version = (5, 5, 0)
-"""First release whose manager of lite topics asks for light queues in RocksDB."""
+"""First release whose lite topic manager requires light queues in RocksDB."""
 _SEPARATE = "useSeparateStorePathForRocksdbCQ"
 _INSIDE = {FolderKind.ROCKSDB_INSIDE, FolderKind.BOTH_INSIDE}
 _BESIDE = {FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_BESIDE}
@@ -35,17 +35,20 @@ _ROCKSDB_ALONE = {FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE}
 def meaning(
     values: Mapping[str, str], version: Version, to: str, verdict: FolderKind | None
 ) -> Iterator[PreflightFinding]:
-    """Yield findings about ``values``, which are known and good, in a broker of ``version``."""
+    """Yield findings about ``values``, known keys with valid values, of a broker of ``version``."""
     on_rocksdb = values.get("storeType", "").lower() == _ROCKSDB_TYPE.lower()
     yield from _release(values, version, to, on_rocksdb=on_rocksdb)
     yield from _ignored(values, on_rocksdb=on_rocksdb)
     if not on_rocksdb and _is_on(values, _DOUBLE_WRITE):
         for name in not_loaded(values):
-            sentence = f"{name} names a store that combineCQLoadingCQTypes does not load: no start."
+            sentence = (
+                f"{name} names a store type that combineCQLoadingCQTypes does not load: the broker"
+                " does not start."
+            )
             yield _finding("value-bad", [name], sentence)
         yield from _double_write(values, version)
     if _is_on(values, "writeWithoutMmap") and _is_on(values, "transientStorePoolEnable"):
-        sentence = "writeWithoutMmap and transientStorePoolEnable exclude each other."
+        sentence = "writeWithoutMmap and transientStorePoolEnable cannot both be enabled."
         yield _finding("keys-exclude", ["writeWithoutMmap", "transientStorePoolEnable"], sentence)
     if verdict is not None:
         yield from _against_layout(values, verdict, on_rocksdb=on_rocksdb)
@@ -54,31 +57,34 @@ def meaning(
 def _release(
     values: Mapping[str, str], version: Version, to: str, *, on_rocksdb: bool
 ) -> Iterator[PreflightFinding]:
-    """Yield what the release cannot do with the queues that it would have."""
+    """Yield findings about queues that the release does not support."""
     there = backend(to).store_type() == _ROCKSDB_TYPE
     severity = Severity.REFUSE if there else Severity.WARN
     if (there or on_rocksdb) and version < _ROCKSDB_QUEUES:
-        sentence = f"RocketMQ {release(version)} has no queues in RocksDB; 5.2.0 is the first."
+        sentence = (
+            f"RocketMQ {release(version)} does not support queues in RocksDB; 5.2.0 is the first"
+            " release that does."
+        )
         yield _finding("release-without-rocksdb", [], sentence, severity)
     elif (there or on_rocksdb) and version < _ROCKSDB_LMQ and _is_on(values, "enableLmq"):
         sentence = (
-            f"RocketMQ {release(version)} writes no light queues to RocksDB (enableLmq): nothing "
-            "could be consumed from them; 5.3.2 is the first that does."
+            f"RocketMQ {release(version)} does not write light queues (enableLmq) to RocksDB, so"
+            " nothing can be consumed from them; 5.3.2 is the first release that does."
         )
         yield _finding("lmq-without-rocksdb", ["enableLmq"], sentence, severity)
 
 
 def _double_write(values: Mapping[str, str], version: Version) -> Iterator[PreflightFinding]:
-    """Yield the settings with which a broker with double write ends at its start.
+    """Yield findings about settings with which a broker with double write does not start.
 
     Source: RocketMQ ``CombineConsumeQueueStore``, ``RocksDBLiteLifecycleManager.init``.
     """
     light, selective = _is_on(values, _LMQ_IN_ROCKSDB), "rocksdbCQSelectiveDoubleWriteEnable"
     if not light and version >= _LITE_TOPICS:
         sentence = (
-            f"RocketMQ {release(version)} ends at its start with {_DOUBLE_WRITE}=true unless"
-            f" {_LMQ_IN_ROCKSDB}=true is set too: its manager of lite topics refuses. The broker"
-            " log says 'rocksdbCQ is not ready for LMQ'."
+            f"RocketMQ {release(version)} does not start with {_DOUBLE_WRITE}=true unless"
+            f" {_LMQ_IN_ROCKSDB}=true is set too: its lite topics require it. The error in the"
+            " broker log is 'rocksdbCQ is not ready for LMQ'."
         )
         yield _finding("double-write-no-start", [_LMQ_IN_ROCKSDB], sentence)
     for key, name, is_on in (
@@ -88,45 +94,56 @@ def _double_write(values: Mapping[str, str], version: Version) -> Iterator[Prefl
     ):
         if is_on and values.get(key, "").strip().lower() == _ROCKSDB_TYPE.lower():
             sentence = (
-                f"A broker with {name}=true ends at its start with {key}={_ROCKSDB_TYPE}; leave"
-                f" {key} out. The error is 'CombineConsumeQueueStore maybe incorrect config'."
+                f"A broker with {name}=true does not start with {key}={_ROCKSDB_TYPE}: remove"
+                f" {key}. The error is 'CombineConsumeQueueStore maybe incorrect config'."
             )
             yield _finding("double-write-no-start", [key, name], sentence)
 
 
 def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[PreflightFinding]:
-    """Yield the keys that mean nothing with this ``storeType``."""
+    """Yield findings about keys without effect under this ``storeType``."""
     double = _is_on(values, _DOUBLE_WRITE)
     if on_rocksdb and double:
-        sentence = f"{_DOUBLE_WRITE} is ignored with storeType=defaultRocksDB: no files are kept."
+        sentence = (
+            f"{_DOUBLE_WRITE} is ignored with storeType=defaultRocksDB: queue files are not"
+            " written."
+        )
         yield _finding("key-ignored", [_DOUBLE_WRITE], sentence)
     combine = sorted(name for name in values if name.startswith("combine"))
     if combine and (on_rocksdb or not double):
-        sentence = f"These keys mean something only with storeType=default and {_DOUBLE_WRITE}."
+        sentence = f"These keys only take effect with storeType=default and {_DOUBLE_WRITE}=true."
         yield _finding("key-ignored", combine, sentence)
 
 
 def _against_layout(
     values: Mapping[str, str], verdict: FolderKind, *, on_rocksdb: bool
 ) -> Iterator[PreflightFinding]:
-    """Yield the settings that contradict where the queues lie."""
+    """Yield findings about settings that contradict the layout of the store."""
     double = not on_rocksdb and _is_on(values, _DOUBLE_WRITE)
     separate = _is_on(values, _SEPARATE)
     if (on_rocksdb or double) and (verdict in _INSIDE if separate else verdict in _BESIDE):
         where = "consumequeue" if separate else "consumequeue_rocksdb"
-        sentence = f"The database lies in {where}, and {_SEPARATE} says otherwise: no start."
+        sentence = (
+            f"The queue database is in {where}, which contradicts {_SEPARATE}: the broker does not"
+            " start."
+        )
         yield _contradiction(_SEPARATE, sentence, verdict)
     if on_rocksdb and verdict is FolderKind.FILE:
-        sentence = "The queues lie in files: a start with storeType=defaultRocksDB hides them."
+        sentence = (
+            "The queues are in files: a broker with storeType=defaultRocksDB does not read them."
+        )
         yield _contradiction("storeType", sentence, verdict)
     elif not on_rocksdb and verdict in _ROCKSDB_ALONE:
         sentence = (
-            "The queues lie in RocksDB: a start with storeType=default dispatches the log anew "
-            "into files, deleted topics come back, and finished queues begin at 0."
+            "The queues are in RocksDB: a broker with storeType=default dispatches the log again "
+            "into files, restores deleted topics, and begins expired queues at 0."
         )
         yield _contradiction("storeType", sentence, verdict)
     elif double and verdict is FolderKind.FILE:
-        sentence = "A first start with double write gives RocksDB the last log file only."
+        sentence = (
+            "At its first start with double write, a broker dispatches only the last log file to"
+            " RocksDB."
+        )
         yield _contradiction(_DOUBLE_WRITE, sentence, verdict)
 
 
@@ -145,7 +162,7 @@ def _finding(
     severity: Severity = Severity.WARN,
     **figures: Figure,
 ) -> PreflightFinding:
-    """Return a finding about some keys."""
+    """Return a finding about several keys."""
     return PreflightFinding(
         code=code, severity=severity, sentence=sentence, figures=figures,
         affected=[Affected(name=name) for name in names], affected_total=len(names),

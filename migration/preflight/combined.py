@@ -1,7 +1,8 @@
-"""What a start of RocketMQ with double write would do to queues that both backends hold.
+"""Find queues that RocketMQ would reset at a start with double write.
 
-It compares the two maxima of every queue of the assigning store, by default the files, and where
-they differ begins the other one anew: RocksDB's older units are hidden, files are deleted.
+RocketMQ compares the max offsets of every queue of the assigning store, by default the files, with
+those of the other backend, and resets the other backend's queue if they differ: older units in
+RocksDB are hidden, files are deleted.
 
 Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``; field notes 6.
 """
@@ -14,7 +15,7 @@ from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 class CombinedStart(QueueCheck):
-    """Queues whose ends, or beginnings, differ between the backends."""
+    """Check for queues whose max or min offsets differ between the backends."""
 
     def __init__(self, surveyed: ConsumeQueueStore, other: ConsumeQueueStore) -> None:
         self._names = surveyed.name, other.name
@@ -35,18 +36,18 @@ class CombinedStart(QueueCheck):
             self._later.add(queue.name, **{f"{mine}Min": queue.low, f"{others}Min": low})
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield a finding for queues that end elsewhere, and one for those that begin later."""
+        """Yield a finding about different max offsets, and one about higher min offsets."""
         yield from self._reset.finding(
             "combined-start-resets",
             Severity.WARN,
-            "The maxima of queues differ between the backends: a start of RocketMQ with double "
-            "write begins each of them anew and hides or deletes what the other backend has.",
+            "The max offsets of queues differ between the backends: RocketMQ with double write "
+            "resets these queues at startup and hides or deletes the units of the other backend.",
             unitsAtRisk=self._hidden,
         )
         yield from self._later.finding(
             "other-backend-lacks-history",
             Severity.WARN,
-            f"In backend {self._names[1]!r} queues begin later than in {self._names[0]!r}; "
-            "RocketMQ's own check does not see that.",
+            f"Queues begin later in backend {self._names[1]!r} than in {self._names[0]!r}; "
+            "RocketMQ's own check does not detect this.",
             unitsLacking=self._units_lacking,
         )

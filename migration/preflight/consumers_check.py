@@ -1,4 +1,4 @@
-"""Consumer offsets against the queues: a consumer outside [min, max] is moved by the broker.
+"""Compare consumer offsets with the queues: a broker corrects offsets outside [min, max].
 
 Source: RocketMQ ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``; spec 13.1, 15.
 """
@@ -18,7 +18,7 @@ from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 class OffsetsCheck:
-    """Compares a store's consumer offsets, in whichever form, with the ends of its queues."""
+    """Comparison of the consumer offsets of a store, in any form, with the ends of its queues."""
 
     def __init__(self, paths: StorePaths, queues: ConsumeQueueStore) -> None:
         self._paths = paths
@@ -27,21 +27,21 @@ class OffsetsCheck:
         self.compared = 0
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield consumers beyond the maximum, below the minimum, and of unknown topics."""
+        """Yield findings about offsets above max, below min, or of topics without queues."""
         sources = read_newest(self._paths.config, table_forms(self._paths))
         offsets = sources.get(Table.OFFSETS)
         if offsets is None:
-            yield not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
+            yield not_compared(Severity.INFO, "No consumer offsets found in config/.")
             return
         for source in self._sources(offsets):
             if faults := faults_of(Table.OFFSETS, source, self._paths.config):
-                said = f"Consumer offsets cannot be read from the form {source.form}"
+                said = f"Cannot read the consumer offsets in form {source.form}"
                 yield not_compared(Severity.WARN, f"{said}: {faults[0]}.")
             yield from self._check(source, sources)
         yield from self._found()
 
     def _sources(self, newest: BrokerMetadata) -> Iterator[BrokerMetadata]:
-        """Yield what holds offsets: of JSON both files, as ``enableLmq`` says which is read."""
+        """Yield the sources of offsets; for JSON both files: ``enableLmq`` selects one."""
         if newest.form is not Form.JSON:
             yield newest
             return
@@ -52,12 +52,12 @@ class OffsetsCheck:
     def _check(
         self, found: BrokerMetadata, sources: Mapping[Table, BrokerMetadata]
     ) -> Iterator[PreflightFinding]:
-        """Compare every offset whose topic is known by the names of topics and groups."""
+        """Compare every offset whose key can be split into topic and group."""
         topics, groups = (sources.get(each, found) for each in (Table.TOPICS, Table.GROUPS))
         for key, row in found.offsets.items():
             ways = fitting_readings(key, topics.topics, groups.groups)
             if not ways:
-                said = f"{key!r} in the consumer offsets is not TOPIC@GROUP"
+                said = f"Invalid key {key!r} in the consumer offsets: expected TOPIC@GROUP"
                 yield not_compared(Severity.WARN, f"{said} ({found.path}).")
             if len(ways) > 1:
                 ways = [each for each in ways if self._has_queues(each[0])]
@@ -71,11 +71,11 @@ class OffsetsCheck:
         return next(self._queues.queues(topic), None) is not None
 
     def _compare(self, topic: str, group: str, queue_id: int, offset: int, *, known: bool) -> None:
-        """Count an offset, and note it where it does not lie within its queue."""
+        """Count an offset, and record it if it is outside its queue."""
         self.compared += 1
         name = f"{group} on {topic}/{queue_id}"
         if not known:
-            if offset > 0:  # 0 is what every group has on a topic without messages
+            if offset > 0:  # every group has offset 0 on a topic without messages
                 self._unknown.add(name, offset=offset)
             return
         low, high = self._queues.queue(topic, queue_id).ends()
@@ -85,27 +85,28 @@ class OffsetsCheck:
             self._below.add(name, offset=offset, min=low)
 
     def _found(self) -> Iterator[PreflightFinding]:
-        """Yield a finding for each way in which offsets do not fit."""
+        """Yield one finding for each kind of wrong offset."""
         yield from self._beyond.finding(
             "consumers-beyond-max",
             Severity.WARN,
-            "Consumers are beyond the maximum of their queue: a broker will set them back.",
+            "Consumer offsets are above the max offset of their queue: a broker will lower them.",
             compared=self.compared,
         )
         yield from self._below.finding(
             "consumers-below-min",
             Severity.INFO,
-            "Consumers are below the minimum of their queue: what they have not read has expired.",
+            "Consumer offsets are below the min offset of their queue: the unread messages"
+            " have expired.",
             compared=self.compared,
         )
         yield from self._unknown.finding(
             "consumers-of-unknown-topics",
             Severity.WARN,
-            "Consumers have offsets on topics without queues.",
+            "Consumer groups have offsets for topics that have no queues.",
             compared=self.compared,
         )
 
 
 def not_compared(severity: Severity, sentence: str) -> PreflightFinding:
-    """Return the finding that offsets were not compared; the sentence says why."""
+    """Return the finding that offsets were not compared, with the reason in ``sentence``."""
     return PreflightFinding(code="offsets-not-compared", severity=severity, sentence=sentence)

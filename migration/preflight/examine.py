@@ -1,8 +1,8 @@
-"""preflight: every check of a folder, put together.
+"""preflight: run all checks of a folder.
 
-Order: the layout and the settings first, since they may forbid to look further; then one pass over
-the queues; then what follows from the totals. Read-only: no lock is taken, no byte changes. So a
-store that a process has open can be examined too; what that process was just writing is read again.
+Order: the layout and the settings first, because they may rule out the other checks; then one pass
+over the queues; then the checks of the totals. Read-only: no lock is taken, no byte changes. So a
+store that a process has open can be examined too; data that it was just writing is read again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,12 @@ from cqstore.migration.preflight.preflight_report import (
     Severity,
     by_severity,
 )
-from cqstore.migration.preflight.queue_survey import QueueCheck, QueueSurvey, Told, Totals
+from cqstore.migration.preflight.queue_survey import (
+    QueueCheck,
+    QueueSurvey,
+    SurveyProgress,
+    Totals,
+)
 from cqstore.migration.preflight.topics_check import read_topic_table
 from cqstore.migration.preflight.units import BatchQueues, UnitCheck
 from cqstore.store.errors import StoreConfigError, StoreError, os_errors
@@ -60,7 +65,7 @@ _MAX_PASSES = 3
 _OF_A_WRITER = frozenset({
     "cannot-be-opened", "holes", "queues-damaged", "units-outside-log", "unreadable-queues",
 })  # fmt: skip
-"""Findings that a process which writes, or deletes expired files, may cause for a moment."""
+"""Findings that a writing process may cause for a moment."""
 
 
 def preflight(
@@ -72,32 +77,32 @@ def preflight(
     rocketmq_version: str = RELEASE,
     machine: MachineLimits | None = None,
     running: bool = False,
-    progress: Told = noop,
+    progress: SurveyProgress = noop,
 ) -> PreflightReport:
-    """Return whether the queues in ``root`` may be moved, and with what problems. Changes nothing.
+    """Check whether the queues in ``root`` can be moved, and list the problems. Changes nothing.
 
     Args:
-        root: the store's folder (``storePathRootDir``).
-        config: its settings; without, those of ``broker_conf`` that make sense.
-        to: a backend, ``rocksdb`` or ``file``.
-        broker_conf: the broker's configuration, to be linted.
-        rocketmq_version: the release by whose rules it is, and that will open the store.
-        machine: the computer; for tests.
-        running: examine a store that a process has open too, and say so (``in-use``); without, such
-            a store is refused.
-        progress: is called with how many queues were examined, of how many.
+        root: folder of the store (``storePathRootDir``).
+        config: settings of the store. Default: the valid settings of ``broker_conf``.
+        to: target backend, ``rocksdb`` or ``file``.
+        broker_conf: configuration file of the broker to check.
+        rocketmq_version: RocketMQ release that will open the store; its rules apply.
+        machine: limits of the computer; for tests.
+        running: also examine a store that a process has open, with the warning ``in-use``. Default:
+            such a store is refused.
+        progress: called with the number of examined queues and the total number.
 
     Raises:
-        StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
+        StoreConfigError: ``to``, the version or the configuration file is invalid.
         StoreIOError: the configuration, or a folder of the store, cannot be read.
     """
     if to not in bulk_names():
         known = " or ".join(map(repr, bulk_names()))
-        raise StoreConfigError(f"queues can go to {known}, not to {to!r}")
+        raise StoreConfigError(f"invalid target backend {to!r}: expected {known}")
     version = parse_version(rocketmq_version)
     conf, values = _read(broker_conf)
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
-    with os_errors("look at the store", root):  # where nothing nearer names a path
+    with os_errors("examine the store", root):  # the path of errors that have none
         found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
         in_use = any(finding.code == IN_USE for finding in state)
@@ -115,7 +120,7 @@ def preflight(
 
 
 def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
-    """Return a configuration, and what the newest release has by it; nothing without one."""
+    """Return a configuration and its valid values; empty without a file."""
     if path is None:
         return None, {}
     conf = BrokerConf.read(path)
@@ -125,7 +130,7 @@ def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
 def _of_conf(
     root: Path, conf: BrokerConf | None, version: Version, to: str, found: FolderFacts
 ) -> Iterator[PreflightFinding]:
-    """Yield what the linter finds in a configuration; without one, what the release means."""
+    """Yield findings about a configuration; without one, about the release."""
     if conf is None:
         yield from meaning({}, version, to, None)
         return
@@ -135,13 +140,13 @@ def _of_conf(
             affected=[Affected(name=sentence.partition("=")[0])], affected_total=1,
         )  # fmt: skip
     folders = found.layout.log_folders if found.layout is not None else []
-    with os_errors("look at the store", root):
+    with os_errors("examine the store", root):
         sizes = file_sizes(StorePaths(root), folders)
     yield from lint(conf, version, to, found.verdict, sizes)
 
 
 class _Examination:
-    """The checks that take an open store: its queues, log and tables."""
+    """The checks that need an open store: queues, log and tables."""
 
     def __init__(
         self,
@@ -151,7 +156,7 @@ class _Examination:
         to: str,
         machine: MachineLimits,
         lite: LiteRules | None,
-        progress: Told,
+        progress: SurveyProgress,
     ) -> None:
         self._progress = progress
         self._root = root
@@ -166,7 +171,7 @@ class _Examination:
         self.totals: Totals | None = None
 
     def report(self, version: str, findings: Sequence[PreflightFinding]) -> PreflightReport:
-        """Return the report of ``findings``, those of this examination among them."""
+        """Return the report of ``findings``, which include those of this examination."""
         totals = self.totals
         return PreflightReport(
             root=str(self._root), to=self._to.name, rocketmq_version=version,
@@ -178,9 +183,9 @@ class _Examination:
         )  # fmt: skip
 
     def beside_writer(self) -> list[PreflightFinding]:
-        """Return everything about a store that a process writes to.
+        """Return the findings about a store that a process writes to.
 
-        What that process may have caused for a moment counts if each of several passes finds it.
+        Findings that the process may have caused for a moment count only if every pass has them.
         """
         self._is_written = True
         findings: list[PreflightFinding] = []
@@ -192,10 +197,10 @@ class _Examination:
         return findings
 
     def run(self) -> Iterator[PreflightFinding]:
-        """Yield everything; a store that cannot be opened is a finding itself."""
+        """Yield all findings; a store that cannot be opened is a finding too."""
         source = next((name for name in self._backends if name != self._to.name), self._to.name)
-        # Of double write the side to be moved is looked at, whichever the settings prefer: what it
-        # lacks is reported, not refused.
+        # With double write, examine the source of the move whatever the settings prefer: missing
+        # units are reported, not refused.
         beside = next((name for name in self._backends if name != source), self._to.name)
         prefer = {"combine_cq_prefer_cq_type": backend(beside).store_type()}
         config = self._config.model_copy(update=prefer)
@@ -211,7 +216,7 @@ class _Examination:
             )
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
-        """Yield what the open store shows: its queues, units, consumers, and the machine's room."""
+        """Yield findings about queues, units, consumers and the limits of the machine."""
         yield from _damage(store)
         by_name: Mapping[str, ConsumeQueueStore] = {
             each.name: each for each in components_of(store).queues.backends()
@@ -234,7 +239,7 @@ class _Examination:
         if self._is_written and queues.hides_unflushed:
             yield not_compared(
                 Severity.INFO,
-                "Consumer offsets are compared when the broker has stopped: it has the newest units"
+                "Consumer offsets are not compared while the broker runs: it keeps the newest units"
                 " of its queues in memory.",
             )
         else:
@@ -243,7 +248,7 @@ class _Examination:
         yield from machine_findings(self._extent(store, by_name), self._machine)
 
     def _extent(self, store: MessageStore, by_name: Mapping[str, ConsumeQueueStore]) -> Extent:
-        """Return how much is to be moved, for what the machine must have."""
+        """Return the amount of data to move, for the limits of the machine."""
         assert self.totals is not None
         paths, log = components_of(store).paths, components_of(store).log
         files = (each.describe().get("queue files") for each in by_name.values())
@@ -264,9 +269,9 @@ def _count_files(folder: Path) -> int:
 
 
 def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFinding]:
-    """Yield one finding if delayed messages are not due by these settings."""
+    """Yield a finding if due times of delayed messages differ from these settings."""
     found = NameCount()
-    with suppress(StoreError):  # what cannot be read is another finding
+    with suppress(StoreError):  # unreadable queues are another finding
         for each in unlike_levels(store, config.message_delay_level, 0):
             found.add(
                 f"{each.queue.topic}/{each.queue.queue_id}", level=each.level,
@@ -275,27 +280,27 @@ def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFindi
     yield from found.finding(
         "delay-levels",
         Severity.WARN,
-        "The newest delayed messages wait other times than messageDelayLevel says: steps that build"
-        " queues from the log refuse such settings (pass the broker's).",
+        "The delays of the newest delayed messages differ from messageDelayLevel: the switch, the"
+        " rollback and follow refuse such settings. Pass the broker's settings with --config.",
     )
 
 
 def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
-    """Yield what the opening found: damaged queues, and what lies behind the end of the log."""
+    """Yield findings of opening the store: damaged queues, and data after the end of the log."""
     report = store.report
     if report.queues_damaged:
         yield PreflightFinding(
             code="queues-damaged",
             severity=Severity.REFUSE,
-            sentence="Queues have lost units or files: open the store to write once (cqstore "
-            "recover), which rebuilds them from the log.",
+            sentence="Queues have lost units or files: run cqstore recover, which rebuilds them "
+            "from the log.",
             figures={"queues": len(report.queues_damaged)},
         )
     if report.last_exit_ok and report.dropped_bytes:
         yield PreflightFinding(
             code="log-tail",
             severity=Severity.WARN,
-            sentence="Something lies behind the end of the commit log: a tail that RocketMQ has "
-            "cut and not erased, or damage (see cqstore check).",
+            sentence="There is data after the end of the commit log: a tail that RocketMQ has "
+            "truncated but not erased, or damage. Run cqstore check.",
             figures={"bytes": report.dropped_bytes, "logEnd": report.end_phy_offset},
         )

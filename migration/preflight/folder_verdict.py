@@ -1,4 +1,4 @@
-"""What lies in the folder, and whether it may be worked on at all. Opens no queue.
+"""Determine the layout of a folder, and whether a move is possible. Opens no queue.
 
 Source: spec 1, 7.2, 10, 19.1, 19.4.
 """
@@ -21,21 +21,21 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class FolderKind(StrEnum):
-    """What lies in a folder, as a preflight says it: which queues, in which places."""
+    """Layout of a folder in a preflight report: which queues, in which places."""
 
     NOT_A_STORE = "not a store"
     FOREIGN = "not readable as a store"
-    """DLedger's log, or a database that has lost its ``CURRENT``."""
+    """A DLedger log, or a database without ``CURRENT``."""
     LOG_ONLY = "log without queues"
     QUEUES_ONLY = "queues without log"
     FILE = "file"
     ROCKSDB_INSIDE = "rocksdb inside consumequeue"
     ROCKSDB_BESIDE = "rocksdb beside consumequeue"
     BOTH_INSIDE = "file and rocksdb inside consumequeue"
-    """Double write, as RocketMQ does it by default."""
+    """The default layout of RocketMQ's double write."""
     BOTH_BESIDE = "file and rocksdb beside consumequeue"
     OTHER = "queues of other backends"
-    """Such as RocketMQ does not have."""
+    """Backends that RocketMQ does not have."""
     TWO_DATABASES = "two rocksdb databases"
 
 
@@ -43,11 +43,11 @@ READABLE = frozenset({
     FolderKind.FILE, FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_INSIDE,
     FolderKind.BOTH_BESIDE, FolderKind.OTHER,
 })  # fmt: skip
-"""Verdicts with which the queues can be looked at."""
+"""Layouts whose queues can be examined."""
 
 
 class FolderFacts(NamedTuple):
-    """What lies in a folder, and the layout or the fault that shows it."""
+    """Verdict about a folder, with its layout or the error that prevents reading it."""
 
     verdict: FolderKind
     layout: StoreLayout | None
@@ -55,7 +55,7 @@ class FolderFacts(NamedTuple):
 
 
 def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
-    """Look at ``root``; changes nothing, takes no lock."""
+    """Determine the layout of ``root``; change nothing, take no lock."""
     if not is_dir(root):
         return FolderFacts(FolderKind.NOT_A_STORE, None)
     paths = StorePaths(root)
@@ -85,11 +85,11 @@ _HELD = {
     frozenset({_ROCKSDB}): (FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE),
     frozenset({_FILES, _ROCKSDB}): (FolderKind.BOTH_INSIDE, FolderKind.BOTH_BESIDE),
 }
-"""What RocketMQ's words for the backends make of them: without, and with a database beside."""
+"""RocketMQ's store types → the layout without, and with a separate database folder."""
 
 
 def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[PreflightFinding]:
-    """Yield what the verdict means for a move to ``to``."""
+    """Yield findings about the layout for a move to ``to``."""
     verdict, paths = found.verdict, StorePaths(root)
     refusal = _REFUSED.get(verdict)
     if refusal is not None:
@@ -101,8 +101,8 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
         yield PreflightFinding(
             code=_code(verdict),
             severity=Severity.WARN,
-            sentence="The commit log has no queues, so none were looked at: cqstore migrate plan"
-            f" --from log --to {to} builds them.",
+            sentence="The store has a commit log but no queues: use cqstore migrate plan --from log"
+            f" --to {to} to build them.",
         )
     for reason in found.layout.refusals if found.layout is not None else ():
         yield _refuse("only-readable", f"This store can only be read: {reason}.")
@@ -114,53 +114,53 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
         yield PreflightFinding(
             code="already-combined",
             severity=Severity.WARN,
-            sentence="Both backends hold queues here: the one that is moved to may lack history "
-            "(RocketMQ's double write begins when it is switched on) and must be compared with, "
-            "not trusted.",
+            sentence="Both backends have queues: those of the target may lack history, because "
+            "RocketMQ's double write does not copy older messages. Compare them before they are "
+            "used.",
         )
     elif to in found.layout.backends:
-        yield _refuse("nothing-to-move", f"The queues are in backend {to!r} already.")
+        yield _refuse("nothing-to-move", f"The queues are already in backend {to!r}.")
     shared = is_file(paths.consume_queue / CURRENT)
     if shared and backend(to).store_type() == _FILES:
         yield PreflightFinding(
             code="shared-folder",
             severity=Severity.INFO,
-            sentence="The database lies in consumequeue/, among which the folders of topics go.",
+            sentence="The database is in consumequeue/; the new topic folders will be next to it.",
         )
 
 
 _REFUSED = {
-    FolderKind.NOT_A_STORE: "No store lies here: neither commit log nor queues.",
-    FolderKind.FOREIGN: "This cannot be read as a store.",
-    FolderKind.QUEUES_ONLY: "There are queues but no commit log: name its folder"
-    " (storePathCommitLog) or bring it here.",
-    FolderKind.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
-    "consumequeue_rocksdb/, and nothing shows which one is served: move one away.",
+    FolderKind.NOT_A_STORE: "No store found: there is neither a commit log nor queues.",
+    FolderKind.FOREIGN: "The folder cannot be read as a store.",
+    FolderKind.QUEUES_ONLY: "The store has queues but no commit log: set"
+    " storePathCommitLog to its folder, or move it here.",
+    FolderKind.TWO_DATABASES: "There are two RocksDB queue databases, in consumequeue/ and in "
+    "consumequeue_rocksdb/, and nothing shows which one is in use: move one away.",
 }
 
 
 def _foreign_files(layout: StoreLayout) -> list[PreflightFinding]:
-    """Return one finding if other files than those of the log are in its folders."""
+    """Return one finding if the log folders contain other files."""
     names = NameCount()
     for path in layout.foreign:
         names.add(str(path))
     return names.finding(
         "foreign-files",
         Severity.WARN,
-        "The folders of the commit log contain files that are not files of the log: readers pass"
-        " over them, but neither cqstore nor a broker opens the store to write. Move them away"
-        " before the move (cqstore check prints the command).",
+        "The commit log folders contain files that do not belong to the log: readers skip them, but"
+        " neither cqstore nor a broker can open the store for writing. Move them away before the"
+        " move (cqstore check prints the command).",
     )
 
 
 def _without_log(layout: StoreLayout) -> str | None:
-    """Return which setting leads away from the log; ``None``: none does."""
+    """Return the sentence about a storePathCommitLog without a log, or ``None``."""
     if layout.log_folders == [layout.paths.root / "commitlog"]:
         return None
     named = ", ".join(map(str, layout.log_folders))
     own = layout.paths.root / "commitlog"
-    advice = f"; {own} holds one: leave the key out" if any(own.glob("[0-9]" * 20)) else ""
-    return f"storePathCommitLog leads to {named}, where no commit log is{advice}."
+    advice = f"; {own} has one: remove the key" if any(own.glob("[0-9]" * 20)) else ""
+    return f"storePathCommitLog is {named}, but there is no commit log{advice}."
 
 
 def _code(verdict: FolderKind) -> str:
@@ -172,7 +172,7 @@ def _refuse(code: str, sentence: str) -> PreflightFinding:
 
 
 def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFinding]:
-    """Yield which process has the store open, or how it was left.
+    """Yield findings about a process that has the store open, or about an unclean shutdown.
 
     ``running``: the store is examined while that process writes to it.
     """
@@ -186,7 +186,7 @@ def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFi
         yield PreflightFinding(
             code="lock-unknown",
             severity=Severity.WARN,
-            sentence=f"Whether a broker has the store open is unknown: {exc}.",
+            sentence=f"Cannot determine whether a broker has the store open: {exc}.",
         )
     if holder:
         yield PreflightFinding(
@@ -198,24 +198,23 @@ def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFi
     elif exists(paths.abort):
         yield _refuse(
             "needs-recovery",
-            "The store was not closed cleanly (abort is there): recover it first (cqstore "
-            "recover).",
+            "The store was not closed cleanly (the file abort exists): run cqstore recover first.",
         )
     if (running or not holder) and (exists(paths.replacing) or exists(paths.rebuilding)):
         yield _refuse(
             "unfinished-rebuild",
-            "A rebuild of queues was cut short here: finish it first (cqstore recover).",
+            "A rebuild of queues was interrupted: run cqstore recover to finish it first.",
         )
 
 
 IN_USE = "in-use"
 _IN_USE = (
-    "A process has the store open: its queues were not examined. Stop it, move a copy, or pass"
-    " --running to examine the store while it runs."
+    "A process has the store open, so the queues were not examined. Stop the process, use a copy,"
+    " or pass --running to examine the store while it is in use."
 )
 _WHILE_RUNNING = (
-    "A process has the store open and writes to it: all findings are of a moment ago, and may name"
-    " topics and offsets that were new then. Not checked: whether it is closed cleanly, what lies"
-    " behind the end of its log, and tables that it has not written yet. Run preflight once more"
-    " when the process has ended, before a switch."
+    "A process has the store open and writes to it: the findings describe one moment, and may"
+    " concern topics and offsets that were new at that moment. Not checked: a clean shutdown, data"
+    " after the end of the log, and tables that are not written yet. Run preflight again after the"
+    " process has stopped, before the switch."
 )

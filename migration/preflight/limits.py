@@ -1,6 +1,6 @@
-"""Whether the machine is large enough: kernel limits, disk, memory, and how long it will take.
+"""Check the machine: kernel limits, disk and memory, and the duration of the move.
 
-All of it is estimated from the totals of the survey, upper bounds, not averages.
+All figures are estimated from the totals of the survey; they are upper bounds, not averages.
 
 Source: RocketMQ ``DefaultMappedFile`` (a map and a descriptor a file); field notes 46, 47, b.
 """
@@ -15,11 +15,11 @@ from cqstore.migration.preflight.queue_survey import Totals
 from cqstore.store.queue.bulk import BulkBackend, DiskUse
 
 JVM_RESERVE = 1_000
-"""Maps and descriptors that a broker has beside its store's files."""
+"""Maps and descriptors that a broker needs in addition to those of its store."""
 UNITS_PER_SECOND = 500_000
-"""One core, with few queues: a third of what was measured, for slower disks."""
+"""Rate of one core with few queues: a third of the measured rate, for slower disks."""
 SECONDS_A_QUEUE = 50e-6
-"""One core that opens, reads and closes a queue whose pages are in memory; a disk takes longer."""
+"""Time of one core to open, read and close a queue in the page cache."""
 DRIVER_BYTES = 1 << 30
 WORKER_BYTES = 512 << 20
 """A task of 5 M units: its units, keys and timestamps as arrays."""
@@ -27,13 +27,13 @@ WORKER_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What is to be moved, in the numbers that limits of the machine are compared with."""
+    """Amount of data to move, as compared with the limits of the machine."""
 
     root: Path
     target: BulkBackend
     totals: Totals
     queue_files: int
-    """Queue files that lie there now."""
+    """Existing queue files."""
     other_files: int
     """Files of log and index."""
     log_bytes: int
@@ -41,12 +41,12 @@ class Extent:
 
     @property
     def footprint(self) -> DiskUse:
-        """Return what the queues will take where they go."""
+        """Return the space that the queues will take in the target."""
         return self.target.footprint(self.totals.sums)
 
 
 def machine_findings(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
-    """Yield what the machine's limits say, one finding a limit."""
+    """Yield at most one finding per limit of the machine."""
     yield from map_count(extent, machine)
     yield from open_files(extent, machine)
     yield from inodes(extent, machine)
@@ -64,8 +64,8 @@ def map_count(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFindi
     if limit is None or needed <= limit:
         return
     sentence = (
-        "A broker maps every file: with the queue files that are here now, also while it writes "
-        "both backends, it needs more maps than vm.max_map_count allows."
+        "A broker maps every file: with the existing queue files, also during double write, it "
+        "needs more maps than vm.max_map_count allows."
         if mapped is None
         else "A broker maps every queue file: it will need more maps than vm.max_map_count allows."
     )
@@ -85,7 +85,7 @@ def map_count(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFindi
 
 
 def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
-    """Compare descriptors that a broker will need, one a file, with the limits of open files."""
+    """Compare the descriptors that a broker will need, one per file, with the limits."""
     soft, hard = machine.open_files()
     tables, files = extent.footprint.tables, extent.footprint.mapped_files or 0
     needed = files + tables + extent.other_files + JVM_RESERVE
@@ -97,22 +97,21 @@ def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFind
         yield PreflightFinding(
             code="open-files",
             severity=Severity.REFUSE,
-            sentence="A broker will need more open files than the hard limit (ulimit -Hn) allows "
-            "here.",
+            sentence="A broker will need more open files than the hard limit (ulimit -Hn) allows.",
             figures=figures,
         )
     elif soft is not None and needed > soft:
         yield PreflightFinding(
             code="open-files",
             severity=Severity.WARN,
-            sentence="A broker will need more open files than the soft limit (ulimit -n): raise it "
-            "where the broker is started.",
+            sentence="A broker will need more open files than the soft limit (ulimit -n) allows: "
+            "raise the limit where the broker is started.",
             figures=figures,
         )
 
 
 def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
-    """Compare the files and folders that are to be made with the file system's free inodes."""
+    """Compare the number of new files and folders with the free inodes of the file system."""
     facts = machine.disk(extent.root)
     needed = extent.footprint.entries
     if facts is None or facts.free_inodes is None or needed <= facts.free_inodes:
@@ -120,25 +119,25 @@ def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]
     yield PreflightFinding(
         code="inodes",
         severity=Severity.REFUSE,
-        sentence="The file system has fewer free inodes than there will be files and folders.",
+        sentence="The file system has too few free inodes for the new files and folders.",
         figures={"needed": needed, "free": facts.free_inodes},
     )
 
 
 def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
-    """Compare the bytes of the copy, and of a second one beside it, with what is free."""
+    """Compare the size of one and of two copies with the free space."""
     facts = machine.disk(extent.root)
     if facts is None:
         return
     once, apparent = extent.footprint.disk_bytes, extent.footprint.apparent_bytes
-    severity, sentence = Severity.INFO, "The disk has room for the copy and a second one beside it."
+    severity, sentence = Severity.INFO, "The disk has enough space for the copy and a second one."
     if facts.free_bytes < once:
-        severity, sentence = Severity.REFUSE, "The disk has no room for the copy."
+        severity, sentence = Severity.REFUSE, "The disk has too little space for the copy."
     elif facts.free_bytes < 2 * once:
         severity = Severity.WARN
         sentence = (
-            "The disk has room for the copy, but not for a second one, which attempts that are "
-            "repeated and compactions need."
+            "The disk has enough space for the copy, but not for a second one, which repeated "
+            "attempts and compactions need."
         )
     figures: dict[str, Figure] = {
         "bytes": once, "withSecondCopy": 2 * once, "freeBytes": facts.free_bytes,
@@ -149,7 +148,7 @@ def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
 
 
 def memory(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
-    """Compare what a run takes, a worker a core, with what is available."""
+    """Compare the memory of a run, with one worker per core, with the available memory."""
     available = machine.memory_bytes()
     if available is None:
         return
@@ -159,21 +158,21 @@ def memory(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]
     yield PreflightFinding(
         code="memory",
         severity=Severity.INFO if enough else Severity.WARN,
-        sentence="There is memory for a worker on every core."
+        sentence="There is enough memory for one worker per core."
         if enough
-        else "There is not memory for a worker on every core: run with fewer (--master local[N]).",
+        else "There is too little memory for one worker per core: use fewer (--master local[N]).",
         figures={"bytes": needed, "availableBytes": available, "cores": cores},
     )
 
 
 def duration(extent: Extent, machine: MachineLimits) -> PreflightFinding:
-    """Return about how long the move will take."""
+    """Return an estimate of the duration of the move."""
     units, queues = extent.totals.units, extent.totals.queues
     return PreflightFinding(
         code="duration",
         severity=Severity.INFO,
-        sentence="A rough guess of how long the run takes on one core, the queues in memory; the "
-        "log is read once for the store timestamps.",
+        sentence="Rough estimate of the run time on one core with the queues in memory; logBytes "
+        "of the log are read once for store timestamps.",
         figures={
             "units": units,
             "queues": queues,

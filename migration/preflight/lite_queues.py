@@ -1,8 +1,8 @@
-"""Lite queues that a broker deletes soon after its start, read or unread.
+"""Find lite queues that a broker deletes soon after its start, read or unread.
 
 A lite topic is a light queue ``%LMQ%$PARENT$NAME``. A broker that has run for ``minLiteTTl``
-deletes those that got no message for longer than their parent's ``lite.topic.expiration``. In a
-copy they have been idle since it was made. That consumers lag hinders nothing.
+deletes those that received no message for longer than their parent's ``lite.topic.expiration``. In
+a copy they are idle since the copy was made. Consumer lag does not prevent the deletion.
 
 Source: RocketMQ ``AbstractLiteLifecycleManager``, ``LiteUtil``, ``TopicConfig``.
 """
@@ -34,19 +34,19 @@ NEVER = -1
 
 
 class LiteRules(NamedTuple):
-    """By what a broker finds that a lite queue has expired."""
+    """Rules by which a broker expires lite queues."""
 
     min_ttl_ms: int
-    """No queue goes before the broker has run, and the queue was idle, for so long."""
+    """Minimum run time of the broker, and idle time of a queue, before a deletion, in ms."""
     limit_in_long: bool
 
     def limit_ms(self, minutes: int) -> int:
-        """Return for how long a queue may be idle, ms, of an expiration in minutes."""
+        """Return how long a queue may be idle, in ms, for an expiration in minutes."""
         limit = minutes * _MINUTE_MS
         return limit if self.limit_in_long else (limit + (1 << 31)) % (1 << 32) - (1 << 31)
 
     def expires(self, newest: int, minutes: int, now: int) -> bool:
-        """Return whether the first scan deletes a queue, of a broker that is started ``now``.
+        """Return whether the first scan of a broker that is started ``now`` deletes the queue.
 
         Args:
             newest: store time of its newest message, ms.
@@ -65,7 +65,7 @@ def lite_rules(version: Version, values: Mapping[str, Any]) -> LiteRules | None:
 
 
 def parent_topic(topic: str) -> str | None:
-    """Return the parent of a lite topic, ``None`` for every other name."""
+    """Return the parent of a lite topic; ``None`` for other topics."""
     if not topic.startswith(_LITE_PREFIX):
         return None
     parent, sign, name = topic[len(_LITE_PREFIX) :].partition(_SIGN)
@@ -73,7 +73,7 @@ def parent_topic(topic: str) -> str | None:
 
 
 def lite_expiration(config: object) -> int | None:
-    """Return the minutes that a topic's entry sets for its lite queues; ``None`` if it has none."""
+    """Return the expiration in minutes in a topic's entry; ``None`` if it has no lite queues."""
     attributes = config.get("attributes") if isinstance(config, dict) else None
     if not isinstance(attributes, dict) or attributes.get("message.type") != "LITE":
         return None
@@ -93,14 +93,14 @@ class LiteQueues(QueueCheck):
         rules: LiteRules,
         now: int | None = None,
     ) -> None:
-        """Look at no queue yet.
+        """Prepare the check.
 
         Args:
-            queues: the backend that is looked at.
-            log: of the same store.
-            expirations: parent → minutes, of the broker's table; ``None`` if it could not be read.
-            rules: of the broker.
-            now: when the broker is started, ms since the epoch; ``None``: at this moment.
+            queues: the backend to examine.
+            log: the log of the same store.
+            expirations: parent → minutes in the topic table; ``None`` if it could not be read.
+            rules: rules of the broker.
+            now: start of the broker, ms since the epoch; ``None``: now.
         """
         self._queues, self._log = queues, log
         self._expirations, self._rules = expirations, rules
@@ -133,20 +133,20 @@ class LiteQueues(QueueCheck):
         return -1
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield what expires, or that there is no table to show it."""
+        """Yield a finding about expiring queues, or about an unreadable topic table."""
         if self._expirations is None and self._lite:
             yield PreflightFinding(
                 code="lite-queues-not-compared",
                 severity=Severity.INFO,
-                sentence="There are lite queues, and the expirations of their topics"
-                " (lite.topic.expiration) could not be read: a broker may delete them.",
+                sentence="There are lite queues, but the expirations of their parent topics"
+                " (lite.topic.expiration) cannot be read: a broker may delete the queues.",
                 figures={"liteQueues": self._lite, "units": self._units},
             )
         yield from self._expiring.finding(
             "lite-queues-expire",
             Severity.WARN,
-            "Lite queues got no message for longer than lite.topic.expiration of their parent: a"
-            " broker deletes them, read or not, once it has run for minLiteTTl.",
+            "Lite queues received no message for longer than lite.topic.expiration of their parent:"
+            " a broker deletes them, read or unread, after it has run for minLiteTTl.",
             liteQueues=self._lite,
             parents=len(self._parents),
             queuesAtRisk=self._expiring.total,

@@ -1,7 +1,7 @@
-"""Machine: what preflight asks of the computer it runs on, so that tests can answer instead.
+"""Limits of the machine; tests replace the class.
 
-It answers for this process on this computer: a broker under another user, or elsewhere, may have
-other limits.
+They apply to this process on this machine: a broker of another user, or on another machine, may
+have other limits.
 """
 
 import os
@@ -13,7 +13,7 @@ _KIB = 1024
 
 
 class DiskFacts(NamedTuple):
-    """What a file system has left, of what ordinary programs may use."""
+    """Free space of a file system for ordinary users."""
 
     free_bytes: int
     free_inodes: int | None
@@ -39,7 +39,7 @@ class MachineLimits:
         )
 
     def disk(self, folder: Path) -> DiskFacts | None:
-        """Return what the file system of ``folder`` has left."""
+        """Return the free space of the file system of ``folder``."""
         try:
             facts = os.statvfs(folder)
         except OSError:
@@ -48,7 +48,7 @@ class MachineLimits:
         return DiskFacts(facts.f_bavail * facts.f_frsize, inodes)
 
     def memory_bytes(self) -> int | None:
-        """Return the memory that programs can still take, by the computer or its container."""
+        """Return the available memory of the machine or container, in bytes."""
         available = _available_memory(self._proc / "meminfo")
         limit, used = (_number(self._cgroup / f"memory.{name}") for name in ("max", "current"))
         if limit is None or used is None:
@@ -68,7 +68,7 @@ def _number(path: Path) -> int | None:
 
 
 def _available_memory(meminfo: Path) -> int | None:
-    """Return the bytes of memory that programs may still take; ``None``: not known."""
+    """Return the available memory in bytes; ``None`` if it is unknown."""
     try:
         lines = meminfo.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The broker's tables and what else lies beside log and queues: what a move does with them.
+"""Find what a move does with the broker's tables and other files of the store's folder.
 
 Source: RocketMQ ``BrokerController``; see ``cqstore.broker.conversion``.
 """
@@ -30,18 +30,18 @@ from cqstore.store.settings.config import StoreConfig
 _VERSION_KEY, _VERSION_2 = "configManagerVersion", "v2"
 _SINGLE_KEY = "useSingleRocksDBForAllConfigs"
 _BROUGHT = {CONFIG_FOLDER, TIMER_WHEEL, TIMER_LOG, *DATABASES}
-"""Names below the root, or their begins, that come along beside log and queues."""
+"""Names, or first parts of names, below the root that a move copies besides log and queues."""
 
 
 def table_findings(
     paths: StorePaths, to: str, values: Mapping[str, Any]
 ) -> Iterator[PreflightFinding]:
-    """Yield what becomes of the tables in a move to backend ``to``. Changes nothing.
+    """Yield findings about the tables in a move to backend ``to``. Changes nothing.
 
     Args:
-        paths: of the store.
-        to: a backend.
-        values: the settings of the broker that is to start on it, empty if they are not known.
+        paths: paths of the store.
+        to: target backend.
+        values: settings of the next broker; empty if they are unknown.
 
     Raises:
         StoreIOError: a folder cannot be read.
@@ -58,20 +58,20 @@ def table_findings(
 
 
 def _version_2(tables: list[TableForms], values: Mapping[str, Any]) -> Iterator[PreflightFinding]:
-    """Yield a finding where tables are in a form that the settings do not have read."""
+    """Yield a finding if tables are in a form that a broker with these settings does not read."""
     there = any(table.form is Form.V2 for table in tables)
     is_set = values.get(_VERSION_KEY, "").lower() == _VERSION_2
     if there and not is_set:
         yield _finding(
             "tables-in-version-2", Severity.WARN,
-            "The broker keeps its tables in config/rdb, which is read with"
-            " configManagerVersion=v2 alone: without it topics, groups and offsets are those of"
-            " before.",
+            "The broker's tables are in config/rdb, which a broker reads only with"
+            " configManagerVersion=v2: without it, the broker uses older topics, groups and"
+            " offsets.",
         )  # fmt: skip
 
 
 def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterator[PreflightFinding]:
-    """Say what a switch converts, or why it would refuse to."""
+    """Yield findings about the tables that a switch converts, or why it would refuse to."""
     keys = {key: values[key] for key in (_VERSION_KEY, _SINGLE_KEY) if key in values}
     try:
         config = StoreConfig.from_mapping(keys)
@@ -91,17 +91,17 @@ def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterato
         sources = ", ".join(f"{table} from {form}" for table, form in found.sources.items())
         yield _finding(
             "tables-converted", Severity.INFO,
-            f"The move converts {sources} into the form {facts['to']}: {facts['topics']} topics,"
+            f"The move converts {sources} to form {facts['to']}: {facts['topics']} topics,"
             f" {facts['groups']} groups, {facts['offsets']} offsets.",
         )  # fmt: skip
 
 
 def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
-    """Yield a finding of the tables whose newest form is in doubt."""
+    """Yield a finding about tables whose newest form is in doubt."""
     try:
         doubts = table_doubts(paths)
     except StoreError as exc:
-        sentence = f"Whether the newest tables are in JSON or in RocksDB was not compared: {exc}."
+        sentence = f"Cannot determine whether the newest tables are in JSON or in RocksDB: {exc}."
         yield _finding("tables-not-compared", Severity.WARN, sentence)
         return
     count = NameCount()
@@ -110,52 +110,52 @@ def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
     yield from count.finding(
         "tables-in-doubt",
         Severity.WARN,
-        "Which form of these tables the last broker wrote is in doubt. A move decides by the times"
-        " of the files, which a copy may have changed: set the time of the right form to now (touch"
-        " the file, or the database's CURRENT) before it.",
+        "It is unclear which form of these tables the last broker wrote. The move decides by the"
+        " file times, which a copy may have changed: before the move, set the time of the right"
+        " form to now (touch the file, or the database's CURRENT).",
     )
 
 
 def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
-    """Yield a finding of databases that are older than the JSON files."""
+    """Yield a finding about databases that are older than the JSON files."""
     count = NameCount()
     for path in sorted({path for table in tables for path in table.databases}):
         count.add(f"config/{path.name}")
     yield from count.finding(
         "older-databases",
         Severity.INFO,
-        "Databases of the broker's tables are older than its JSON files: the move takes them out of"
-        " the way, or a broker with RocksDB queues would go on with them.",
+        "Databases of the broker's tables are older than its JSON files: the move moves them aside,"
+        " because a broker with RocksDB queues would read them.",
     )
 
 
 def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
-    """Yield a finding where offsets are in the file of a broker with light queues."""
+    """Yield a finding if offsets are in the file of a broker with light queues."""
     for table in tables:
         files = {path.name: file_written(path) for path in table.files}
         if files.get(LMQ_OFFSETS_FILE, -1) >= max(0, *files.values()):
             yield _finding(
                 "offsets-of-light-queues", Severity.INFO,
-                f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq); one with"
-                f" RocksDB queues reads {OFFSETS_FILE} alone. The move writes that.",
+                f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq), but a broker"
+                f" with RocksDB queues reads only {OFFSETS_FILE}. The move writes it.",
             )  # fmt: skip
 
 
 def _not_brought(paths: StorePaths) -> Iterator[PreflightFinding]:
-    """Name what ``migrate follow`` leaves in the broker's folder; a switch moves nothing."""
+    """Yield a finding about files that ``migrate follow`` does not copy."""
     count = NameCount()
     for name in other_names(paths):
         count.add(name)
     yield from count.finding(
         "left-by-follow",
         Severity.INFO,
-        "Beside log, queues, tables and timer there is more: a switch leaves it in its place, but"
-        " migrate follow does not bring it into the new folder.",
+        "The store's folder has other files: migrate switch leaves them in place, but migrate"
+        " follow does not copy them to the new folder.",
     )
 
 
 def other_names(paths: StorePaths) -> list[str]:
-    """Return names below the root that are neither of a store nor brought by ``migrate follow``."""
+    """Return names below the root that are not of a store and not copied by ``migrate follow``."""
     store = [paths.commit_log, paths.index, paths.checkpoint, paths.abort, paths.abort_backup]
     queues = [path for name in backend_names() for path in backend(name).folders(paths)]
     known = {path.name for path in (*store, *queues, paths.lock, paths.own, paths.consume_queue)}

@@ -1,4 +1,4 @@
-"""Whether the names of topics and the queue ids can be held where the queues are to go.
+"""Check that the target supports the topic names and queue ids.
 
 Source: spec 1, 9.2, T24; field notes 24.
 """
@@ -12,7 +12,7 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class TopicNames(QueueCheck):
-    """Names that the backend that is moved to cannot hold."""
+    """Check for topic names that the target backend does not support."""
 
     def __init__(self, target: BulkBackend, config: StoreConfig) -> None:
         self._target, self._config = target, config
@@ -20,7 +20,7 @@ class TopicNames(QueueCheck):
         self._longest = 0
 
     def check(self, queue: UnitRange) -> None:
-        """Look at the topic's name."""
+        """Check the topic name of one queue."""
         for fault in self._target.name_faults(queue.topic, self._config):
             size = len(queue.topic.encode("utf-8", "surrogateescape"))
             self._longest = max(self._longest, size)
@@ -28,7 +28,7 @@ class TopicNames(QueueCheck):
             self._found.setdefault(fault, NameCount()).add(queue.name, **figures)
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield a finding a kind of fault."""
+        """Yield one finding per kind of fault."""
         for fault, tally in self._found.items():
             figures = {}
             if fault.limit is not None:
@@ -37,20 +37,20 @@ class TopicNames(QueueCheck):
 
 
 class QueueIds(QueueCheck):
-    """Queue ids below zero: RocksDB's keys would sort them behind all others."""
+    """Check for negative queue ids: RocksDB's keys would sort them after all others."""
 
     def __init__(self) -> None:
         self._bad = NameCount()
 
     def check(self, queue: UnitRange) -> None:
-        """Note a queue whose id is below zero."""
+        """Record a queue with a negative id."""
         if queue.queue_id < 0:
             self._bad.add(queue.name, units=queue.units)
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield one finding that names such queues, if there are any."""
+        """Yield one finding with these queues, if there are any."""
         yield from self._bad.finding(
             "negative-queue-id",
             Severity.REFUSE,
-            "Queues have ids below 0, which no broker writes and RocksDB's key order does not fit.",
+            "Queue ids are negative: no broker writes them, and they break RocksDB's key order.",
         )

@@ -1,7 +1,7 @@
-"""What preflight answers: findings, and the report that holds them. JSON-able.
+"""Findings of preflight, and the report that contains them, for JSON.
 
-A finding reports one thing once, however many queues it is about: their names are capped, their
-number is not. Nothing here grows with the number of queues.
+A finding reports one problem once, however many queues it affects: the list of names is limited,
+their number is exact. Memory does not grow with the number of queues.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ NAMES_MAX = 20
 
 
 def _printable(value: Any) -> Any:
-    """Escape what is no UTF-8, as names of folders may be: JSON and terminals take none of it."""
+    """Escape text that is not UTF-8, such as some folder names, for JSON and terminals."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -25,79 +25,79 @@ Figure = int | float | Text | bool | None
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     REFUSE = "refuse"
     """The move must not begin."""
     WARN = "warn"
-    """It may begin, and this will be a problem."""
+    """The move may begin, but this will cause a problem."""
     INFO = "info"
-    """Worth knowing."""
+    """Information; no problem."""
 
 
 class _ReportModel(BaseModel):
-    """A part of the report: unchangeable; its fields have RocketMQ's kind of names in JSON."""
+    """Immutable part of the report; its fields have camelCase names in JSON, as in RocketMQ."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class Affected(_ReportModel):
-    """One thing that a finding is about: a topic, ``TOPIC/QUEUEID``, a key, a folder."""
+    """One thing that a finding affects: a topic, ``TOPIC/QUEUEID``, a key or a folder."""
 
     name: Text
     figures: dict[str, Figure] = Field(default_factory=dict)
 
 
 class PreflightFinding(_ReportModel):
-    """One thing that a preflight found: how much it matters, a sentence, names, numbers."""
+    """One finding of a preflight: code, severity, sentence, figures and affected names."""
 
     code: str
-    """Lower case words with hyphens; the same finding always has the same."""
+    """Lower-case words with hyphens. The same kind of finding always has the same code."""
     severity: Severity
     sentence: Text
-    """One sentence for people, without the figures that follow."""
+    """Text for people, without the figures."""
     figures: dict[str, Figure] = Field(default_factory=dict)
-    """Numbers, each with its unit in the name where it has one."""
+    """Figures by name; a unit is part of the name."""
     affected: list[Affected] = Field(default_factory=list)
-    """The first of what it is about, at most ``NAMES_MAX``."""
+    """First affected things, at most ``NAMES_MAX``."""
     affected_total: int = 0
-    """How many there are in all."""
+    """Number of all affected things."""
 
 
 class PreflightReport(_ReportModel):
-    """All that a preflight found of one folder."""
+    """Report of a preflight of one folder."""
 
     version: int = 1
-    """Of this shape."""
+    """Version of this report format."""
     root: Text
     to: str
-    """The backend that the queues are to go to, ``rocksdb`` or ``file``."""
+    """Target backend, ``rocksdb`` or ``file``."""
     rocketmq_version: str
-    """Which release's rules the settings were read by."""
+    """RocketMQ release whose rules were applied to the settings."""
     layout: str
-    """A ``FolderKind``: what lies in the folder."""
+    """Layout of the folder, a ``FolderKind``."""
     surveyed: str | None = None
-    """The backend whose queues were looked at, ``None`` if none were."""
+    """Backend whose queues were examined; ``None`` if none were."""
     topics: int = 0
     queues: int = 0
     units: int = 0
     """Units from each queue's minimum to its maximum."""
     findings: list[PreflightFinding] = Field(default_factory=list)
-    """Those that refuse first, else in the order of the checks."""
+    """Findings that refuse first, then in the order of the checks."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def may_go_on(self) -> bool:
-        """Return whether nothing refuses."""
+        """Return whether no finding has severity ``refuse``."""
         return not self.refusals
 
     @property
     def refusals(self) -> list[PreflightFinding]:
-        """Return the findings that refuse."""
+        """Return the findings with severity ``refuse``."""
         return [finding for finding in self.findings if finding.severity is Severity.REFUSE]
 
     def find(self, code: str) -> PreflightFinding | None:
-        """Return the first finding with ``code``, ``None`` without."""
+        """Return the first finding with ``code``, or ``None``."""
         return next((finding for finding in self.findings if finding.code == code), None)
 
 
@@ -105,19 +105,19 @@ _ORDER = list(Severity)
 
 
 def by_severity(findings: Iterable[PreflightFinding]) -> list[PreflightFinding]:
-    """Return findings with what refuses first; of one severity they keep their order."""
+    """Return findings sorted by severity, ``refuse`` first; the sort is stable."""
     return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
 
 
 class NameCount:
-    """Names of one kind, counted; the first ``NAMES_MAX`` are kept."""
+    """Counter of names of one kind that keeps the first ``NAMES_MAX``."""
 
     def __init__(self) -> None:
         self.affected: list[Affected] = []
         self.total = 0
 
     def add(self, name: str, **figures: Figure) -> None:
-        """Count one, with what there is to say of it alone."""
+        """Count one name, with its own figures."""
         self.total += 1
         if len(self.affected) < NAMES_MAX:
             self.affected.append(Affected(name=name, figures=figures))
@@ -125,7 +125,7 @@ class NameCount:
     def finding(
         self, code: str, severity: Severity, sentence: str, **figures: Figure
     ) -> list[PreflightFinding]:
-        """Return the finding about all of them, nothing if there was none."""
+        """Return a list of the finding about all names; empty if there are none."""
         if not self.total:
             return []
         found = PreflightFinding(

@@ -1,6 +1,6 @@
-"""The one pass over all queues, and what its checks are.
+"""The pass over all queues, and the interface of its checks.
 
-Every queue is looked at once and shown to each check in turn; a check keeps counts and capped
+Every queue is read once and passed to each check; a check keeps counts and a limited number of
 names, so memory does not grow with the number of queues.
 """
 
@@ -14,8 +14,8 @@ from cqstore.store.progress import noop
 from cqstore.store.queue.bulk import QueueTotals
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
-Told = Callable[[int, int | None], object]
-"""Called with how many queues were examined, and about how many there are, where known."""
+SurveyProgress = Callable[[int, int | None], object]
+"""Called with the number of examined queues, and their approximate total if it is known."""
 
 
 class UnitRange(NamedTuple):
@@ -28,7 +28,7 @@ class UnitRange(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Return how many units there are to move."""
+        """Return the number of units to move."""
         return self.high - self.low
 
     @property
@@ -38,32 +38,32 @@ class UnitRange(NamedTuple):
 
 
 class QueueCheck(ABC):
-    """A check that looks at every queue. The queues of one topic come one after the other."""
+    """A check of every queue. The queues of one topic are passed consecutively."""
 
     @abstractmethod
     def check(self, queue: UnitRange) -> None:
-        """Look at one queue.
+        """Check one queue.
 
         Raises:
-            StoreError: the queue cannot be read; the pass names it and goes on.
+            StoreError: the queue cannot be read; the pass reports it and continues.
         """
 
     @abstractmethod
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield what was found, after the last queue."""
+        """Yield the findings, after the last queue."""
 
 
 class Totals(QueueCheck):
-    """Counts topics, queues, units and files of what is to be moved."""
+    """Counter of the topics, queues, units and files to move."""
 
     def __init__(self, units_per_file: int) -> None:
         self.units_per_file = units_per_file
         self._topic: str | None = None
         self.topics = self.queues = self.units = 0
         self.files = 0
-        """Queue files that hold these units, at least one a queue."""
+        """Queue files of these units, at least one per queue."""
         self.key_bytes = 0
-        """UTF-8 bytes of the topics' names, once a queue."""
+        """UTF-8 bytes of the topic names, counted once per queue."""
         self.empty = self.from_zero = 0
         self.longest = 0
 
@@ -83,17 +83,17 @@ class Totals(QueueCheck):
 
     @property
     def sums(self) -> QueueTotals:
-        """Return what a backend estimates from."""
+        """Return the totals from which a backend estimates its size."""
         return QueueTotals(
             self.topics, self.queues, self.units, self.files, self.units_per_file, self.key_bytes
         )
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield the sums as one finding, which refuses nothing."""
+        """Yield the totals as one finding of severity ``info``."""
         yield PreflightFinding(
             code="totals",
             severity=Severity.INFO,
-            sentence="So much there is to move.",
+            sentence="Amount of data to move.",
             figures={
                 "topics": self.topics,
                 "queues": self.queues,
@@ -106,19 +106,22 @@ class Totals(QueueCheck):
 
 
 class QueueSurvey:
-    """One pass over the queues of a backend, which asks all checks of each."""
+    """One pass over the queues of a backend, with all checks."""
 
     def __init__(
-        self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = noop
+        self,
+        queues: ConsumeQueueStore,
+        checks: Sequence[QueueCheck],
+        progress: SurveyProgress = noop,
     ) -> None:
-        """``progress`` is called with how many queues were examined, of about how many."""
+        """``progress``: see ``SurveyProgress``."""
         self._progress = progress
         self._queues = queues
         self._checks = checks
         self._unreadable = NameCount()
 
     def run(self) -> Iterator[PreflightFinding]:
-        """Look at every queue, then yield what the checks found."""
+        """Check every queue, then yield the findings."""
         queues = self._queues
         count = queues.queues_estimate()
         for number, (topic, queue_id) in enumerate(queues.queues()):

@@ -1,7 +1,7 @@
-"""The queues against the broker's table of topics.
+"""Compare the queues with the broker's topic table.
 
-A broker with RocksDB queues deletes, ten minutes after its start and then hourly, whatever queues
-its table of topics does not have; light queues and system topics are exempt.
+A broker with RocksDB queues deletes, ten minutes after its start and then hourly, all queues of
+topics that are not in its topic table; light queues and system topics are exempt.
 
 Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field notes 8, 14.
 """
@@ -18,7 +18,7 @@ from cqstore.store.record.topic_names import is_exempt
 
 
 class TopicsCheck(QueueCheck):
-    """Topics with queues that the table does not have, and the other way round."""
+    """Check for topics that have queues but are not in the table, and the reverse."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class TopicsCheck(QueueCheck):
         complete: bool = True,
         lite_expirations: Mapping[str, int] | None = None,
     ) -> None:
-        """``topics`` are used up; ``complete``: the table could be read."""
+        """``topics`` is modified; ``complete``: the table could be read."""
         self.lite_expirations = (lite_expirations or {}) if complete else None
-        """Parent of lite topics → minutes; ``None``: not known."""
+        """Parent of lite topics → minutes; ``None`` if unknown."""
         self._unseen = topics
         self._listed = len(topics)
         self._complete = complete
@@ -58,7 +58,7 @@ class TopicsCheck(QueueCheck):
         self._queues = self._units = 0
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield both kinds, nothing if there is no table to compare with."""
+        """Yield both findings; nothing if there is no table to compare with."""
         if not self._complete:
             return
         self._end_topic()
@@ -66,7 +66,7 @@ class TopicsCheck(QueueCheck):
         yield from self._missing.finding(
             "topics-without-metadata",
             Severity.WARN,
-            "Topics with queues are not among the broker's topics: a broker deletes their RocksDB "
+            "Topics with queues are missing from the topic table: a broker deletes their RocksDB "
             "queues ten minutes after its start.",
             listedTopics=self._listed,
             queuesAtRisk=self._queues_at_risk,
@@ -78,19 +78,19 @@ class TopicsCheck(QueueCheck):
         yield from self._idle.finding(
             "topics-without-queues",
             Severity.INFO,
-            "Topics of the broker have no queues: nothing was written to them.",
+            "Topics of the topic table have no queues: nothing was written to them.",
         )
 
 
 def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFinding]]:
-    """Return the check against the table that lies here, and why it is none if it is none."""
+    """Return the check against the topic table, and findings about a missing or unreadable one."""
     config = paths.config
     found = read_newest(config, table_forms(paths)).get(Table.TOPICS)
     if found is None:
-        sentence = "There is no config/topics.json: a broker that starts so knows no topic."
+        sentence = "config/topics.json does not exist: a broker that starts here has no topics."
         return TopicsCheck(set()), [_not_compared(Severity.WARN, sentence)]
     if faults := faults_of(Table.TOPICS, found, config):
-        sentence = f"The topics cannot be read from the form {found.form}: {faults[0]}."
+        sentence = f"Cannot read the topics in form {found.form}: {faults[0]}."
         return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
     limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
     lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}

@@ -1,7 +1,7 @@
-"""What the units of the queues say: read in blocks, every unit once, nothing kept.
+"""Check the units of the queues; every unit is read once, in blocks, and none is kept.
 
-Extension addresses are counted, not followed; units are not compared with their records. That is
-what ``verify`` is for.
+Extension addresses are counted but not resolved, and units are not compared with their records;
+``verify`` does that.
 """
 
 from collections.abc import Iterator
@@ -20,29 +20,29 @@ _BLOCK_UNITS = 65_536
 
 
 class BatchQueues(QueueCheck):
-    """Queues of 46-byte units, which nothing can move."""
+    """Check for queues of 46-byte units, which cannot be moved."""
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
         self._queues = queues
         self._found = NameCount()
 
     def check(self, queue: UnitRange) -> None:
-        """Ask for the topic's kind."""
+        """Check the queue type of the topic."""
         if self._queues.queue_type(queue.topic) is QueueType.BATCH:
             self._found.add(queue.name, messages=queue.units)
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield one finding that names batch queues, if there are any."""
+        """Yield one finding with the batch queues, if there are any."""
         yield from self._found.finding(
             "batch-queues",
             Severity.REFUSE,
-            "Topics have batch queues (queue.type=BatchCQ): RocksDB has no such units, and "
-            "RocketMQ does not start on both.",
+            "Topics have batch queues (queue.type=BatchCQ): RocksDB does not support them, and "
+            "RocketMQ does not start with both.",
         )
 
 
 class UnitCheck(QueueCheck):
-    """Holes, records outside the log, and what will be translated."""
+    """Check for holes, units that point outside the log, and units that will be translated."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class UnitCheck(QueueCheck):
             if block.stop is BlockStop.HOLE and block.hole is not None:
                 missing += len(block.hole)
                 at = block.hole.stop
-            elif not block.count:  # it ends before its own maximum
+            elif not block.count:  # it ends before its max offset
                 missing += queue.high - at
                 break
         self._note(queue, missing, astray, addresses)
         self._count_blanks(queue)
 
     def _read(self, block: UnitBlock) -> tuple[int, int]:
-        """Return how many units of a block lie outside of the log, and have extension addresses."""
+        """Return how many units of a block point outside the log, and have extension addresses."""
         rows = block.columns()
         phy = rows["phy_offset"].astype(np.int64)
         # Compared this way round no sum can overflow, whatever the bytes say.
@@ -100,7 +100,7 @@ class UnitCheck(QueueCheck):
         return int(misplaced), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
 
     def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:
-        """Add what was found in a queue to the findings."""
+        """Add the counts of one queue to the findings."""
         self._missing += missing
         self._astray += astray
         self._addresses += addresses
@@ -112,7 +112,7 @@ class UnitCheck(QueueCheck):
             self._ext.add(queue.name, units=addresses)
 
     def _count_blanks(self, queue: UnitRange) -> None:
-        """Count the rows before the first unit of its file that are no units of expired records."""
+        """Count the pre-blank rows before the first unit of a queue."""
         if not self._queues.begins_with_blanks or queue.low <= 0:
             return
         per_file = self._queues.units_per_file
@@ -127,18 +127,19 @@ class UnitCheck(QueueCheck):
             self._blanks.add(queue.name, units=len(block.hole))
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield a finding a kind."""
+        """Yield one finding per kind."""
         yield from self._holes.finding(
             "holes",
             Severity.REFUSE if self._holes_refuse else Severity.WARN,
-            "Units are missing inside queues; on RocksDB a broker sends a consumer that meets such "
-            "a hole back to offset 0: rebuild the queues first (cqstore rebuild DIR --topic T).",
+            "Units are missing inside queues; with RocksDB, a broker resets a consumer that "
+            "reaches such a hole to offset 0: rebuild the queues first (cqstore rebuild DIR "
+            "--topic T).",
             missingUnits=self._missing,
         )
         yield from self._outside.finding(
             "units-outside-log",
             Severity.REFUSE,
-            "Units lead to records outside the commit log: recover or rebuild first.",
+            "Units point outside the commit log: run cqstore recover or cqstore rebuild first.",
             units=self._astray,
             logMin=self._low_phy,
             logMax=self._high_phy,
@@ -146,13 +147,13 @@ class UnitCheck(QueueCheck):
         yield from self._ext.finding(
             "extension-addresses",
             Severity.INFO,
-            "Tags codes of units are addresses of extension files; they are replaced by the tags "
-            "codes that lie there.",
+            "Tags codes of units are addresses in extension files; the move replaces them with the "
+            "tags codes that are stored there.",
             units=self._addresses,
         )
         yield from self._blanks.finding(
             "pre-blank-units",
             Severity.INFO,
-            "First files begin with pre-blank units, which are no units and are left out.",
+            "The first files of queues begin with pre-blank units, which are empty and skipped.",
             units=self._blank_units,
         )

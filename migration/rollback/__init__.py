@@ -1,1 +1,1 @@
-"""The rollback of a migration, at any stage, and its final end."""
+"""Rollback of a migration at any stage, and its end."""

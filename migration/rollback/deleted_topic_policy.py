@@ -1,7 +1,7 @@
-"""Queues that a rollback would restore: RocketMQ deleted them on the side that is served.
+"""Deleted topics that a rollback would restore.
 
-It keeps no journal of what it deletes, so the queues that were left behind have them still; nothing
-distinguishes such a deletion from a loss but the operator.
+RocketMQ does not record the topics that it deletes, so the old queues still have them. Only the
+operator can distinguish such a deletion from a loss.
 """
 
 from collections.abc import Iterator
@@ -23,19 +23,19 @@ _NAMED = 5
 
 
 class DeletedTopicPolicy(StrEnum):
-    """What a rollback does with topics that were deleted after the switch."""
+    """Treatment of topics that RocketMQ deleted after the switch, in a rollback."""
 
     KEEP = "keep"
-    """They come back, with all their messages."""
+    """Restore the topics with all their messages."""
     DELETE = "delete"
-    """They are deleted here too, permanently."""
+    """Delete the topics from the old queues too, permanently."""
 
 
 def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
-    """Return the topics of which backend ``left`` has queues that the one that is read has not.
+    """Return the sorted topics of queues that backend ``left`` has and the served one lacks.
 
-    Sorted. Queues whose records have expired, whose deletion our journal contains, or whose records
-    are still to come from the log, do not count. Changes nothing.
+    Queues do not count if their records have expired, if a journal contains their deletion, or if
+    their records are still to be dispatched. Changes nothing.
 
     Raises:
         StoreError: a backend cannot be read.
@@ -64,7 +64,7 @@ def _topics(
 def _queues(
     left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
 ) -> Iterator[QueueKey]:
-    """Yield the queues that ``left`` has and ``served`` deleted without our journal."""
+    """Yield the queues that ``left`` has and ``served`` lost without an entry in the journal."""
     has_all_before = served.dispatch_from_phy_offset()
     for key in left.queues():
         queue = left.queue(*key)
@@ -78,25 +78,25 @@ def _queues(
 
 
 def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
-    """Refuse a rollback that would restore topics unasked.
+    """Refuse a rollback that would restore deleted topics without a decision of the operator.
 
     Raises:
-        RefusedStoreError: there are some; the sentence names the first.
+        RefusedStoreError: there are such topics; the message names the first ones.
     """
     if not topics:
         return
     raise RefusedStoreError(
-        f"{len(topics)} topics have queues among the {left} queues and none among those that are"
-        f" served: {some_of(topics[:_NAMED], len(topics))}. If they were deleted since the switch,"
-        " say --returning delete; to have them back, --returning keep (--dry-run lists them all)",
+        f"{len(topics)} topics have {left} queues, but no queues in the backend that is served:"
+        f" {some_of(topics[:_NAMED], len(topics))}. If they were deleted after the switch, pass"
+        " --returning delete; to restore them, pass --returning keep (--dry-run lists all of them)",
         path=root,
     )
 
 
 def delete_missing_topics(store: MessageStore, left: str) -> None:
-    """Delete from backend ``left``, which is kept beside the one that is read, what that lacks.
+    """Delete the queues from backend ``left`` that the served backend lacks.
 
-    Topics of which nothing is left are deleted durably, so that no replay brings them back.
+    Topics without remaining queues are deleted durably, so that no replay restores them.
     """
     by_name = {each.name: each for each in components_of(store).queues.backends()}
     if left not in by_name:  # detached: the step is refused with the reason

@@ -1,7 +1,7 @@
-"""The rollback of a migration, at any stage, and its final end.
+"""Roll back a migration at any stage, or finish it.
 
-Before the switch the workspace is emptied. After it the store steps back through its states, so the
-old queues catch up before they are served, and then the new ones are moved away.
+Before the switch, the workspace is emptied. After the switch, the store changes its state step by
+step, so the old queues catch up before they are served; then the new ones are moved away.
 """
 
 import shutil
@@ -53,19 +53,19 @@ def rollback(
     dry_run: bool = False,
     tell: Tell = noop,
 ) -> SwitchReport | None:
-    """Undo a migration, however far it is; ``None``: nothing had been published.
+    """Undo a migration at any stage; return ``None`` if the store was not switched.
 
-    Before the switch the workspace is emptied. After it the old queues catch up from the log, are
-    compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
-    found. Topics that only the old queues have were deleted since, by RocketMQ: ``returning`` says
-    what is to be done with them. With ``dry_run`` the report says what there is to be done, and
-    nothing is changed. The broker's tables are converted into the form that the next broker reads,
-    but for what it does ``without``; ``accept_older_tables``: what is in RocksDB is not brought
-    into JSON files. If interrupted, the same call continues.
+    Before the switch, the workspace is emptied. After the switch, the old queues catch up from the
+    log, are compared and served, and the new ones are moved to ``cqstore/replaced``. Topics that
+    only the old queues have were deleted by RocketMQ since the switch: ``returning`` selects
+    whether to keep or delete them. With ``dry_run``, nothing is changed, and the report shows what
+    would be done. The broker's tables are converted to the form that the next broker reads;
+    ``without`` names data that may be left out. With ``accept_older_tables``, tables in RocksDB are
+    not converted to JSON files. If interrupted, the same call continues.
 
     Raises:
-        RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
-            or there are such topics and ``returning`` says nothing, or the tables cannot be
+        RefusedStoreError: there is nothing to undo, the old queues differ after catching up,
+            ``returning`` is missing although there are such topics, or the tables cannot be
             converted.
         StoreLockedError: the store is open.
     """
@@ -79,7 +79,7 @@ def rollback(
             broker = NextBroker(before.backends, config, without, accept_older_tables)
             return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
         if not exists(space.plan):
-            raise RefusedStoreError("there is no migration to roll back", path=space.root)
+            raise RefusedStoreError("no migration to roll back", path=space.root)
         if not dry_run:
             now = current_mode(layout, config)
             _undo_partial_switch(space, layout, now)
@@ -91,10 +91,12 @@ def rollback(
 
 
 def _mode_before(space: Workspace, root: Path) -> StoreMode:
-    """Return the state of the store before the switch; refuses if there were no queues."""
+    """Return the state of the store before the switch; refuse if there are no old queues."""
     if read_plan(space).source == LOG:
         raise RefusedStoreError(
-            "queues built from the log have none to go back to: cqstore migrate finish", path=root
+            "cannot roll back: the queues were built from the log, so there are no old queues to"
+            " serve again. Run cqstore migrate finish to end the migration",
+            path=root,
         )
     return StoreMode(read_switched(space).source)
 
@@ -108,7 +110,7 @@ def _walk_back(
     *,
     dry_run: bool,
 ) -> SwitchReport:
-    """Serve the old queues again, or only say what there is to be done for it."""
+    """Serve the old queues again, or only report what would be done."""
     root, done, config = layout.paths.root, read_switched(space), broker.config
     before, goal = current_mode(layout, config), StoreMode(done.source)
     report = SwitchReport(before=before, state=before)
@@ -132,7 +134,7 @@ def _walk_back(
     report.add(prepare(layout.paths, broker, space))
     note_tables(layout.paths, space)
     walk(root, config, goal, report, tell, forget)
-    tell(f"moving the {done.target} queues away")
+    tell(f"moving the {done.target} queues to cqstore/replaced")
     _withdraw(layout.paths, done.target, goal)
     report.left_behind = {}
     _clear(space, "rolled back")
@@ -142,25 +144,31 @@ def _walk_back(
 def finish(
     root: Path, config: StoreConfig | None = None, *, workspace: Workspace | None = None
 ) -> dict[str, int]:
-    """End a migration: move the queues that were left behind to ``cqstore/replaced``.
+    """End a migration: move the old queues to ``cqstore/replaced``.
 
-    Returns backend → phy offset up to which it was whole. It cannot be rolled back afterwards,
-    save by another migration. If interrupted, the same call continues.
+    Returns backend → phy offset up to which it was complete. The migration cannot be rolled back
+    afterwards. If interrupted, the same call continues.
 
     Raises:
-        RefusedStoreError: nothing was switched, or the new queues are not the only ones kept.
+        RefusedStoreError: the store was not switched, or it keeps other queues than the new ones.
         StoreLockedError: the store is open.
     """
     root = root.absolute()
     space = Workspace.of_switch(root, workspace)
     with space.held():
         if not exists(space.switched):
-            raise RefusedStoreError("there is no switch to finish", path=space.root)
+            raise RefusedStoreError(
+                "no migration to finish: the store was not switched", path=space.root
+            )
         done = read_switched(space)
         layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
         now, wanted = current_mode(layout, config), StoreMode(done.target)
         if now != wanted:
-            raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)
+            raise RefusedStoreError(
+                f"cannot finish: the state of the store is {now}, expected {wanted}. Change it with"
+                f" cqstore mode --to {wanted}",
+                path=root,
+            )
         left = dict(layout.backend_state.lagging)
         for name in left:
             _withdraw(layout.paths, name, wanted)
@@ -169,21 +177,21 @@ def finish(
 
 
 def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
-    """Take out what an interrupted switch has published already.
+    """Remove queues that an interrupted switch has published.
 
     Raises:
-        CorruptionError: something may be published, and the plan that says so cannot be read.
-        RefusedStoreError: the new queues are in use: it was no interrupted switch.
+        CorruptionError: queues may be published, but the plan cannot be read.
+        RefusedStoreError: the new queues are in use, so the switch was not interrupted.
     """
     backend_state = layout.backend_state
     if backend_state.mode is None and not backend_state.lagging:
-        return  # nothing was ever published, whatever the plan says
+        return  # nothing was published, whatever the plan contains
     plan = read_plan(space)
-    told = [each.get("plan") for each in space.history() if each["step"] == "published"]
-    if plan.target in now.backends and plan.digest in told:
+    published = [each.get("plan") for each in space.history() if each["step"] == "published"]
+    if plan.target in now.backends and plan.digest in published:
         raise RefusedStoreError(
-            f"the note of the switch has gone, and the store's state is {now}: go back to"
-            f" {plan.source} with cqstore mode, step by step",
+            f"the state file of the switch is missing, and the state of the store is {now}: return"
+            f" to {plan.source} with cqstore mode, step by step",
             path=space.switched,
         )
     if plan.target in backend_state.lagging and plan.target not in now.backends:

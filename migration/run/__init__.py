@@ -1,1 +1,1 @@
-"""Run: tasks write the segments of a plan, and the new queues are put together from them."""
+"""Run a plan: tasks write its segments, and the new queues are assembled from them."""

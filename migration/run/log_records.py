@@ -1,8 +1,7 @@
-"""LogRecords: the heads of many records at once, straight from the log's files.
+"""LogRecords: read the heads of many records at once from the log files.
 
-A file queue does not keep when its records were stored; the log does. Heads are gathered by numpy,
-in the order in which they lie in the files. ``LogHeads``, which judges what was moved, does that by
-code of its own.
+File queues do not contain store timestamps; the log does. Heads are gathered by numpy, in the order
+of the files. ``LogHeads``, which verifies the moved queues, has its own code for this.
 """
 
 from collections.abc import Sequence
@@ -41,13 +40,13 @@ class LogRecords:
         self._files = LogFileMaps(folders)
 
     def gather(self, rows: UnitRows, places: NDArray[np.int64] | None = None) -> int:
-        """Fill in the store timestamps of ``rows``; return how many records name another place.
+        """Fill in the store timestamps of ``rows``; return how many queue offsets differ.
 
-        ``places`` are the units' queue offsets; -1 where the record's own cannot tell (light
-        queues share a record). A unit's place in its queue counts, whatever its record says.
+        ``places`` are the queue offsets of the units; -1 if they are not to be compared with that
+        of the record (light queues share a record). The queue offset of the unit counts.
 
         Raises:
-            CorruptionError: a unit leads to no record of its size, or a file has shrunk.
+            CorruptionError: a unit does not point to a record of its size, or a file has shrunk.
             StoreIOError: a file cannot be read.
         """
         phy = rows["phy_offset"].astype(np.int64)
@@ -60,7 +59,7 @@ class LogRecords:
             mine = order[at]
             number = int(file_of[at[0]])
             if number < 0:
-                raise _no_record(rows, int(mine[0]), "before the start of the log")
+                raise _no_record(rows, int(mine[0]), "a phy offset before the start of the log")
             shifted += self._gather_file(number, rows, phy, mine, places)
         return shifted
 
@@ -72,19 +71,21 @@ class LogRecords:
         mine: NDArray[np.int64],
         places: NDArray[np.int64] | None,
     ) -> int:
-        """Fill in the store times of the units ``mine``, whose records lie in one file.
+        """Fill in the store timestamps of the units ``mine``, whose records are in one file.
 
-        Returns how many records name another place than ``places`` says.
+        Returns how many records have another queue offset than ``places``.
 
         Raises:
-            CorruptionError: one leads to no record.
+            CorruptionError: a unit does not point to a record.
         """
         file = self._files.file(number)
         local = phy[mine] - file.file_from_offset
         room = file.file_size - local
         outside = np.flatnonzero(room < MIN_RECORD_SIZE)
         if len(outside):
-            raise _no_record(rows, int(mine[outside[0]]), "behind the end of its log file")
+            raise _no_record(
+                rows, int(mine[outside[0]]), "too few bytes before the end of its log file"
+            )
         head = gather(file, HEAD.dtype, local)
         size, magic, own = head["total_size"], head["magic_code"], head["phy_offset"]
         wrong = (
@@ -106,10 +107,10 @@ class LogRecords:
 
 
 def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:
-    """Return the error of a unit that leads to no record."""
+    """Return the error for a unit that does not point to a record."""
     size = int(rows["size"][at])
     return CorruptionError(
-        "a unit leads to no record of the log",
+        "a unit does not point to a record of the commit log",
         phy_offset=int(rows["phy_offset"][at]),
         expected=f"a record of {size} bytes",
         got=found,

@@ -1,4 +1,4 @@
-"""The source of a plan: the store's old queues, or the blocks that its log was scanned into."""
+"""The source of a plan: the old queues, or the blocks of the scanned log."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from cqstore.store.queue.queue_location import queue_context
 
 
 def open_source(workspace: Workspace, plan: Plan) -> UnitSource:
-    """Open what the plan moves.
+    """Open the source of a plan.
 
     Raises:
         StoreError: it cannot be opened.

@@ -1,7 +1,7 @@
-"""Running a plan: its segments as tasks, then the new queues put together from what they wrote.
+"""Run a plan: its segments as tasks, then assemble the new queues from their files.
 
-Run again after whatever stopped it, it goes on: segments with a marker are not done again. Nothing
-of the store is touched; the new queues lie in the workspace until they have been verified.
+After an interruption, the next run continues: segments with a marker are not moved again. The store
+is not changed; the new queues stay in the workspace until they are verified and switched to.
 """
 
 import json
@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.migration.plan.log_identity import log_identity
-from cqstore.migration.plan.plan import Plan, read_plan, refuse_switched
+from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, read_plan, refuse_switched
 from cqstore.migration.run.segment import SegmentDone, read_done, units_done, write_segment
 from cqstore.migration.tasks import MASTER, NO_SPARK, check_master, ready, run_tasks
 from cqstore.migration.workspace import Workspace
@@ -29,21 +29,21 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(slots=True)
 class RunReport:
-    """What one run of a plan did."""
+    """Result of one run of a plan."""
 
     plan: str
     """Digest of the plan."""
     segments: int
     moved: int
-    """Segments that this run moved; the others were done before."""
+    """Segments that this run moved; earlier runs moved the others."""
     units: int
     queues: int
     bytes: int
     shifted: int
-    """Units whose record names another place than they have; their place was kept."""
+    """Units with another queue offset than their record; the queue offset of the unit is kept."""
     shifted_queues: list[str]
     seconds: float
-    """Of this run, without the start of Spark."""
+    """Duration of this run in seconds, without the start of Spark."""
 
 
 def run_plan(
@@ -52,19 +52,19 @@ def run_plan(
     progress: Callable[[int, int], object] = lambda done, units: None,
     timestamps: bool = True, config: StoreConfig | None = None,
 ) -> RunReport:  # fmt: skip
-    """Move what the plan of the store in ``root`` says, into the workspace.
+    """Build the queues of the plan of the store in ``root``, in the workspace.
 
-    Segments that an earlier run has moved are not moved again. ``progress`` is told units moved
-    and units planned; ``bytes_per_second`` is shared by all tasks. The settings are the plan's;
-    ``config``: settings that must be no others. Without ``timestamps`` units in RocksDB get no
-    store times out of the log and are of no use: for measuring alone.
+    Segments that an earlier run has moved are not moved again. ``progress`` is called with the
+    numbers of moved and of planned units. All tasks share ``bytes_per_second``. The plan contains
+    the settings; a ``config`` with other settings is refused. Without ``timestamps``, units in
+    RocksDB get no store timestamps and cannot be used: for measurements only.
 
     Raises:
-        RefusedStoreError: there is no plan, it is another store's or was made under other settings,
+        RefusedStoreError: there is no plan, it was made for another store or with other settings,
             or the store was changed.
-        StoreConfigError: ``master`` runs no tasks here.
-        StoreLockedError: another migration works in the workspace.
-        CorruptionError, StoreIOError: a task could not do its work; run again to go on.
+        StoreConfigError: ``master`` cannot run tasks on this machine.
+        StoreLockedError: another migration command is using the workspace.
+        CorruptionError, StoreIOError: a task failed; call again to continue.
     """
     space = workspace or Workspace.of(root.absolute())
     with space.held():
@@ -99,7 +99,7 @@ def run_plan(
 
 @contextmanager
 def _room_named(space: Workspace, plan: Plan) -> Iterator[None]:
-    """Say of a full disk how much room is lacking, about, and that what was moved is kept."""
+    """Add to the error of a full disk how many bytes are missing, approximately."""
     try:
         yield
     except DiskFullError as exc:
@@ -109,8 +109,8 @@ def _room_named(space: Workspace, plan: Plan) -> Iterator[None]:
         a_unit = sum(each.bytes for each in whole) / moved if moved else UNIT_ROWS.itemsize
         place = exc.path or space.root
         raise DiskFullError(
-            f"no space is left on this disk: about {round((plan.units - moved) * a_unit)} bytes"
-            " more are needed there; free them and run again, what was moved is kept",
+            f"no space left on the disk: about {round((plan.units - moved) * a_unit)} more bytes"
+            " are needed. Free space and run cqstore migrate run again; finished segments are kept",
             path=next(each for each in (place, *place.parents) if exists(each)),
         ) from exc
 
@@ -127,28 +127,28 @@ def move_segment(item: str) -> str:
 
 
 def check_source(plan: Plan, root: Path) -> None:
-    """Refuse a store that is not the plan's, or whose log is not the plan's any more.
+    """Refuse a store other than that of the plan, or one whose oldest log file has expired.
 
     Raises:
-        RefusedStoreError: with what is different.
+        RefusedStoreError: the message describes the difference.
     """
     if log_identity([Path(folder) for folder in plan.log_folders]) != plan.identity:
         raise RefusedStoreError(
-            f"the plan was made for another store ({plan.store}), or its oldest log file has gone"
-            " since: make a new plan (cqstore migrate rollback, then plan)",
+            f"the plan was made for another store ({plan.store}), or its oldest log file no longer"
+            f" exists: {PLAN_AGAIN}",
             path=root,
         )
     if Path(plan.store) != root.absolute():
         raise RefusedStoreError(
-            f"the plan was made for the store in {plan.store}; where it was moved with its"
-            " workspace, make a new plan",
+            f"the plan was made for the store in {plan.store}. If the store was moved together with"
+            f" its workspace, {PLAN_AGAIN}",
             path=root,
         )
 
 
 def tidy(space: Workspace, plan: Plan) -> None:
-    """Remove what tasks left that were stopped, or were of another plan."""
-    with os_errors("tidy the workspace", space.segments):
+    """Remove files of tasks that were stopped or belong to another plan."""
+    with os_errors("clean up the workspace", space.segments):
         space.segments.mkdir(exist_ok=True)
         kept = set()
         for number in range(len(plan.segments)):
@@ -167,7 +167,7 @@ def tidy(space: Workspace, plan: Plan) -> None:
 
 
 def assemble(space: Workspace, plan: Plan) -> None:
-    """Put the new queues together from all segments, and make them durable.
+    """Assemble the new queues from all segments, and make them durable.
 
     Raises:
         RefusedStoreError: a segment is missing.
@@ -176,7 +176,7 @@ def assemble(space: Workspace, plan: Plan) -> None:
     for number in range(len(plan.segments)):
         done = read_done(space, number, plan)
         if done is None:
-            raise RefusedStoreError(f"segment {number} has not been moved", path=space.segments)
+            raise RefusedStoreError(f"segment {number} is not finished", path=space.segments)
         parts.append(space.attempt(number, done.attempt))
     target = bulk_backend(plan.target)
     target.assemble(parts, space.unfinished, plan.config, plan.complete_to)
@@ -198,10 +198,10 @@ def _report_progress(
     progress: Callable[[int, int], object],
     _: int = 0,
 ) -> None:
-    """Report the units that have been moved, those of the ``missing`` segments too."""
-    told = units_done(space)  # a task that has ended reports nothing any more
+    """Report the number of moved units, including those of unfinished segments."""
+    reported = units_done(space)  # a finished task has no progress file
     left = sum(
-        plan.segments[number].units - told.get(number, 0)
+        plan.segments[number].units - reported.get(number, 0)
         for number in missing
         if not exists(space.done(number))
     )
@@ -217,7 +217,7 @@ def _parallel(master: str) -> int:
 
 
 def _report(space: Workspace, plan: Plan, moved: int, seconds: float) -> RunReport:
-    """Return what has been moved until now."""
+    """Return the report of all segments moved so far."""
     found = [read_done(space, number, plan) for number in range(len(plan.segments))]
     done: list[SegmentDone] = [each for each in found if each is not None]
     return RunReport(

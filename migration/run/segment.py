@@ -1,8 +1,8 @@
-"""Moving one segment: plain Python and numpy, in whatever process it is called.
+"""Move one segment, in any process, with plain Python and numpy.
 
-The task reads its lines of the plan, checks that the source is what was planned, translates the
-units and writes them through a sink into a folder of its own attempt. A marker, made last and once,
-says that the segment is done; a second attempt that finds it discards its own work.
+The task reads its lines of the plan, checks that the source is unchanged, translates the units and
+writes them through a sink into the folder of its own attempt. A marker, created last and only once,
+shows that the segment is done; a second attempt that finds it discards its own work.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from cqstore.migration.markers import make_marker, read_marker, read_progress
-from cqstore.migration.plan.plan import Plan, Slice, read_plan, read_slices
+from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, Slice, read_plan, read_slices
 from cqstore.migration.run.log_records import LogRecords
 from cqstore.migration.run.plan_source import open_source
 from cqstore.migration.workspace import Workspace
@@ -42,7 +42,7 @@ _PROGRESS = "progress"
 
 @dataclass(slots=True)
 class SegmentDone:
-    """What one task did; the content of its marker."""
+    """Result of one task; the content of its marker."""
 
     plan: str
     """Digest of the plan."""
@@ -53,15 +53,15 @@ class SegmentDone:
     bytes: int = 0
     seconds: float = 0.0
     shifted: int = 0
-    """Units whose record names another place than they have; their place was kept."""
+    """Units with another queue offset than their record; the queue offset of the unit is kept."""
     shifted_queues: list[str] = field(default_factory=list)
     """Some of the queues with such units."""
     files: dict[str, int] = field(default_factory=dict)
-    """Names and bytes of the files in the attempt's folder, but for those in folders."""
+    """Names and sizes of the files in the attempt's folder, without subfolders."""
 
 
 def read_done(workspace: Workspace, segment: int, plan: Plan) -> SegmentDone | None:
-    """Return the marker of a segment whose files are there, else ``None``."""
+    """Return the marker of a segment if its files exist, else ``None``."""
     try:
         done = SegmentDone(**read_marker(workspace.done(segment)))
     except (OSError, CorruptionError, ValueError, TypeError):
@@ -79,14 +79,15 @@ def write_segment(
     bytes_per_second: float | None = None,
     timestamps: bool = True,
 ) -> SegmentDone:
-    """Move one segment, unless that is done; return what was done. Any process, any host.
+    """Move one segment, unless it is done; return the result. Runs in any process on any host.
 
-    ``bytes_per_second`` is what it may write. Without ``timestamps`` units get none: for measuring.
+    ``bytes_per_second`` limits the write rate. Without ``timestamps``, units get no store
+    timestamps: for measurements only.
 
     Raises:
-        RefusedStoreError: the source is not what was planned.
-        CorruptionError: a unit leads to no record.
-        DiskFullError, StoreIOError: the disk refused; the attempt's folder is removed.
+        RefusedStoreError: the source differs from the plan.
+        CorruptionError: a unit does not point to a record.
+        DiskFullError, StoreIOError: a file cannot be written; the attempt's folder is removed.
     """
     if (before := read_done(workspace, number, plan)) is not None:
         return before
@@ -106,13 +107,13 @@ def write_segment(
 
 
 def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
-    """Make the marker; if another attempt was first, remove this one's folder.
+    """Create the marker; if another attempt was first, remove the folder of this one.
 
     Raises:
-        RefusedStoreError: there is another plan by now; its markers stay.
+        RefusedStoreError: the plan was replaced meanwhile; markers of the new plan stay.
     """
     if read_plan(workspace).digest != plan.digest:
-        raise RefusedStoreError("a new plan was made meanwhile", path=workspace.plan)
+        raise RefusedStoreError("a new plan was made while this task ran", path=workspace.plan)
     other = make_marker(
         workspace.done(done.segment), done.attempt, done,
         lambda: read_done(workspace, done.segment, plan),
@@ -172,7 +173,7 @@ class _Mover:
             (folder / _PROGRESS).unlink(missing_ok=True)
 
     def _chunks(self, source: UnitSource) -> Iterator[None]:
-        """Fill the buffer, and yield when it is full and at the end."""
+        """Fill the buffer; yield whenever it is full, and at the end."""
         for each in read_slices(self._workspace.slices, self._segment):
             offset, self._checksum = each.begin, 0
             while True:
@@ -183,24 +184,24 @@ class _Mover:
                     break
                 yield
             if self._checksum != each.checksum:
-                raise _changed(each, "its units are not those of the plan")
+                raise _changed(each, "its units differ from the plan")
             if self._filled == CHUNK_UNITS:
                 yield
         if self._waiting:
             yield
 
     def _fill(self, source: UnitSource, each: Slice, offset: int, count: int) -> None:
-        """Read ``count`` units of a slice behind those that are waiting to be written.
+        """Read ``count`` units of a slice into the buffer, after the waiting ones.
 
         Raises:
-            RefusedStoreError: a unit has gone since the plan.
+            RefusedStoreError: a planned unit no longer exists.
         """
         first = self._filled
         rows = self._rows[first : first + count]
         if count:
             found = source.fill(each.queue, offset, rows)
             if found < count:
-                raise _changed(each, f"the unit at queue offset {offset + found} has gone")
+                raise _changed(each, f"the unit at queue offset {offset + found} no longer exists")
             self._checksum = zlib.crc32(row_table(rows).data, self._checksum)
             light = each.queue.topic.startswith(LMQ_PREFIX)
             places = self._places[first : first + count]
@@ -209,7 +210,7 @@ class _Mover:
         self._filled += count
 
     def _write(self, sink: UnitSink, log: LogRecords | None) -> None:
-        """Write the units that wait, with their store times."""
+        """Write the waiting units, with their store timestamps."""
         rows = self._rows[: self._filled]
         if log is not None:
             self._gather(log, rows)
@@ -231,7 +232,7 @@ class _Mover:
             self._note_shifted(log, rows, shifted)
 
     def _note_shifted(self, log: LogRecords, rows: UnitRows, shifted: int) -> None:
-        """Count units whose records name other places, and keep some queues as examples."""
+        """Count units with another queue offset than their records; keep example queues."""
         self._done.shifted += shifted
         for each, _, first, count in self._waiting:
             if len(self._done.shifted_queues) >= _EXAMPLES:
@@ -243,19 +244,20 @@ class _Mover:
                 self._done.shifted_queues.append(name)
 
     def _name_queue(self, exc: CorruptionError, rows: UnitRows) -> CorruptionError:
-        """Return the error with the queue and unit that it is about."""
+        """Return the error with its queue and unit."""
         at = int(np.flatnonzero(rows["phy_offset"] == exc.phy_offset)[0])
         for each, offset, first, count in self._waiting:
             if first <= at < first + count:
                 where = f"unit {offset + at - first} of queue {each.queue.queue_id}"
-                reason = f"{where} of topic {each.queue.topic!r} leads to no record of the log"
+                topic = each.queue.topic
+                reason = f"{where} of topic {topic!r} does not point to a record of the commit log"
                 return CorruptionError(
                     reason, phy_offset=exc.phy_offset, expected=exc.expected, got=exc.got
                 )
         return exc
 
     def _report_progress(self, folder: Path) -> None:
-        """Say how far this attempt has come, and keep to the rate."""
+        """Write the progress of this attempt, and wait to keep the rate."""
         with os_errors("write progress", folder):
             (folder / _PROGRESS).write_text(str(self._done.units))
         if self._rate:
@@ -264,7 +266,7 @@ class _Mover:
 
 
 def units_done(workspace: Workspace) -> dict[int, int]:
-    """Return how many units of each segment have been moved, as far as the tasks have reported."""
+    """Return the number of moved units per segment that tasks have reported."""
     found: dict[int, int] = {}
     for path in workspace.segments.glob("*/" + _PROGRESS):
         try:
@@ -278,8 +280,8 @@ def units_done(workspace: Workspace) -> dict[int, int]:
 def _changed(each: Slice, what: str) -> RefusedStoreError:
     topic, queue_id = each.queue
     return RefusedStoreError(
-        f"the source was changed since the plan was made: queue {queue_id} of topic {topic!r},"
-        f" {what}; make a new plan (cqstore migrate rollback, then plan)"
+        f"the source was changed after the plan was made: queue {queue_id} of topic {topic!r}:"
+        f" {what}; {PLAN_AGAIN}"
     )
 
 

@@ -1,1 +1,1 @@
-"""Switch: verified queues are published, catch up from the log, and are served."""
+"""Switch: publish verified queues, catch them up from the log, and serve them."""

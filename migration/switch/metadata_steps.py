@@ -1,7 +1,7 @@
-"""The broker's tables in a switch or rollback: when they are whole, and which step prepares them.
+"""The broker's tables in a switch or rollback: wait until they are written, then convert them.
 
-A broker may release the store's lock before it has written its tables (RocketMQ 5.3.3 does). So
-they are prepared when its process has ended, or else when they have not changed for a while.
+A broker may release the lock of the store before it has written its tables (RocketMQ 5.3.3 does).
+So they are converted after its process has ended, or after they have not changed for a while.
 """
 
 import time
@@ -33,18 +33,19 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(slots=True)
 class TablesReport:
-    """What was done to the tables of a broker that is to start on a store."""
+    """Changes to the broker's tables for the broker that starts next on a store."""
 
     state: StoreMode
-    """For which they are."""
+    """State of the store that the tables fit."""
     prepared_tables: list[str] = field(default_factory=list)
+    """Changes that were made to the tables, in sentences."""
     converted_tables: dict[str, object] = field(default_factory=dict)
-    """From which forms into which one, and how much; empty: they were in the right form."""
+    """Source forms, target form and counts; empty if the tables had the right form."""
     older_tables: list[str] = field(default_factory=list)
-    """Whose files, which that broker reads, are older than what the last one kept in RocksDB."""
+    """Tables whose JSON files, which the next broker reads, are older than those in RocksDB."""
 
     def add(self, done: TablesDone) -> None:
-        """Add what a step has done to the tables."""
+        """Add the changes of one step."""
         self.prepared_tables += done.sentences
         self.converted_tables = done.converted or self.converted_tables
         self.older_tables = done.older
@@ -52,7 +53,7 @@ class TablesReport:
 
 _PREPARED, _NEWEST = "prepared", "newestTable"
 _ENDS = ("dropped", "rolled back", "finished")
-"""Steps that end a migration; what the journal has before them is of another one."""
+"""Steps that end a migration; earlier entries of the journal belong to another migration."""
 
 
 def prepare_for(
@@ -64,14 +65,14 @@ def prepare_for(
     accept_older_tables: bool = False,
     tell: Tell = noop,
 ) -> TablesReport:
-    """Put the tables into the form that a broker with queues in state ``to`` reads.
+    """Convert the tables to the form that a broker with queues in state ``to`` reads.
 
-    ``to`` is by default the state of the store, as ``cqstore mode --to`` left it. A switch, a
-    rollback and a followed move do this themselves. A second call does nothing more.
+    By default, ``to`` is the state of the store. A switch, a rollback and a followed move do this
+    themselves. A second call changes nothing.
 
     Raises:
-        RefusedStoreError: there is no store, the tables change all the time, or a form is damaged
-            or does not hold something that is not in ``without``.
+        RefusedStoreError: there is no store, the tables keep changing, a form is damaged, or it
+            cannot hold data that is not in ``without``.
         StoreLockedError: a process has the store open.
         CorruptionError, StoreIOError: as for ``bring_tables``.
     """
@@ -79,7 +80,7 @@ def prepare_for(
     goal = to or current_mode(layout, config)
     broker = NextBroker(goal.backends, config, without, accept_older_tables)
     wait_for_broker(layout.paths, None, tell)
-    plan_conversion(layout.paths, broker)  # what is refused leaves no lock file behind
+    plan_conversion(layout.paths, broker)  # refuse before a lock file is created
     report = TablesReport(goal)
     report.add(prepare(layout.paths, broker))
     return report
@@ -94,13 +95,13 @@ def preparing(
     without: Sequence[str] = (),
     accept_older_tables: bool = False,
 ) -> Callable[[], dict[str, object]]:
-    """Return what prepares the tables for a step of ``cqstore mode``; the caller has the lock then.
+    """Return a function that converts the tables for a step of ``cqstore mode``, under its lock.
 
-    Either form can be read by a broker of the state before, should the step be interrupted: JSON
-    files stay, and without databases a broker takes files in.
+    If the step is interrupted, a broker of the former state can read either form: JSON files stay,
+    and without databases a broker imports the files.
 
     Raises:
-        StoreConfigError: ``without`` names what is no ``AcceptedLoss``.
+        StoreConfigError: ``without`` contains an invalid name.
         RefusedStoreError, StoreError: as ``prepare_for``.
     """
     named = [_named(name) for name in without]
@@ -123,18 +124,20 @@ def _named(name: str) -> AcceptedLoss:
     try:
         return AcceptedLoss(name)
     except ValueError as exc:
-        raise StoreConfigError(f"--without {name}: there are {', '.join(AcceptedLoss)}") from exc
+        raise StoreConfigError(
+            f"invalid value {name!r} for --without: expected {', '.join(AcceptedLoss)}"
+        ) from exc
 
 
 def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> None:
-    """Wait until the process that had the store open writes no more tables.
+    """Wait until the process that had the store open has written its tables.
 
-    Not where the newest table is the one that ``note_tables`` noted in ``space``: nothing has been
-    written since.
+    Do not wait if the newest table is the one that ``note_tables`` recorded in ``space``: nothing
+    was written since.
 
     Raises:
         StoreLockedError: a process has the store open.
-        RefusedStoreError: the tables change all the time.
+        RefusedStoreError: the tables keep changing.
         StoreIOError: they cannot be examined.
     """
     refuse_if_open(paths)
@@ -145,7 +148,7 @@ def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> N
 
 
 def note_tables(paths: StorePaths, space: Workspace) -> None:
-    """Note in the journal of ``space`` when the newest table was written, behind ``prepare``."""
+    """Record the time of the newest table in the journal of ``space``, after ``prepare``."""
     newest = newest_table(paths)
     if newest is not None and newest != _noted(space):
         space.note(_PREPARED, **{_NEWEST: newest})
@@ -157,10 +160,10 @@ def _noted(space: Workspace) -> float | None:
 
 
 def prepare(paths: StorePaths, broker: NextBroker, space: Workspace | None = None) -> TablesDone:
-    """Put the tables into the form that ``broker`` reads; return what was done.
+    """Convert the tables to the form that ``broker`` reads; return the changes.
 
-    With a ``space`` its journal says what is converted. A conversion that an earlier call began,
-    and of which only the last entry is missing, is noted and returned as if this call had done it.
+    With a ``space``, the conversion is recorded in its journal. A conversion of an earlier call
+    that lacks only its last entry is recorded and returned like one of this call.
 
     Raises:
         StoreLockedError: a process has the store open.
@@ -176,14 +179,14 @@ def prepare(paths: StorePaths, broker: NextBroker, space: Workspace | None = Non
 def prepare_locked(
     paths: StorePaths, broker: NextBroker, space: Workspace | None = None
 ) -> TablesDone:
-    """Prepare the tables as ``prepare`` does; the caller has the lock."""
+    """Convert the tables like ``prepare``; the caller holds the lock."""
     away = replaced_folder(paths) / paths.config.name
 
     def put_away(database: Path) -> None:
-        with os_errors("move an older database of the broker's away", away):
+        with os_errors("move an older database of the broker aside", away):
             make_folder(away)
             database.rename(away / database.name)
-            sync_folder(away)  # first: after a power failure it is found in one of both
+            sync_folder(away)  # first: after a power failure it is in one of both folders
             sync_folder(database.parent)
 
     if space is None:
@@ -200,7 +203,7 @@ def prepare_locked(
 
 
 def last_conversion(space: Workspace) -> dict[str, object]:
-    """Return the journal's last entry about a conversion of this migration; empty: there is none.
+    """Return the last journal entry about a conversion of this migration, or an empty dict.
 
     Changes nothing.
     """
@@ -214,5 +217,5 @@ def last_conversion(space: Workspace) -> dict[str, object]:
 
 
 def replaced_folder(paths: StorePaths) -> Path:
-    """Return the folder for queues that are moved away now; named by the second, not made."""
+    """Return a folder for queues that are moved aside, named by the time; it is not created."""
     return paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())

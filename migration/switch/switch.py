@@ -1,10 +1,11 @@
 """The switch to the new queues.
 
-The new queues are put into the store as a backend that lags: its state stays the old one, so
-no reads go to them. Where the store is, file by file, the one that was compared, they are read from
-then on. Else the store goes from state to state (``cqstore mode``): the new backend catches up from
-the log, both are compared again, and only then it is read. The old queues stay where they are, with
-a line that says up to where they are whole; a rollback catches them up from there.
+The new queues are published in the store as a lagging backend: the state of the store does not
+change, so they are not read. If every file of the store is unchanged since the comparison, they are
+served at once. Otherwise the store changes its state step by step (``cqstore mode``): the new
+backend catches up from the log, both backends are compared again, and then the new one is read. The
+old queues stay in place with the phy offset up to which they are complete; a rollback catches them
+up from there.
 """
 
 import json
@@ -21,7 +22,7 @@ from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.scan_plan import ScanSpace
 from cqstore.migration.markers import read_marker
 from cqstore.migration.plan.log_identity import tail_identity
-from cqstore.migration.plan.plan import Plan, read_plan
+from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, read_plan
 from cqstore.migration.switch.metadata_steps import (
     TablesReport,
     note_tables,
@@ -55,35 +56,36 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(slots=True, kw_only=True)
 class SwitchReport(TablesReport):
-    """What a switch, or a rollback, did."""
+    """Result of a switch or a rollback."""
 
     before: StoreMode
+    """State of the store before the call."""
     caught_up_units: int = 0
-    """Units dispatched from the log into the backend that lagged."""
+    """Units dispatched from the log into the lagging backend."""
     deleted_since: list[str] = field(default_factory=list)
-    """Topics that had been deleted since the plan was made; they stay deleted."""
+    """Topics deleted after the plan was made; they stay deleted."""
     known_queues: int = 0
-    """Queues whose files are unmodified since they were compared: they were not compared again."""
+    """Queues that were not compared again, because their files are unmodified."""
     left_behind: dict[str, int] = field(default_factory=dict)
-    """Backend that is no longer kept → phy offset up to which it is whole."""
+    """Backend that is no longer written → phy offset up to which it is complete."""
     returning: list[str] = field(default_factory=list)
-    """Of a rollback: topics that only the old queues had, see ``DeletedTopicPolicy``."""
+    """For a rollback: topics that only the old queues have, see ``DeletedTopicPolicy``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippableComparison:
-    """What a switch that began in this call need not compare once more."""
+    """Comparisons that a switch, begun in this call, does not have to repeat."""
 
     whole: bool = False
-    """Nothing at all: no byte has changed since all was compared."""
+    """All comparisons: no file has changed since the last one."""
     known: KnownFile | None = None
     stamp: int = 0
-    """Of the lock file: as long as it is the same no broker has been started."""
+    """Stamp of the lock file: no broker was started while it is unchanged."""
 
 
 @dataclass(slots=True)
 class Switched:
-    """The note of a switch that was made, ``switched.json``."""
+    """Content of the state file of a switch, ``switched.json``."""
 
     at: str
     plan: str
@@ -101,17 +103,17 @@ def switch(
     accept_older_tables: bool = False,
     tell: Tell = noop,
 ) -> SwitchReport:
-    """Publish the verified queues, catch them up from the log, and go to state ``to``.
+    """Publish the verified queues, catch them up from the log, and change to state ``to``.
 
-    ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
-    of a copy of this store. If interrupted, the same call continues. The broker's tables are
-    converted into the form that the next broker reads, but for what it does ``without``;
-    ``accept_older_tables``: what is in RocksDB is not brought into JSON files.
+    By default, ``to`` is the state that keeps only the new backend. ``workspace`` may belong to a
+    copy of this store. If interrupted, the same call continues. The broker's tables are converted
+    to the form that the next broker reads; ``without`` names data that may be left out. With
+    ``accept_older_tables``, tables in RocksDB are not converted to JSON files.
 
     Raises:
-        RefusedStoreError: nothing was verified, the store is another one or needs recovery, its
-            tables cannot be converted, or the new queues differ after they have caught up; the old
-            ones are served then as before.
+        RefusedStoreError: the new queues are not verified, the store is another one or needs
+            recovery, its tables cannot be converted, or the new queues differ after catching up;
+            the old queues are then served as before.
         StoreLockedError: the store is open.
     """
     root = root.absolute()
@@ -127,7 +129,7 @@ def switch(
         report = SwitchReport(before=before, state=before)
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
-        plan_conversion(layout.paths, broker)  # what is refused is refused before all else
+        plan_conversion(layout.paths, broker)  # refuse before anything is changed
         skippable = _publish(space, own, plan, layout, broker, report, goal, tell)
         note_tables(layout.paths, own)
         if skippable.whole:
@@ -144,7 +146,8 @@ def switch(
 def _require_target_kept(plan: Plan, goal: StoreMode, root: Path) -> None:
     if plan.target not in goal.backends:
         raise RefusedStoreError(
-            f"in state {goal} the new {plan.target} queues would not be used", path=root
+            f"cannot switch to state {goal}: it does not use the new {plan.target} queues",
+            path=root,
         )
 
 
@@ -156,10 +159,10 @@ def _publish(
     space: Workspace, own: Workspace, plan: Plan, layout: StoreLayout, broker: NextBroker,
     report: SwitchReport, goal: StoreMode, tell: Tell,
 ) -> SkippableComparison:  # fmt: skip
-    """Put tables and new queues into the store; return what need not be compared once more.
+    """Publish tables and new queues in the store; return the comparisons that can be skipped.
 
-    These are kept alone from here on if ``goal`` says so, and nothing has touched the store since
-    they were compared. Where an interrupted call has put them there only the tables are.
+    The new queues become the only backend at once if ``goal`` is that state and the store has not
+    changed since the comparison. If an interrupted call has published them, only the tables are.
     """
     paths, before, config = layout.paths, report.before, broker.config
     if exists(own.switched):
@@ -176,17 +179,17 @@ def _publish(
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
-                # Noted first: queues that are moved away file by file must not be served.
+                # Set first: queues must not be served while their files are moved away one by one.
                 set_mode(paths, before, {plan.target: 0})
                 target.withdraw(paths, replaced_folder(paths))
         set_mode(paths, before, {plan.target: plan.complete_to})
         target.publish(space.made, paths, config)
-        if own != space:  # that of a copy: a rollback looks here
+        if own != space:  # workspace of a copy: a rollback reads these files
             for path in (space.slices, space.report, space.plan):
                 _copy(path, own.root / path.name)
         note = Switched(_now(), plan.digest, plan.source, plan.target)
         write_file(own.switched, json.dumps(asdict(note)) + "\n")
-        if alone:  # last: from here on there is nothing to go on with
+        if alone:  # last: after this, nothing is left to continue
             _advance_checkpoint(layout, config, plan)
             set_mode(paths, goal, {plan.source: plan.complete_to})
         skippable = SkippableComparison(alone, known, lock_stamp(paths))
@@ -199,9 +202,9 @@ def _publish(
 
 
 def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) -> None:
-    """Say in the checkpoint that the new queues are whole, if it speaks of such queues.
+    """Record in the checkpoint that the new queues are complete, if it covers their backend.
 
-    What is killed while it opens the store is recovered from there, not from the log's beginning.
+    After a crash while the store is opened, recovery starts there and not at the start of the log.
     """
     if not backend(plan.target).counts_in_checkpoint:
         return
@@ -215,9 +218,9 @@ def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) ->
 
 
 def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell: Tell) -> int:
-    """Open the store with the new queues alone; if that fails, the old ones are kept as before.
+    """Open the store with only the new queues; if that fails, keep the old ones as before.
 
-    Returns how many units were caught up.
+    Returns the number of units that were caught up.
     """
     tell("opening the store")
     try:
@@ -235,14 +238,16 @@ def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell
 def _check(
     space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
 ) -> None:
-    """Refuse to publish new queues that were not verified, or into a store in another state.
+    """Refuse to publish unverified queues, or to publish into a store in another state.
 
     Raises:
-        RefusedStoreError: one of these; the sentence says which.
+        RefusedStoreError: the message gives the reason.
     """
     root = layout.paths.root
     if not exists(space.made.root):
-        raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
+        raise RefusedStoreError(
+            "no new queues found: run cqstore migrate run first", path=space.root
+        )
     going_on = _is_publishing(plan, layout)
     reason = None if going_on else verified(space, plan)
     if reason is not None:
@@ -251,12 +256,13 @@ def _check(
     in_the_way = plan.target in layout.backends and not going_on
     if not plan.replaces and ((plan.source != LOG and not alone) or in_the_way):
         raise RefusedStoreError(
-            f"the store's state is {before}; its {plan.source} queues alone were to be moved",
+            f"the backends of the store were changed after the plan to move {plan.source} to"
+            f" {plan.target} was made: the state of the store is {before}",
             path=root,
         )
     if exists(layout.paths.abort):
         raise RefusedStoreError(
-            "the store was not closed well and needs recovery (cqstore recover)", path=root
+            "the store was not closed cleanly and needs recovery: run cqstore recover", path=root
         )
     log = CommitLog(layout.log_folders, config, read_only=True)
     log.load()
@@ -266,14 +272,14 @@ def _check(
         log.close()
     if plan.tail and not found:
         raise RefusedStoreError(
-            f"the log no longer has what lies before phy offset {plan.complete_to}, up to which the"
-            " new queues are whole: make a new plan",
+            f"the log no longer has the records before phy offset {plan.complete_to}, up to which"
+            f" the new queues are complete: {PLAN_AGAIN}",
             path=root,
         )
     if found != plan.tail:
         raise RefusedStoreError(
-            f"this is not the store that the plan was made for ({plan.store}), nor a later state of"
-            " it: their logs differ",
+            f"the plan was made for another store ({plan.store}): the commit logs differ before phy"
+            f" offset {plan.complete_to}",
             path=root,
         )
 
@@ -281,7 +287,7 @@ def _check(
 def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
     """Return whether an interrupted switch has begun to publish, after all checks.
 
-    The new queues may have moved in part.
+    Some of the new queues may have been moved already.
     """
     return layout.backend_state.lagging.get(plan.target) == plan.complete_to
 
@@ -295,10 +301,10 @@ def walk(
     tidy: Callable[[MessageStore], object],
     skippable: SkippableComparison | None = None,
 ) -> None:
-    """Take the steps to ``goal``, one after the other.
+    """Change the state step by step to ``goal``.
 
-    ``tidy`` is told the store, open to write and with both backends, before another one of them is
-    read. A process that was killed in a step may have had the store open: then it is recovered.
+    ``tidy`` is called with the store, open for writing with both backends, before the other backend
+    is read. The store is recovered first if a process was killed in a step while it had it open.
 
     Raises:
         RefusedStoreError: a step has obstacles, or a backend cannot catch up.
@@ -318,7 +324,7 @@ def walk(
         if now == goal:
             return
         following = now.toward(goal)
-        tell(f"going to {following}")
+        tell(f"changing the state to {following}")
         if following.backends[0] != now.backends[0] and not tidied:
             with MessageStore.open(root, config, housekeeping=False) as store:
                 tidy(store)
@@ -337,9 +343,9 @@ def walk(
 
 
 def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
-    """Keep queues that were built from the log alone: what was there before is no measure.
+    """Keep only the queues built from the log, without comparing them with the old ones.
 
-    Opens the store, which catches them up; returns how many units that took.
+    Opens the store, which catches them up; returns the number of units.
     """
     layout, config = resolve_layout(root, config, read_only=True)
     alone = StoreMode(plan.target)
@@ -356,7 +362,7 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: T
 
 
 def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
-    """Open the store to write if it was not closed well, or keeps a backend that lags."""
+    """Open the store for writing if it was not closed cleanly or has a lagging backend."""
     layout, settings = resolve_layout(root, config, read_only=True)
     kept = current_mode(layout, settings).backends
     needed = exists(layout.paths.abort) or any(
@@ -369,7 +375,7 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
 
 
 def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
-    """Delete from the new backend what the old one had deleted since the plan was made."""
+    """Delete queues from the new backend that the old one has lost since the plan was made."""
     by_name = {each.name: each for each in components_of(store).queues.backends()}
     old, new = by_name.get(plan.source), by_name.get(plan.target)
     if old is None or new is None:  # detached: the step is refused with the reason
@@ -390,7 +396,7 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def read_switched(space: Workspace) -> Switched:
-    """Return what the switch noted.
+    """Read the state file of the switch.
 
     Raises:
         CorruptionError: it cannot be read.
@@ -398,7 +404,9 @@ def read_switched(space: Workspace) -> Switched:
     try:
         return Switched(**read_marker(space.switched))
     except (OSError, CorruptionError, ValueError, TypeError) as exc:
-        raise CorruptionError("the note of the switch is damaged", path=space.switched) from exc
+        raise CorruptionError(
+            "the state file of the switch is corrupted", path=space.switched
+        ) from exc
 
 
 def _now() -> str:

@@ -1,7 +1,6 @@
-"""When a comparison that was made before the switch counts for it: nothing has changed since.
+"""Check whether the last comparison is still valid for a switch: no file has changed since.
 
-The caller has the store's lock. That the new queues are those that were compared is ``verified``'s
-to say.
+The caller holds the lock of the store. ``verified`` checks that the new queues are unchanged.
 """
 
 from cqstore.migration.from_log.block_source import LOG
@@ -17,9 +16,9 @@ from cqstore.store.settings.config import StoreConfig
 
 
 def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig) -> bool:
-    """Return whether the old queues, the log and our journals are those of the comparison.
+    """Return whether old queues, log and journals are unchanged since the comparison.
 
-    And whether that covers everything: the log ended where the plan's units do.
+    Also require that the comparison covered everything: the log ended with the planned units.
 
     Raises:
         StoreIOError: the files cannot be listed.
@@ -35,9 +34,9 @@ def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: St
 def known_queues(
     space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig
 ) -> KnownFile | None:
-    """Return what shows which of the old queues are those of the comparison; ``None``: nothing.
+    """Return the file that shows which old queues are unchanged since the comparison, or ``None``.
 
-    Files of the log that the plan's units fill are as they were, or have expired.
+    The log files up to the end of the plan must be unchanged or expired.
 
     Raises:
         StoreIOError: the files cannot be looked at.
@@ -56,20 +55,21 @@ def known_queues(
 def _facts(
     space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig
 ) -> PlanFacts | None:
-    """Return what the report says of the files, unless the store is in no state to ask.
+    """Return the file digests of the report; ``None`` if the state of the store rules them out.
 
-    It is in none with a rebuild that is not finished, or a backend that lags, or got, or is to
-    get, other topics than another.
+    That is: an unfinished rebuild, a lagging backend, or backends with different topics.
     """
     if plan.source == LOG or plan.replaces or layout.backends != [plan.source]:
         return None
     paths, backend_state = layout.paths, layout.backend_state
     unfinished = (paths.abort, paths.replacing, paths.rebuilding)
-    asked = config.combine_cq_use_rocksdb_for_lmq or config.double_write_selection is not None
+    is_selective = (
+        config.combine_cq_use_rocksdb_for_lmq or config.double_write_selection is not None
+    )
     if (
         backend_state.lagging
         or backend_state.covers
-        or asked
+        or is_selective
         or any(exists(path) for path in unfinished)
     ):
         return None

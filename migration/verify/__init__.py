@@ -1,4 +1,4 @@
-"""Comparing the queues of two backends, unit by unit, with each other and with the log."""
+"""Compare the queues of two backends, unit by unit, with each other and with the log."""
 
 from cqstore.migration.verify.verification import verified, verify_migration, verify_queues
 from cqstore.migration.verify.verify_report import VerifyReport, read_report

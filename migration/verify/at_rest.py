@@ -1,7 +1,6 @@
-"""Whether a quiescent store was changed since: names, sizes and times of its files.
+"""Detect changes of a closed store by names, sizes and times of its files.
 
-No byte of a queue is read, so a million queue files are looked at in the time that a thousand take
-to be compared.
+No queue is read, so checking a million queue files takes as long as comparing a thousand.
 """
 
 import os
@@ -22,21 +21,21 @@ _BETWEEN = "-"
 
 
 def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
-    """Return what shows whether the store was changed since; see ``is_as_told``.
+    """Return digests that show later whether the store was changed; see ``is_as_told``.
 
-    Empty while the store is open, or after a crash: a process that has a file mapped may write to
-    it without a trace in the file's times. Also where a link leads elsewhere.
+    Empty while the store is open or after a crash, because a process that has mapped a file may
+    write to it without a change of its times. Also empty if a symbolic link is found.
 
     Raises:
         StoreIOError: the files cannot be listed.
     """
     found = list(_digests(paths, source, log_folders))
-    # Asked last: a process that closed the store before has written what is going to be compared.
+    # Checked last: a process that has closed the store before has written everything.
     return _BETWEEN.join(found) if all(found) and is_at_rest(paths) else ""
 
 
 def is_as_told(told: str, paths: StorePaths, source: str, log_folders: Iterable[Path]) -> bool:
-    """Return whether ``told``, by ``at_rest``, still holds; the queues are looked at last.
+    """Return whether ``told``, a result of ``at_rest``, is still true; queues are checked last.
 
     Raises:
         StoreIOError: the files cannot be listed.
@@ -47,10 +46,10 @@ def is_as_told(told: str, paths: StorePaths, source: str, log_folders: Iterable[
 
 
 def is_at_rest(paths: StorePaths) -> bool:
-    """Return whether the store is not open, and was closed by the last process that had it open.
+    """Return whether the store is closed, and was closed cleanly.
 
     Raises:
-        StoreIOError: that cannot be read.
+        StoreIOError: a file cannot be read.
     """
     return not (exists(paths.abort) or locked_by(paths))
 
@@ -70,7 +69,7 @@ def _digest(paths: StorePaths, stamp: bytes, folders: Iterable[Path]) -> str:
     """Return a digest of names, sizes and times of files; empty: they cannot all be looked at."""
     digest = blake2b(stamp, digest_size=_DIGEST_BYTES)
     whole = True
-    with os_errors("look at the files of the store", paths.root):
+    with os_errors("list the files of the store", paths.root):
         for folder in folders:
             digest.update(b"//" + os.fsencode(folder) + b"\0")
             if is_dir(folder):

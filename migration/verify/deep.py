@@ -1,4 +1,4 @@
-"""RecordCheck: whether a unit is what dispatch makes of the record that it leads to."""
+"""RecordCheck: check that a unit matches its decoded record."""
 
 from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
@@ -13,7 +13,7 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class RecordCheck:
-    """Decodes records, one at a time: some ten microseconds each."""
+    """Check of units against decoded records; about ten microseconds per record."""
 
     def __init__(self, log: LogHeads, config: StoreConfig) -> None:
         self._log = log
@@ -23,7 +23,7 @@ class RecordCheck:
     def problem(
         self, found: QueueFindings, queue_offset: int, phy_offset: int, size: int, tags_code: int
     ) -> DifferenceKind | None:
-        """Return what is wrong with a unit whose record's head is right, ``None`` if nothing."""
+        """Return the difference of a unit whose record head is right, or ``None``."""
         data = self._log.record(phy_offset, size)
         try:
             record = check_record(data, phy_offset, check_crc=True, property_crc=self._property_crc)

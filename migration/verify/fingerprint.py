@@ -1,4 +1,4 @@
-"""What identifies the made queues: their files' names, sizes and bytes."""
+"""Digest of the new queues: names, sizes and bytes of their files."""
 
 import errno
 import hashlib
@@ -22,10 +22,10 @@ _NUMBERED = np.dtype([("number", np.int64), ("block", np.int64, _BLOCK // 8)])
 
 
 def made_digest(space: Workspace) -> str:
-    """Return a digest of names, sizes and bytes of the made queues' files.
+    """Return a digest of names, sizes and bytes of the files of the new queues.
 
-    Zeros are not read where the file has holes for them: most of a queue file is its empty tail.
-    Holes and zeros are alike: a copy, or the file system's own work, may turn one into the other.
+    Holes of sparse files are not read: most of a queue file is its empty tail. Holes and zeros give
+    the same digest, because a copy or the file system may turn one into the other.
 
     Raises:
         StoreIOError: they cannot be listed or read.

@@ -15,28 +15,31 @@ if TYPE_CHECKING:
 MEANINGS: dict[DifferenceKind, tuple[str, str]] = {
     DifferenceKind.MISSING_HEAD: (
         "units",
-        "in the source; the target begins later, or has none of them",
+        "only in the source; the target begins later or has no units",
     ),
-    DifferenceKind.MISSING_TAIL: ("units", "in the source; the target ends before"),
-    DifferenceKind.HOLE: ("units", "in the source; the target has units before and behind"),
-    DifferenceKind.EXTRA: ("units", "in the target alone"),
+    DifferenceKind.MISSING_TAIL: ("units", "only in the source; the target ends earlier"),
+    DifferenceKind.HOLE: ("units", "only in the source; the target has units before and after"),
+    DifferenceKind.EXTRA: ("units", "only in the target"),
     DifferenceKind.BEHIND_END: (
         "units",
-        "behind the end of a queue of the target; RocketMQ would read them",
+        "after the end of a queue of the target; RocketMQ would read them",
     ),
     DifferenceKind.DIFFERENT: ("units", "on both sides, with different fields"),
-    DifferenceKind.NEXT_OFFSET: ("queues", "go on at another offset"),
-    DifferenceKind.ONLY_SOURCE: ("queues", "in the source alone"),
-    DifferenceKind.ONLY_TARGET: ("queues", "in the target alone"),
+    DifferenceKind.NEXT_OFFSET: ("queues", "continue at another queue offset"),
+    DifferenceKind.ONLY_SOURCE: ("queues", "only in the source"),
+    DifferenceKind.ONLY_TARGET: ("queues", "only in the target"),
     DifferenceKind.NO_RECORD: ("units", "equal on both sides, but the log has no such record"),
-    DifferenceKind.OTHER_QUEUE: ("units", "equal on both sides, but the record is another queue's"),
+    DifferenceKind.OTHER_QUEUE: (
+        "units",
+        "equal on both sides, but the record is of another queue",
+    ),
     DifferenceKind.OTHER_TAGS: (
         "units",
         "equal on both sides, but the record has another tags code",
     ),
-    DifferenceKind.UNREADABLE: ("queues", "cannot be read to their end"),
+    DifferenceKind.UNREADABLE: ("queues", "cannot be read to the end"),
 }
-"""What is counted of each kind, and what it means."""
+"""For each kind: the things that are counted, and the meaning."""
 
 
 def write_page(path: Path, report: VerifyReport) -> None:
@@ -50,12 +53,12 @@ def write_page(path: Path, report: VerifyReport) -> None:
 
 
 def page(report: VerifyReport) -> str:
-    """Return the page; whatever comes from the store is escaped."""
+    """Return the page; all text from the store is escaped."""
     return _template().render(report=report, result=report.result, meanings=MEANINGS) + "\n"
 
 
 def need_page() -> None:
-    """Check that a page can be made; called before a comparison begins.
+    """Check that a page can be created, before a comparison begins.
 
     Raises:
         StoreConfigError: jinja2 is not installed.

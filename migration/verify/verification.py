@@ -1,4 +1,4 @@
-"""Comparing all queues of two backends as tasks, and what becomes of the outcome."""
+"""Compare all queues of two backends in tasks, and write the report."""
 
 import json
 import time
@@ -39,7 +39,7 @@ from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.settings.config import StoreConfig
 
 Progress = Callable[[int, int], object]
-"""Called with how many ranges have been compared, and of how many."""
+"""Called with the number of compared ranges and the total number."""
 
 
 def verify_migration(
@@ -52,16 +52,16 @@ def verify_migration(
     range_units: int = RANGE_UNITS,
     range_queues: int = RANGE_QUEUES,
 ) -> VerifyReport:
-    """Compare the queues of the store in ``root`` with those that its plan's run has made.
+    """Compare the queues of the store in ``root`` with the new queues of its migration.
 
-    Writes the report, its page and a note in the journal; while it runs there is no report.
-    ``deep`` decodes every record too.
+    Writes the report, its page and an entry in the journal; the last report is removed first.
+    ``deep`` also decodes every record.
 
     Raises:
-        RefusedStoreError: no plan, another store's, or its run has not ended.
-        StoreConfigError: ``master`` runs no tasks here, or what makes the page is not installed.
-        StoreLockedError: another migration works in the workspace.
-        StoreIOError: the disk refused; there is no report then.
+        RefusedStoreError: there is no plan, it is of another store, or its run is not finished.
+        StoreConfigError: ``master`` cannot run tasks on this machine, or jinja2 is not installed.
+        StoreLockedError: another migration command is using the workspace.
+        StoreIOError: a file cannot be read or written; there is no report then.
     """
     root = root.absolute()
     space = workspace or Workspace.of(root)
@@ -104,9 +104,9 @@ def verify_queues(
     range_units: int = RANGE_UNITS,
     range_queues: int = RANGE_QUEUES,
 ) -> VerifyReport:
-    """Compare the queues in two places, which lead to one log: all of it counts.
+    """Compare all queues in two places that share one commit log.
 
-    With a ``workspace`` the report and its page are written there, in place of the last.
+    With a ``workspace``, the report and its page are written there and replace the last ones.
 
     Raises:
         RefusedStoreError: a place has no queues of its backend.
@@ -131,21 +131,21 @@ def verify_queues(
 
 
 def verified(space: Workspace, plan: Plan) -> str | None:
-    """Return why the made queues are not known to be right; ``None``: they are.
+    """Return why the new queues are not verified; ``None`` if they are.
 
-    They are if the last comparison has ended, found no difference, and was of this plan and of
-    the files that lie there now, byte for byte.
+    They are verified if the last comparison finished without a difference, and was made for this
+    plan and for exactly the present files.
     """
     try:
         report = read_report(space.report)
     except StoreError as exc:
         return str(exc)
     if report.plan is None or report.plan.digest != plan.digest:
-        return "the last comparison was of another plan: run cqstore migrate verify"
+        return "the last comparison was made for another plan: run cqstore migrate verify"
     if not report.equal:
-        return f"the last comparison found differences, see {space.report_page}"
+        return f"the last comparison found differences: see {space.report_page}"
     if report.plan.made != made_digest(space):
-        return "the new queues were changed since they were compared: run cqstore migrate verify"
+        return "the new queues were changed after the comparison: run cqstore migrate verify again"
     return None
 
 
@@ -156,13 +156,13 @@ def _plan_of_made(space: Workspace, root: Path) -> Plan:
     """Return the plan whose run has made the queues in ``space`` from the store in ``root``.
 
     Raises:
-        RefusedStoreError: no plan, another store's, or its run has not ended.
+        RefusedStoreError: there is no plan, it is of another store, or its run is not finished.
     """
     plan = read_plan(space)
     check_source(plan, root)
     if not exists(space.made.root):
         raise RefusedStoreError(
-            "there is nothing to compare yet: cqstore migrate run", path=space.root
+            "no new queues to compare: run cqstore migrate run first", path=space.root
         )
     return plan
 

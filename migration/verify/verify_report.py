@@ -1,6 +1,6 @@
-"""The report of a comparison: what a program reads, and what the page for people is made of.
+"""The report of a comparison, for programs and as the source of the HTML page.
 
-Its JSON schema lies beside this module, ``report.schema.json``.
+Its JSON schema is next to this module: ``report.schema.json``.
 """
 
 import json
@@ -22,11 +22,11 @@ class Side(TallyModel):
     """One of the two backends that were compared."""
 
     backend: str
-    folder: str = Field(description="Root that the queues lie in.")
+    folder: str = Field(description="Root folder of the queues.")
 
 
 class PlanFacts(TallyModel):
-    """The plan whose outcome was compared."""
+    """The plan whose new queues were compared."""
 
     digest: str
     created: str
@@ -36,28 +36,30 @@ class PlanFacts(TallyModel):
     )
     at_rest: str = Field(
         "",
-        description="Digests of names, sizes and times of the store's files, of the log's and of"
-        " the queues'; empty: in use.",
+        description="Digests of names, sizes and times of the files of the log and of the queues;"
+        " empty if the store was in use.",
     )
     known_queues: str = Field(
-        "", description="Digest of the file that shows which queues were modified since."
+        "", description="Digest of the file that shows which queues were modified later."
     )
 
 
 class VerifyReport(TallyModel):
-    """The whole report."""
+    """Report of a comparison."""
 
     format: Literal[1] = 1
     verdict: Literal["equal", "different"]
     store: str
     source_side: Side
     target_side: Side
-    plan: PlanFacts | None = Field(description="Without a plan both are queues of the store.")
+    plan: PlanFacts | None = Field(description="Null if both backends belong to the store itself.")
     deep: bool = Field(description="Every record was decoded and compared with its units.")
     started: str
     seconds: float
     tasks: NonNegativeInt
-    min_phy_offset: int = Field(description="Start of the log; units of older records expired.")
+    min_phy_offset: int = Field(
+        description="Start of the log; units of older records have expired."
+    )
     max_phy_offset: int
     result: ComparisonTally
 
@@ -82,13 +84,13 @@ def write_report(path: Path, report: VerifyReport) -> None:
 
 
 def read_report(path: Path) -> VerifyReport:
-    """Return a report.
+    """Read a report.
 
     Raises:
-        RefusedStoreError: there is none.
-        UnsupportedFormatError: it is of a newer version.
-        CorruptionError: it is none.
+        RefusedStoreError: there is no report.
+        UnsupportedFormatError: it has a newer format.
+        CorruptionError: it is not a valid report.
     """
     if not exists(path):
-        raise RefusedStoreError("there is no report yet: run cqstore migrate verify", path=path)
+        raise RefusedStoreError("no report found: run cqstore migrate verify first", path=path)
     return read_versioned(path, VerifyReport, FORMAT, "report")

@@ -253,7 +253,7 @@ def test_settings_of_a_container_lead_to_the_log_in_the_folder(root: Path, tmp_p
     assert f"{root}/commitlog holds a log. Did you mean that one?" in done.stderr
     done = run(["migrate", "preflight", root, "--broker-conf", conf])
     assert done.returncode == 1
-    assert "leave the key out" in done.stdout.replace("\n", " ")
+    assert "remove the key" in done.stdout.replace("\n", " ")
 
 
 def test_a_size_that_the_files_contradict_is_no_damage(root: Path, tmp_path: Path) -> None:

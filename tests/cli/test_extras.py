@@ -91,7 +91,7 @@ def test_no_mirror_is_said_before_an_extra(root: Path) -> None:
 def test_a_move_that_cannot_run_has_written_nothing(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "no migration here" in str(refused("migrate", "run", root))
+    assert "no migration found" in str(refused("migrate", "run", root))
     verbs()["migrate"].main(["plan", str(root)], prog_name="cqstore", standalone_mode=False)
     assert "plan" in capsys.readouterr().out
     before = tree_digest(tmp_path)
@@ -102,7 +102,7 @@ def test_a_move_that_cannot_run_has_written_nothing(
 def test_a_comparison_that_cannot_be_made_leaves_the_last_report(
     root: Path, tmp_path: Path
 ) -> None:
-    assert "nothing is being migrated" in str(refused("migrate", "verify", root))
+    assert "no migration is in progress" in str(refused("migrate", "verify", root))
     space, _, _ = move(root)
     space.report.write_text("the last one")
     before = tree_digest(tmp_path)

@@ -173,7 +173,9 @@ def test_a_record_in_a_body_and_a_blank_are_none_that_begin_there(tmp_path: Path
     for place in (blank, blank + 3, log - 1):
         done = run(["dump", root, "--commitlog-offset", place])
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"the blank record from {blank} to {log}; the next one starts at {log}" in done.stderr
+        assert (
+            f"the blank record from {blank} to {log}; the next one starts at {log}" in done.stderr
+        )
 
 
 def test_a_queue_that_was_lost_is_built_though_it_is_not_there(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_on_a_terminal_nothing_is_cut_and_short_words_are_whole() -> None:
     """A code, sentences, figures and names, as ``migrate preflight`` prints them."""
     row = {
         "severity": "warn", "code": "topics-without-metadata",
-        "finding": "Topics with queues are not among the broker's topics: they go.",
+        "finding": "Topics with queues are missing from the topic table: they go.",
         "figures": "listedTopics 1, unitsOfLargestQueue 2_000", "affected": f"zahlungen-{'é' * 70}",
     }  # fmt: skip
     lines = on_terminal([row, {"severity": "info", "code": "totals"}], 80)

@@ -13,7 +13,7 @@ from cqstore.store.settings.config import StoreConfig
 
 QUICK = Timing(first_retry=0.01, last_retry=0.02, quiet=0.02, last_file=0.05)
 SECONDS = 120
-LEVEL = "stop the broker when it suits"
+LEVEL = "you can stop the broker now"
 
 
 class Moving:

@@ -62,7 +62,8 @@ def refused_on_the_command_line(verb: str, root: Path, space: Workspace, *words:
     assert done.stderr.startswith("cqstore: "), done
     assert done.stderr.count("\n") == 1, done
     assert "space" in done.stderr, done
-    assert verb != "run" or "bytes more are needed there; free them and run again" in done.stderr
+    more = "more bytes are needed. Free space and run cqstore migrate run again"
+    assert verb != "run" or more in done.stderr
 
 
 def store_and_plan(small: Path, large: Path) -> tuple[Path, Workspace, Plan]:

@@ -65,7 +65,10 @@ def test_a_plan_of_a_store_in_use_says_so_and_changes_nothing_of_it(
         done = run("plan", root, "--output", "json", *space)
         assert [*map(tree_digest, folders)] == before
     assert json.loads(done.stdout)["openedBy"] == os.getpid()
-    assert f"process {os.getpid()} has the store open and may be writing" in done.stderr
+    assert (
+        f"process {os.getpid()} has the store open: the plan does not contain messages"
+        in done.stderr
+    )
     again = record("plan", root, "--workspace", tmp_path / "other")
     assert again["openedBy"] is None
 
@@ -123,7 +126,7 @@ def test_nothing_published_is_said_by_a_way_back(root: Path) -> None:
     run("plan", root)
     done = run("rollback", root)
     assert done.stdout == ""
-    assert "nothing had been published" in done.stderr
+    assert "the store was not switched" in done.stderr
 
 
 # ---- refused
@@ -192,20 +195,20 @@ def test_targets_that_make_no_sense(root: Path) -> None:
     assert "nonsense" in run("switch", root, "--to", "nonsense", code=REFUSED).stderr
     (root / "cqstore").mkdir(exist_ok=True)
     before = tree_digest(root, but=root / "cqstore")
-    assert "there are file queues already" in refusal("plan", root, "--to", "file")
+    assert "the store already has file queues" in refusal("plan", root, "--to", "file")
     assert tree_digest(root, but=root / "cqstore") == before
 
 
 def test_steps_out_of_order(root: Path) -> None:
-    nothing = "there is no migration here: cqstore migrate plan begins one"
+    nothing = "no migration found: run cqstore migrate plan first"
     for verb in ("run", "switch", "rollback", "finish"):
         assert nothing in refusal(verb, root, *(NONE if verb == "run" else ()))
-    assert "nothing is being migrated" in refusal("verify", root, *NONE)
+    assert "no migration is in progress" in refusal("verify", root, *NONE)
     assert not (root / "cqstore").exists()
     make_plan(root)
-    assert "there is a plan already" in refusal("plan", root)
-    assert "there is nothing to compare yet" in refusal("verify", root, *NONE)
-    assert "there are no new queues: run cqstore migrate run" in refusal("switch", root)
+    assert "a plan already exists" in refusal("plan", root)
+    assert "no new queues to compare" in refusal("verify", root, *NONE)
+    assert "no new queues found: run cqstore migrate run first" in refusal("switch", root)
     run_plan(root, master=NO_SPARK)
     assert "are not verified" in refusal("switch", root)
     verify_migration(root, master=NO_SPARK)
@@ -215,7 +218,7 @@ def test_steps_out_of_order(root: Path) -> None:
 def test_an_old_plan_is_named_and_ended_and_its_report_is_kept(root: Path) -> None:
     made = make_plan(root)
     told = refusal("plan", root, "--to", "file")
-    assert f"already, made at {made.created} to move file to rocksdb; go on with it" in told
+    assert f"already exists (made at {made.created} to move file to rocksdb). Continue it" in told
     assert "cqstore migrate rollback" in told
     assert "finish" not in told
     run_plan(root, master=NO_SPARK)
@@ -224,11 +227,11 @@ def test_an_old_plan_is_named_and_ended_and_its_report_is_kept(root: Path) -> No
     proof = [path.read_bytes() for path in (space.report, space.report_page)]
     run("switch", root)
     told = refusal("plan", root, "--to", "file")
-    assert "move file to rocksdb; the store was switched by it" in told
+    assert "move file to rocksdb). The store was switched with it" in told
     assert "cqstore migrate finish" in told
     assert "cqstore migrate rollback" in told
     told = refusal("run", root, *NONE)
-    assert "is carried out and switched" in told
+    assert "has already been carried out and the store was switched" in told
     assert "cqstore migrate finish" in told
     done = run("finish", root)
     kept = Path(done.stderr.split("is kept: ")[1].strip())
@@ -244,7 +247,9 @@ def test_two_at_once(root: Path) -> None:
     with Workspace.of(root).held():
         for verb in ("run", "switch", "rollback"):
             words = NONE if verb == "run" else ()
-            assert "another migration works here" in refusal(verb, root, *words)
+            assert "another migration command is using this workspace" in refusal(
+                verb, root, *words
+            )
 
 
 @pytest.mark.slow
@@ -262,4 +267,5 @@ def test_ctrl_c_is_one_sentence(root: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert out == ""
-    assert err == "cqstore: stopped; what was moved is kept: run again to go on\n"
+    kept = "finished segments are kept. Run the command again to continue"
+    assert err == f"cqstore: stopped; {kept}\n"

@@ -98,5 +98,5 @@ def test_a_store_that_was_not_closed_is_refused(golden: Golden) -> None:
 def test_a_combined_store_has_nothing_to_be_moved(golden: Golden) -> None:
     root = golden("basic-combine")
     close_well(root)
-    with pytest.raises(RefusedStoreError, match="there are rocksdb queues already"):
+    with pytest.raises(RefusedStoreError, match="the store already has rocksdb queues"):
         move(root)

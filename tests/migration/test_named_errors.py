@@ -72,7 +72,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     scan.plan.parent.mkdir(parents=True)
     for text in ("", "{}", "[]", "\0"):
         scan.plan.write_text(text)
-        with pytest.raises(CorruptionError, match="this is no plan of a scan") as caught:
+        with pytest.raises(CorruptionError, match="not a valid plan of a log scan") as caught:
             scan.read_plan()
         assert caught.value.path == scan.plan
 
@@ -115,7 +115,7 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     space.slices.rmdir()
     plan = make_plan(root)
     space.segments.touch()
-    named(lambda: run_plan(root, master=NO_SPARK), "tidy the workspace", space.segments)
+    named(lambda: run_plan(root, master=NO_SPARK), "clean up the workspace", space.segments)
     with monkeypatch.context() as patched:
         patched.setattr(
             "cqstore.migration.run.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32)
@@ -156,18 +156,18 @@ def test_steps_of_a_scan_that_the_disk_refuses_name_their_folders(
     where = "cqstore.migration.from_log.rebuild_plan.shutil.rmtree"
     with monkeypatch.context() as patched:
         patched.setattr(where, refuse)
-        named(plan, "begin a scan", scan.root)
+        named(plan, "start a scan of the log", scan.root)
     with monkeypatch.context() as patched:
         patched.setattr("cqstore.migration.from_log.rebuild_plan.run_tasks", interrupt)
         with pytest.raises(KeyboardInterrupt):
             plan()
         (scan.root / "000000.left").mkdir()
         patched.setattr(where, refuse)
-        named(plan, "tidy the scanned blocks", scan.root)
+        named(plan, "clean up the scanned blocks", scan.root)
 
 
 def test_a_folder_that_cannot_be_looked_at_is_named(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cqstore.migration.preflight.examine.inspect_folder", refuse)
-    named(lambda: preflight(root), "look at the store", root)
+    named(lambda: preflight(root), "examine the store", root)

@@ -134,7 +134,7 @@ def test_a_byte_that_changed_after_the_comparison_is_refused(
     data = bytearray(file.read_bytes())
     data[21] ^= 1
     file.write_bytes(data)
-    with pytest.raises(RefusedStoreError, match="changed since they were compared"):
+    with pytest.raises(RefusedStoreError, match="the new queues were changed after the comparison"):
         switch(root)
     assert served(root) == whole
 
@@ -154,7 +154,7 @@ def test_without_its_note_a_switch_is_not_forgotten(golden: Golden) -> None:
     whole = served(root)
     switch(root)
     space.switched.unlink()
-    with pytest.raises(RefusedStoreError, match="the note of the switch has gone"):
+    with pytest.raises(RefusedStoreError, match="the state file of the switch is missing"):
         rollback(root)
     assert space.plan.exists()
     assert served(root) == whole

@@ -164,7 +164,9 @@ def test_whatever_is_not_of_the_plan_is_removed(root: Path) -> None:
 def test_a_task_that_outlives_its_plan_leaves_nothing(root: Path) -> None:
     plan, space = make_plan(root, segment_units=100), Workspace.of(root)
     old = plan.model_copy(update={"digest": "old"})
-    with pytest.raises(RefusedStoreError, match="a new plan was made meanwhile") as caught:
+    with pytest.raises(
+        RefusedStoreError, match="a new plan was made while this task ran"
+    ) as caught:
         write_segment(space, old, 0)
     assert caught.value.path == space.plan
     assert list(space.segments.iterdir()) == []
@@ -221,8 +223,10 @@ def test_every_step_is_told_and_noted(root: Path) -> None:
     told.clear()
     back = rollback(root, tell=told.append)
     assert back is not None
-    assert (told[0], told[-1]) == ("looking for deleted topics", "moving the rocksdb queues away")
-    assert "going to file" in told
+    assert (told[0], told[-1]) == (
+        "looking for deleted topics", "moving the rocksdb queues to cqstore/replaced",
+    )  # fmt: skip
+    assert "changing the state to file" in told
     assert (back.before, back.state, back.left_behind) == (
         StoreMode("rocksdb"),
         StoreMode("file"),
@@ -286,7 +290,7 @@ def test_a_workspace_elsewhere_is_used_by_every_step(root: Path, tmp_path: Path)
     left = finish(root)
     assert list(left) == ["file"]
     assert steps(Workspace.of(root))[-1] == ("finished", None)
-    with pytest.raises(RefusedStoreError, match="no switch to finish"):
+    with pytest.raises(RefusedStoreError, match="no migration to finish"):
         finish(root, workspace=space)
 
 
@@ -297,7 +301,9 @@ def test_a_note_of_the_switch_that_is_damaged_is_named(root: Path) -> None:
     for text in ("", "{}", '{"at": 1}', "[]", "\0"):
         space.switched.write_text(text)
         for step in (rollback, finish):
-            with pytest.raises(CorruptionError, match="note of the switch is damaged") as caught:
+            with pytest.raises(
+                CorruptionError, match="state file of the switch is corrupted"
+            ) as caught:
                 step(root)
             assert caught.value.path == space.switched
 
@@ -325,7 +331,7 @@ def test_topics_that_would_come_back_are_named_up_to_five(count: int) -> None:
     with pytest.raises(RefusedStoreError) as caught:
         refuse_to_guess(topics, "file", Path("root"))
     more = f" and {count - 5} more" if count > 5 else ""
-    said = f"{count} topics have queues among the file queues"
+    said = f"{count} topics have file queues, but no queues in the backend that is served"
     assert said in caught.value.reason
     assert f"served: {', '.join(topics[:5])}{more}. If" in caught.value.reason
     assert caught.value.path == Path("root")

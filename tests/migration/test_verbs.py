@@ -61,7 +61,7 @@ def test_every_verb_works_in_the_workspace_it_is_given(
     assert (done.exit_code, "equal" in done.stdout) == (0, True)
     dry = call("rollback", root, "--dry-run", *there)
     assert (dry.exit_code, dry.stdout) == (0, "")
-    assert "plan and new queues would be removed" in dry.stderr
+    assert "the plan and the new queues would be removed" in dry.stderr
     assert record("status", root, *there) == status(root, space)
     switched = record("switch", root, *there)
     assert (switched["before"], switched["state"]) == ("file", "rocksdb")
@@ -77,7 +77,9 @@ def test_every_verb_works_in_the_workspace_it_is_given(
 
 def test_queues_that_are_there_are_no_reason_to_replace_them_from_the_log(root: Path) -> None:
     words = ("plan", root, "--from", "log", "--replace")
-    with pytest.raises(RefusedStoreError, match="--replace is not for --from log") as caught:
+    with pytest.raises(
+        RefusedStoreError, match="--replace cannot be used with --from log"
+    ) as caught:
         call(*words)
     assert caught.value.path == root
     with pytest.raises(RefusedStoreError, match="no such folder") as caught:
@@ -98,7 +100,7 @@ def test_a_run_tells_of_units_at_another_place(
     found = json.loads(done.stdout)
     assert (found["units"], found["shifted"]) == (7, shifted)
     assert found.get("unitsPerSecond") == (4 if seconds else None)
-    assert ("3 units lie at another place of their queue" in done.stderr) == bool(shifted)
+    assert ("3 units have another queue offset than their records" in done.stderr) == bool(shifted)
     assert bool(done.stderr) == bool(shifted)
 
 
@@ -111,7 +113,8 @@ def test_an_interrupt_is_told_with_its_exit_code(
     monkeypatch.setattr("cqstore.migration.commands.run.run_plan", interrupted)
     done = call("run", root)
     assert (done.exit_code, done.stdout) == (130, "")
-    assert done.stderr == "cqstore: stopped; what was moved is kept: run again to go on\n"
+    kept = "finished segments are kept. Run the command again to continue"
+    assert done.stderr == f"cqstore: stopped; {kept}\n"
 
 
 def test_without_a_verb_all_are_listed() -> None:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 def main() -> int:
     """Run the whole story and print a table."""
     console = Console()
-    table = Table("step", "seconds", "units/s", "what came of it")
+    table = Table("step", "seconds", "units/s", "result")
     root = Path(tempfile.mkdtemp(prefix="cqstore-demo-")) / "store"
 
     def step(name: str, work: Callable[[], T], say: Callable[[T], str], units: int = 0) -> T:
@@ -53,7 +53,9 @@ def main() -> int:
     step("put on files", lambda: put(root), str, MESSAGES)
     before = step("read", lambda: read_back(root), lambda found: f"digest {found[1][:12]}")
     step(
-        "preflight", lambda: preflight(root, CONFIG), lambda found: f"{len(found.refusals)} refuse"
+        "preflight",
+        lambda: preflight(root, CONFIG),
+        lambda found: f"{len(found.refusals)} findings forbid it",
     )
     step("plan", lambda: make_plan(root, CONFIG, segment_units=125_000), lambda plan: (
         f"{plan.queues:,} queues, {plan.units:,} units, {len(plan.segments)} segments"

@@ -52,7 +52,10 @@ def measured(folder: Path, units: int, queues: int) -> list[str]:
     level, at = threading.Event(), {"begun": time.monotonic()}
 
     def note_stage(sentence: str) -> None:
-        for name, words in (("comparing", "comparing each"), ("level", "stop the broker")):
+        for name, words in (
+            ("comparing", "comparing all queues"),
+            ("level", "you can stop the broker"),
+        ):
             if words in sentence:
                 at[name] = time.monotonic()
         if "level" in at:

@@ -132,7 +132,8 @@ def test_pull_offsets_of_groups_that_commit_are_left_out_with_a_note(
 
 
 def test_a_page_explains_each_remark() -> None:
-    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
-    rows = [line for page in pages for line in page.splitlines() if line.startswith("| `")]
+    pages = [ROOT / "docs" / name for name in ("operations.md", "migration.md")]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    rows = [line for line in lines if line.startswith("| `")]
     for remark in Remark:
         assert any(f"`{remark.value}`" in row.split("|")[1] for row in rows), remark

@@ -120,7 +120,7 @@ def test_a_follower_takes_the_place_of_a_store_that_stops(
     report = moving_on.end()
     before = tree_digest(root)
     assert (report.queues, report.units, report.stopped) == (7, 60, True)
-    assert sum("comparing each queue" in each for each in moving_on.told) == 1, moving_on.told
+    assert sum("comparing all queues" in each for each in moving_on.told) == 1, moving_on.told
     assert report.not_taken == ["compaction", "timerwheel.tmp"]
     assert [(own / name).read_text() for name in beside] == beside
     assert 0 < report.verified_to < report.end
@@ -202,7 +202,7 @@ def test_a_queue_that_differs_ends_the_move_and_changes_nothing(tmp_path: Path) 
             file.seek(20 * 3 + 12)
             file.write(b"\1" * 8)
         before = tree_digest(root)
-        with pytest.raises(RefusedStoreError, match="queue 0 of 't4': tags_code differs"):
+        with pytest.raises(RefusedStoreError, match="queue 0 of topic 't4': tags_code differs"):
             moving(master, own).start().end()
         assert tree_digest(root) == before
 
@@ -220,7 +220,7 @@ def test_what_a_broker_keeps_in_memory_is_compared_when_it_has_stopped(
         put_to(master, "new")
         first = moving(master, own, backend).start()
         first.wait_for(LEVEL)
-        assert first.has_said("the broker's queues show what it has flushed")
+        assert first.has_said("the broker has not flushed all units of its queues")
         assert (first.move.report.units, first.move.report.verified_to) == (60, shown)
         put_to(master, "t1")
     report = first.end()
@@ -285,7 +285,7 @@ def test_a_call_that_ends_while_it_opens_leaves_the_store_closed(tmp_path: Path)
     with leading(root) as master:
         put_more(master)
         first = moving(master, own)
-        first.on("opening the follower", first.cancel)
+        first.on("opening the new store", first.cancel)
         with pytest.raises(asyncio.CancelledError):
             first.start().end()
         assert not StorePaths(own).abort.exists()
@@ -301,7 +301,7 @@ def test_a_broker_that_crashed_is_not_replaced(tmp_path: Path) -> None:
     with leading(root) as master:
         put_more(master)
     StorePaths(root).abort.write_text("1")
-    refused(root, own, "was not stopped well")
+    refused(root, own, "did not shut down cleanly")
     StorePaths(root).abort.unlink()
     assert moving(master, own).start().end().drained_bytes > 0
     assert served(own) == served(root)
@@ -314,7 +314,7 @@ def test_a_follower_that_lacks_history_is_refused(tmp_path: Path) -> None:
         last = master.end - master.end % 4096
         with MessageStore.open(own, CONFIG, backend="rocksdb") as store:
             store.append_to_commit_log(last, master.log[last:])
-        with pytest.raises(RefusedStoreError, match=f"begins at 0, the follower's at {last}"):
+        with pytest.raises(RefusedStoreError, match=f"begins at 0, the new store's at {last}"):
             moving(master, own).start().end()
 
 
@@ -345,7 +345,7 @@ def test_tables_that_the_next_broker_wrote_are_kept(tmp_path: Path) -> None:
     written.write_text('{"offsetTable": {"t1@g": {"0": 7}}}')
     note = (own / "cqstore" / "followed.json").stat().st_mtime
     os.utime(written, (note + 1, note + 1))
-    refused(root, own, "tables were written since")
+    refused(root, own, "the tables were changed after the takeover")
     assert '"0": 7' in written.read_text()
 
 
@@ -358,7 +358,7 @@ def test_a_broker_that_has_lost_what_it_sent_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(own, CONFIG) as store:
         assert store.put_message(Message("t", b"came, and was not on disk there")).ok
         longer = store.max_phy_offset()
-    refused(root, own, f"log ends at {end}, the follower's at {longer}")
+    refused(root, own, f"log ends at {end}, the new store's at {longer}")
 
 
 def test_a_broker_with_another_log_is_refused(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_what_cannot_be_moved_is_refused_before_anything_is_made(tmp_path: Path,
         root.mkdir()
     before = tree_digest(tmp_path)
     move_of = FollowedMove(root, ("127.0.0.1", 1), tmp_path / into, CONFIG)
-    with pytest.raises(RefusedStoreError, match=r"no store here|a folder of its own"):
+    with pytest.raises(RefusedStoreError, match=r"no store here|must not be, contain or be inside"):
         asyncio.run(move_of.run())
     assert tree_digest(tmp_path) == before
 
@@ -447,7 +447,7 @@ def test_a_broker_whose_log_is_in_another_folder_needs_a_link_to_it(tmp_path: Pa
         put_more(master)
     away.parent.mkdir()
     (root / "commitlog").rename(away)
-    refused_move(root, own, CONFIG, "broker's commit log is not here.*symbolic link")
+    refused_move(root, own, CONFIG, "no commit log found.*symbolic link")
     (root / "commitlog").symlink_to(away)
     report = Moving(root, 1, own, CONFIG).start().end()
     assert log_in(own)[: report.end] == log_in(root)[: report.end]
@@ -478,7 +478,7 @@ def test_a_folder_that_follows_another_store_is_refused(tmp_path: Path) -> None:
     note = own / "cqstore" / "followed.json"
     assert json.loads(note.read_text())["stopped"] is True
     note.write_text("{")
-    with pytest.raises(StoreError, match="note of the move is damaged"):
+    with pytest.raises(StoreError, match="the state file of the move is corrupted"):
         FollowedMove(root, ("127.0.0.1", 1), own, CONFIG)
 
 
@@ -501,5 +501,5 @@ def test_the_command_ends_with_what_may_be_started(tmp_path: Path, *, is_older: 
     done = CliRunner().invoke(app, [*given, *more])
     assert done.exit_code == 0, (done.output, done.exception)
     *before, last = done.stderr.splitlines()
-    assert last == f"cqstore: {own} has all that {root} had: start the broker with it"
-    assert ("are older than what the broker had" in before[-1]) is is_older
+    assert last == f"cqstore: the move of {root} to {own} is complete: start the broker on {own}"
+    assert ("are older than the tables that the broker kept" in before[-1]) is is_older

@@ -78,7 +78,7 @@ def test_tables_are_taken_when_the_process_has_ended(tmp_path: Path) -> None:
     (root / "config" / "delayOffset.json").write_text('{"offsetTable":{"3":0}}')
     with running(root) as broker:
         move = moving(master, own).start()
-        move.wait_for("opening the follower")
+        move.wait_for("opening the new store")
         broker.do("release")
         move.wait_for("to exit: it may still write its tables")
         assert not (own / "config").exists()
@@ -165,7 +165,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(
     copy_tables(broker, own, NextBroker(["file"], StoreConfig()))
     assert (own.root / "config" / "delayOffset.json").read_text() == "000000002"
     changes[:] = range(100)
-    with pytest.raises(RefusedStoreError, match="changed while they were copied"):
+    with pytest.raises(RefusedStoreError, match="they changed during each of 5 attempts"):
         copy_tables(broker, own, NextBroker(["file"], StoreConfig()))
 
 

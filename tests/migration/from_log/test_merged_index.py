@@ -222,7 +222,7 @@ def test_what_is_no_merged_index_is_refused(space: ScanSpace) -> None:
     for name in (QUEUES, PIECES):
         kept = (space.merged / name).read_bytes()
         np.save(space.merged / name, np.zeros(2, np.int64))
-        with pytest.raises(CorruptionError, match="no merged index") as caught:
+        with pytest.raises(CorruptionError, match="not a valid merged index") as caught:
             BlockUnitSource(workspace)
         assert caught.value.path == space.merged
         (space.merged / name).write_bytes(kept)
@@ -236,7 +236,7 @@ def test_a_piece_behind_the_end_of_its_file_is_refused(space: ScanSpace) -> None
     source = BlockUnitSource(Workspace(space.root.parent))
     rows = np.zeros(2, UNIT_ROWS)
     assert source.fill(KEYS[0], 0, rows) == 1
-    with pytest.raises(CorruptionError, match="lies behind the end") as caught:
+    with pytest.raises(CorruptionError, match="missing at the end of a block file") as caught:
         source.fill(KEYS[1], 5, rows)
     assert caught.value.path == space.attempt(1, "a") / "units"
     assert (caught.value.expected, caught.value.got) == (3, 2)
@@ -257,7 +257,7 @@ def test_a_queue_whose_pieces_end_before_it_ends_there(space: ScanSpace) -> None
 def test_blocks_whose_files_have_gone_are_told_by_their_marker(space: ScanSpace) -> None:
     (space.attempt(1, "a") / "units").unlink()
     assert space.read_done(1) is None
-    with pytest.raises(CorruptionError, match="scanned blocks have gone") as caught:
+    with pytest.raises(CorruptionError, match="scanned blocks are missing") as caught:
         BlockUnitSource(Workspace(space.root.parent)).fill(KEYS[1], 5, np.zeros(1, UNIT_ROWS))
     assert caught.value.path == space.done(1)
     again = ScanDone(1, "b", 0, files=sizes_in(space.attempt(1, "b")))

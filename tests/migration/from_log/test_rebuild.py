@@ -238,7 +238,7 @@ def test_damage_in_the_log_is_refused_with_its_place(tmp_path: Path) -> None:
     with files[1].open("r+b") as file:
         file.seek(at - int(files[1].name) + 100)
         file.write(b"\xff" * 50)
-    with pytest.raises(CorruptionError, match="a valid record lies behind") as found:
+    with pytest.raises(CorruptionError, match="a valid record follows at") as found:
         plan(root, "rocksdb")
     assert (found.value.phy_offset, found.value.path) == (at, files[1])
     assert not Workspace.of(root).plan.exists()
@@ -303,10 +303,10 @@ def test_blocks_that_have_gone_or_changed_are_refused(tmp_path: Path) -> None:
     data = bytearray(units.read_bytes())
     data[5] ^= 1
     units.write_bytes(data)
-    with pytest.raises(RefusedStoreError, match="are not those of the plan"):
+    with pytest.raises(RefusedStoreError, match="its units differ from the plan"):
         run_plan(root, master="none")
     units.unlink()
-    with pytest.raises(CorruptionError, match="scanned blocks have gone"):
+    with pytest.raises(CorruptionError, match="scanned blocks are missing"):
         run_plan(root, master="none")
 
 
@@ -315,11 +315,11 @@ def test_what_cannot_be_built_is_refused_before_the_log_is_scanned(
 ) -> None:
     with pytest.raises(RefusedStoreError, match="BatchCQ"):
         plan(golden(BATCH), "rocksdb", own=False)
-    with pytest.raises(RefusedStoreError, match="there are file queues already"):
+    with pytest.raises(RefusedStoreError, match="the store already has file queues"):
         plan(golden("basic-default"), "file", own=False)
     with pytest.raises(RefusedStoreError, match="no store here"):
         plan(tmp_path / "none", "file", own=False)
     root = golden("basic-defaultRocksDB")
     plan(root, "file", own=False)
-    with pytest.raises(RefusedStoreError, match="there is a plan already"):
+    with pytest.raises(RefusedStoreError, match="a plan already exists"):
         plan(root, "file", own=False)

@@ -96,7 +96,7 @@ def test_a_file_that_has_gone_or_is_damaged_ends_its_task(root: Path, offsets: l
     _, (one, two) = scan(root, [[0, FILE, 2 * FILE], [2 * FILE, 99 * FILE, 3 * FILE]])
     assert (one.end, one.units) == (bad, in_files(offsets, [0]) + 1)
     assert "no record starts here" in one.fault
-    assert (two.end, two.fault) == (99 * FILE, "the file has gone")
+    assert (two.end, two.fault) == (99 * FILE, "the log file no longer exists")
     assert two.units == in_files(offsets, [2 * FILE])
     assert size > 0
 
@@ -152,6 +152,6 @@ def test_a_plan_from_the_log_says_what_is_in_it(
         ))
         for topic in "ab" for number in range(3)
     }  # fmt: skip
-    with pytest.raises(RefusedStoreError, match="there is a plan already") as caught:
+    with pytest.raises(RefusedStoreError, match="a plan already exists") as caught:
         make_log_plan(root, target="file", master="none")
     assert caught.value.path == space.plan

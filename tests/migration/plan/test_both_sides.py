@@ -62,9 +62,9 @@ def test_a_side_lacks_the_beginnings_that_the_log_will_not_bring() -> None:
 
 
 QUEUE = QueueKey("orders", 3)
-ALL = "the {} queues have all"
-FIRST = "the {} queues lack the first 5 units of 2 queues (of queue 3 of 'orders', say)"
-LAST = "have nothing of the log behind phy offset 900 of 1000"
+ALL = "the {} queues are complete"
+FIRST = "the {} queues lack 5 older units in 2 queues (for example in queue 3 of topic 'orders')"
+LAST = "end at phy offset 900, but the log ends at 1000"
 
 
 @pytest.mark.parametrize("units", [0, 5])
@@ -89,15 +89,16 @@ def test_the_ways_out_are_those_that_lose_nothing(
     both = BothSides(source, target, 1000)
     reason = both.why_not_replace()
     if source_units:
-        assert reason == f"{FIRST.format('file')} that the rocksdb queues have"
+        assert reason == f"{FIRST.format('file')}; the rocksdb queues have those units"
     else:
         assert reason is None
     said = both.refusal()
-    assert said.startswith("there are rocksdb queues already")
+    assert said.startswith("the store already has rocksdb queues")
     assert source.sentence(1000) in said
     assert target.sentence(1000) in said
-    assert said.lower().count("cqstore recover dir gives each from the log what it lacks") == 1
-    assert said.endswith("cqstore mode DIR --to rocksdb goes there step by step")
+    recover = "run cqstore recover dir to complete both backends from the log"
+    assert said.lower().count(recover) == 1
+    assert said.endswith("cqstore mode DIR --to rocksdb, step by step")
     alike = not (source_units or target_units) and target_end == 1000
     assert ("changed by hand" in said) is not alike
     assert ("plan --replace" in said) is (not alike and not source_units)

@@ -100,7 +100,7 @@ def test_planning_changes_nothing_of_the_store(root: Path) -> None:
 
 def test_a_second_plan_is_refused(root: Path) -> None:
     make_plan(root)
-    with pytest.raises(RefusedStoreError, match="there is a plan already"):
+    with pytest.raises(RefusedStoreError, match="a plan already exists"):
         make_plan(root)
 
 
@@ -159,11 +159,11 @@ def test_a_log_without_queues_is_refused(root: Path) -> None:
 
 
 def test_a_run_without_a_plan_is_refused(root: Path) -> None:
-    with pytest.raises(RefusedStoreError, match="there is no migration here"):
+    with pytest.raises(RefusedStoreError, match="no migration found"):
         run_plan(root, master=NO_SPARK)
     assert not StorePaths(root).own.exists()
     Workspace.of(root).root.mkdir(parents=True)
-    with pytest.raises(RefusedStoreError, match="there is no plan yet"):
+    with pytest.raises(RefusedStoreError, match="no plan found"):
         run_plan(root, master=NO_SPARK)
 
 
@@ -181,7 +181,9 @@ def test_a_plan_of_a_newer_release_is_refused(root: Path) -> None:
     make_plan(root)
     path = Workspace.of(root).plan
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(UnsupportedFormatError, match="the plan has format 2, this release reads 1"):
+    with pytest.raises(
+        UnsupportedFormatError, match="the plan has format 2, but this release reads format 1"
+    ):
         run_plan(root, master=NO_SPARK)
 
 
@@ -189,7 +191,7 @@ def test_a_plan_of_a_newer_release_is_refused(root: Path) -> None:
 def test_what_is_no_plan_is_refused(root: Path, text: str) -> None:
     make_plan(root)
     Workspace.of(root).plan.write_text(text)
-    with pytest.raises(CorruptionError, match="this is no plan"):
+    with pytest.raises(CorruptionError, match="not a valid plan"):
         run_plan(root, master=NO_SPARK)
 
 
@@ -199,7 +201,7 @@ def test_a_plan_that_was_edited_is_refused(root: Path) -> None:
     plan = json.loads(path.read_text())
     plan["complete_to"] += 1
     path.write_text(json.dumps(plan))
-    with pytest.raises(CorruptionError, match="the plan was changed since it was made"):
+    with pytest.raises(CorruptionError, match="the plan was modified after it was made"):
         run_plan(root, master=NO_SPARK)
 
 
@@ -253,7 +255,7 @@ def test_a_changed_source_is_refused(root: Path, change: Callable[[Path], None])
     make_plan(root)
     change(first_file(root))
     with pytest.raises(
-        RefusedStoreError, match="changed since the plan was made: queue 3 of topic 'topic_000002'"
+        RefusedStoreError, match="changed after the plan was made: queue 3 of topic 'topic_000002'"
     ):
         run_plan(root, master=NO_SPARK)
     assert not Workspace.of(root).made.root.exists()
@@ -264,7 +266,7 @@ def test_a_log_that_has_lost_its_oldest_file_is_refused(golden: Callable[[str], 
     root = golden("basic-default")
     make_plan(root)
     min((root / "commitlog").iterdir()).unlink()
-    with pytest.raises(RefusedStoreError, match="its oldest log file has gone"):
+    with pytest.raises(RefusedStoreError, match="its oldest log file no longer exists"):
         run_plan(root, master=NO_SPARK)
 
 

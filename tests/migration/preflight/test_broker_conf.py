@@ -227,14 +227,18 @@ def test_values_that_are_not_what_they_look_like(tmp_path: Path, line: str, says
 @pytest.mark.parametrize(
     ("line", "found", "words"),
     [
-        ("mapedFileSizeConsumeQueue=300000", 6_000_000, "6000000 bytes: leave the key out."),
-        ("mapedFileSizeConsumeQueue=300000", 300_000, "write mappedFileSizeConsumeQueue=300000."),
-        ("mapedFileSizeCommitLog=1073741824", 1 << 30, "1073741824 bytes: leave the key out."),
-        ("mappedFileSizeConsumeQueue=300000", 6_000_000, "no broker starts with another size;"),
+        ("mapedFileSizeConsumeQueue=300000", 6_000_000, "6000000 bytes: remove the key."),
+        ("mapedFileSizeConsumeQueue=300000", 300_000, "set mappedFileSizeConsumeQueue=300000."),
+        ("mapedFileSizeCommitLog=1073741824", 1 << 30, "1073741824 bytes: remove the key."),
+        (
+            "mappedFileSizeConsumeQueue=300000",
+            6_000_000,
+            "a broker does not start with another size;",
+        ),
         ("mappedFileSizeConsumeQueue=6000000", 6_000_000, None),
         ("mappedFileSizeConsumeQueue=5999981", 6_000_000, None),
         ("mappedFileSizeConsumeQueue=x", 6_000_000, "keeps its default, 6000000"),
-        ("mappedFileSizeCommitLog=1048576", 2097152, "write mappedFileSizeCommitLog=2097152."),
+        ("mappedFileSizeCommitLog=1048576", 2097152, "set mappedFileSizeCommitLog=2097152."),
     ],
 )
 def test_advice_about_a_size_is_that_of_the_files(
@@ -278,7 +282,7 @@ def test_keys_of_4_x_are_known_with_the_release_in_which_they_went(tmp_path: Pat
     assert {names(each)[0]: each.code for each in found} == {
         "haSlaveFallbehindMax": "key-removed", "commercialTransCount": "key-removed",
     }  # fmt: skip
-    assert "write haMaxGapNotInSync" in found[0].sentence
+    assert "use haMaxGapNotInSync" in found[0].sentence
     assert lint_text("autoDeleteTopicEnable=true", folder=tmp_path)[0].code == "keys-unknown"
     assert lint_text("brokerRole=SLAVE ", "5.1.4", folder=tmp_path)[0].code == "value-bad"
     assert lint_text("brokerRole=SLAVE ", "5.2.0", folder=tmp_path) == []

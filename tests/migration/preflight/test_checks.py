@@ -242,7 +242,9 @@ def test_a_consumer_of_a_topic_without_queues_is_told_if_it_has_read(
     path.write_text(json.dumps({"lmqOffsetTable": {"no separator": 1}}))
     (finding,) = OffsetsCheck(StorePaths(tmp_path), Lists("file").store).findings()
     assert (finding.code, finding.severity) == ("offsets-not-compared", Severity.WARN)
-    assert "'no separator' in the consumer offsets is not TOPIC@GROUP" in finding.sentence
+    assert finding.sentence.startswith(
+        "Invalid key 'no separator' in the consumer offsets: expected TOPIC@GROUP"
+    )
 
 
 # ---- the table of topics
@@ -288,11 +290,11 @@ def test_settings_are_held_against_what_lies_there(
     if opens_database and LIES[verdict] is not None and LIES[verdict] is not separate:
         wanted.add((SEPARATE, "consumequeue," if separate else "consumequeue_rocksdb,"))
     if rocksdb_alone and verdict is FolderKind.FILE:
-        wanted.add(("storeType", "hides them"))
+        wanted.add(("storeType", "does not read them"))
     if not rocksdb_alone and verdict in {FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE}:
-        wanted.add(("storeType", "begin at 0"))
+        wanted.add(("storeType", "begins expired queues at 0"))
     if not rocksdb_alone and double and verdict is FolderKind.FILE:
-        wanted.add((DOUBLE, "the last log file only"))
+        wanted.add((DOUBLE, "only the last log file to RocksDB"))
     found = [one for one in meaning(values, (5, 5, 1), "rocksdb", verdict)
              if one.code == "conf-against-layout"]  # fmt: skip
     assert {names(one)[0] for one in found} == {name for name, _ in wanted}

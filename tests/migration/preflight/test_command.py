@@ -111,7 +111,7 @@ def test_a_store_that_may_move_exits_0(golden_folder: Path, tmp_path: Path) -> N
 def test_a_store_that_must_not_exits_1_and_says_why(golden_folder: Path) -> None:
     root = golden_folder / "special-default"
     done = run(root, code=1)
-    assert "must not be moved to rocksdb, for 1 reason" in done.stderr
+    assert "must not be moved to rocksdb: 1 finding forbids it" in done.stderr
     assert "batch_1/0" in done.stdout
     value = json.loads(run(root, "--to", "file", "--output", "json", code=1).stdout)
     refusals = [each["code"] for each in value["findings"] if each["severity"] == "refuse"]
@@ -128,12 +128,15 @@ def test_the_conf_and_the_release_are_asked_for(golden_folder: Path, tmp_path: P
     assert "key-too-new" not in [each["code"] for each in new["findings"]]
     assert "key-too-new" in [each["code"] for each in old["findings"]]
     assert "invalid release of RocketMQ 'five'" in run(root, "--rocketmq", "five", code=2).stderr
-    assert "not to 'x'" in run(root, "--to", "x", code=2).stderr
+    assert (
+        "invalid target backend 'x': expected 'file' or 'rocksdb'"
+        in run(root, "--to", "x", code=2).stderr
+    )
 
 
 def test_a_folder_that_is_none_is_a_refusal(tmp_path: Path) -> None:
     done = run(tmp_path / "missing", code=1)
-    assert "No store lies here" in done.stdout
+    assert "No store found" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -191,5 +194,5 @@ def test_a_table_shows_three_names_and_counts_the_rest(
         said = capsys.readouterr()
         assert code == bool(some)
         assert [f"c{n}" in said.out for n in (1, 2)] == [bool(some), len(some) > 1]
-        ends = {0: "may be moved to rocksdb", 1: "for 1 reason", 4: "for 4 reasons"}
+        ends = {0: "may be moved to rocksdb", 1: "1 finding forbids it", 4: "4 findings forbid it"}
         assert said.err.strip().endswith(ends[len(some)])

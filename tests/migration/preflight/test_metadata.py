@@ -193,7 +193,7 @@ def test_offsets_in_a_database_that_cannot_be_read_are_one_finding(golden: Golde
     aged(consumers(root, '{"offsetTable":{"gone@g":{0:4}}}'), 10)
     report = preflight(root, machine=FakeMachine())
     finding = the(report, "offsets-not-compared")
-    assert (finding.severity, "the form v2" in finding.sentence) == (Severity.WARN, True)
+    assert (finding.severity, "in form v2" in finding.sentence) == (Severity.WARN, True)
     assert report.find("consumers-of-unknown-topics") is None
 
 
@@ -273,7 +273,7 @@ def test_what_a_move_converts_is_named_with_counts(
     finding = the(preflight(root, to=to, machine=FakeMachine()), "tables-converted")
     into = "v1" if to == "rocksdb" else "json"
     assert f"topics from {form}" in finding.sentence
-    assert f"into the form {into}: " in finding.sentence
+    assert f"to form {into}: " in finding.sentence
     assert f" {len(expected['groups'])} groups" in finding.sentence
 
 
@@ -282,7 +282,7 @@ def test_tables_are_converted_for_version_2(golden: Golden, tmp_path: Path) -> N
     conf.write_text("configManagerVersion=v2\n")
     aged(consumers(root, '{"offsetTable":{}}'), 10)
     report = preflight(root, broker_conf=conf, machine=FakeMachine())
-    assert "into the form v2" in the(report, "tables-converted").sentence
+    assert "to form v2" in the(report, "tables-converted").sentence
     with_database(root, "rdb", 1 << 34)
     report = preflight(root, broker_conf=conf, machine=FakeMachine())
     assert report.find("tables-in-version-2") is None

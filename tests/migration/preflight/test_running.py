@@ -89,7 +89,7 @@ def test_a_running_store_is_examined_and_keeps_every_byte(tmp_path: Path, backen
             assert tree_digest(root) == before
         assert the(report, "in-use").figures == {"pid": writer.process.pid}
         assert the(report, "in-use").severity is Severity.WARN
-        assert "once more when the process has ended" in the(report, "in-use").sentence
+        assert "again after the process has stopped" in the(report, "in-use").sentence
         assert report.find("needs-recovery") is None  # abort is there as long as it runs
         assert (report.surveyed, report.units, report.queues) == (backend, 600, 6)
         assert report.may_go_on
@@ -201,4 +201,4 @@ def test_the_command_refuses_a_running_store_and_names_the_option(tmp_path: Path
         done = CliRunner().invoke(app, ["preflight", str(root), "--running"])
         assert done.exit_code == 0
         said = " ".join(done.output.split())
-        assert f"process {writer.process.pid} has the store open: run preflight again when" in said
+        assert f"process {writer.process.pid} has the store open: run preflight again after" in said

@@ -82,14 +82,17 @@ def test_units_in_another_place_than_their_record_names_are_counted(log: Log) ->
 @pytest.mark.parametrize(
     ("phy_offset", "size", "found"),
     [
-        (0, 91, "before the start of the log"), (FILE - 1, 91, "before the start of the log"),
-        (7 * FILE - 90, 90, "behind the end of its log file"),
-        (99 * FILE, 91, "behind the end of its log file"),
+        (0, 91, "a phy offset before the start of the log"),
+        (FILE - 1, 91, "a phy offset before the start of the log"),
+        (7 * FILE - 90, 90, "too few bytes before the end of its log file"),
+        (99 * FILE, 91, "too few bytes before the end of its log file"),
     ],
 )  # fmt: skip
 def test_a_place_outside_the_log_is_told(log: Log, phy_offset: int, size: int, found: str) -> None:
     rows = np.concatenate([log.rows([3, 4]), np.array([(phy_offset, size, 0, 0)], UNIT_ROWS)])
-    with pytest.raises(CorruptionError, match="leads to no record of the log") as caught:
+    with pytest.raises(
+        CorruptionError, match="a unit does not point to a record of the commit log"
+    ) as caught:
         LogRecords(log.folders).gather(rows)
     assert caught.value.phy_offset == phy_offset
     assert (caught.value.expected, caught.value.got) == (f"a record of {size} bytes", found)
@@ -121,7 +124,7 @@ def test_a_file_of_the_log_that_is_empty_or_none_is_told(log: Log) -> None:
     row = np.array([(20 * FILE, 91, 0, 0)], UNIT_ROWS)
     path = log.folders[0] / f"{20 * FILE:020d}"
     path.touch()
-    with pytest.raises(CorruptionError, match="leads to no record"):
+    with pytest.raises(CorruptionError, match="does not point to a record"):
         LogRecords(log.folders).gather(row)
     path.unlink()
     path.mkdir()

@@ -215,7 +215,8 @@ def test_a_unit_that_leads_to_no_record_is_named_wherever_its_chunk_ends(
     rows = list(QUEUE_FILE_UNIT.iter_unpack(path.read_bytes()))
     rows[at] = (rows[at][0] + 4, *rows[at][1:])
     path.write_bytes(b"".join(QUEUE_FILE_UNIT.pack(*row) for row in rows))
-    named = f"unit {at} of queue {queue.queue_id} of topic '{queue.topic}' leads to no record"
+    unit = f"unit {at} of queue {queue.queue_id} of topic '{queue.topic}'"
+    named = f"{unit} does not point to a record of the commit log"
     with pytest.raises(CorruptionError, match=named) as caught:
         in_chunks_of(monkeypatch, chunk, root)
     assert caught.value.phy_offset == rows[at][0]

@@ -70,15 +70,17 @@ def test_what_happened_is_told_and_what_to_do(root: Path, told: Told) -> None:
         make_plan(root, PLAIN)
     said = caught.value.reason
     end = max(each[EACH - 1] for each in told.phys.values())
-    assert "there are rocksdb queues already (storeType was changed by hand?)" in said
-    assert f"the file queues have nothing of the log behind phy offset {end}"[:-3] in said
-    assert "the rocksdb queues lack the first 125 units of 5 queues" in said
+    assert "the store already has rocksdb queues (was storeType changed by hand?)" in said
+    assert f"the file queues end at phy offset {end}"[:-3] in said
+    assert "the rocksdb queues lack 125 older units in 5 queues" in said
     assert "plan --replace" in said
     assert "cqstore recover DIR" in said
     with pytest.raises(RefusedStoreError) as caught:
         make_plan(root, PLAIN, target="file", source="rocksdb")
     assert "plan --replace" not in caught.value.reason
-    with pytest.raises(RefusedStoreError, match="not replaced: the rocksdb queues lack"):
+    with pytest.raises(
+        RefusedStoreError, match="cannot replace the file queues: the rocksdb queues lack"
+    ):
         make_plan(root, PLAIN, target="file", source="rocksdb", replace=True)
     assert tree_digest(root) == before
 
@@ -149,5 +151,5 @@ def test_what_only_the_target_has_is_not_replaced(root: Path) -> None:
     with MessageStore.open(root, light) as store:
         message = Message("t", b"", 0, {"INNER_MULTI_DISPATCH": "%LMQ%a"})
         assert store.put_message(message).ok
-    with pytest.raises(RefusedStoreError, match=r"lack the first 1 units of 1 queues .*%LMQ%a"):
+    with pytest.raises(RefusedStoreError, match=r"lack 1 older units in 1 queues .*%LMQ%a"):
         make_plan(root, PLAIN, source="file", replace=True)

@@ -75,7 +75,7 @@ def test_the_report_of_another_plan_does_not_count(made: Made) -> None:
 def test_the_report_of_other_files_does_not_count(made: Made) -> None:
     made.verify()
     made.put_end(QUEUE, 0, 95)
-    assert "changed since" in str(verified(made.space, made.plan))
+    assert "changed after the comparison" in str(verified(made.space, made.plan))
 
 
 def test_a_comparison_changes_neither_the_store_nor_what_was_made(made: Made) -> None:
@@ -91,7 +91,7 @@ def test_a_comparison_changes_neither_the_store_nor_what_was_made(made: Made) ->
 
 def test_before_a_run_there_is_nothing_to_compare(made: Made) -> None:
     shutil.rmtree(made.space.made.root)
-    with pytest.raises(RefusedStoreError, match="nothing to compare"):
+    with pytest.raises(RefusedStoreError, match="no new queues to compare"):
         made.verify()
 
 

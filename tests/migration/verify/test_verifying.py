@@ -271,7 +271,7 @@ def test_the_command_compares_two_backends_of_a_store_at_rest(combined: Path) ->
     assert tree_digest(combined, but=own) == before
     with (
         MessageStore.open(combined),
-        pytest.raises(RefusedStoreError, match="the store is open") as caught,
+        pytest.raises(RefusedStoreError, match="the store is in use") as caught,
     ):
         both_backends(combined, None)
     assert caught.value.path == combined
@@ -280,9 +280,9 @@ def test_the_command_compares_two_backends_of_a_store_at_rest(combined: Path) ->
 def test_the_command_asks_for_a_store(tmp_path: Path) -> None:
     done = call()
     assert done.exit_code == 2
-    assert "name a store" in done.output
+    assert "required unless --schema is given" in done.output
     make_log(tmp_path, [MadeRecord("t", 0, 1)], 1024)
-    with pytest.raises(RefusedStoreError, match="and there are no queues") as caught:
+    with pytest.raises(RefusedStoreError, match="the store has no queues") as caught:
         both_backends(tmp_path, None)
     assert caught.value.path == tmp_path
 
@@ -293,7 +293,7 @@ def test_kinds_come_first_then_findings_then_the_verdict(made: Made) -> None:
     assert done.exit_code == 1
     places = [done.stdout.index(word) for word in ("meaning", "queueId", "verdict")]
     assert places == sorted(places)
-    assert done.stderr == f"cqstore: different; the report: {made.space.report_page}\n"
+    assert done.stderr == f"cqstore: different; report: {made.space.report_page}\n"
     words = done.stdout.split()
     for word in ("hole", "p", "1", "7", "8", "different", "2,000", "1,998", "differing", "file,"):
         assert word in words, word
