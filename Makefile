@@ -57,13 +57,14 @@ demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, ve
 backends: $(READY) ## write 100,000 messages over 1,000 and 100,000 queues through both backends, compare
 	$(BIN)/python -m tools.bench.backends
 
-check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers
+check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers, English
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --concise --mypy-config-file pyproject.toml --ignore-disjoint-bases \
 	  --allowlist tests/meta/stubtest.allow $(MODULES)
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.kit.english
 
 test: $(READY) ## the tests, but for interop and the long runs
 	$(BIN)/pytest -n auto $(WORKERS) -m "not interop and not long" $(SELECT)

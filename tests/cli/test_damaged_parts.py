@@ -280,7 +280,7 @@ def test_recover_ends_as_its_page_says(files: Path, database: Path) -> None:
     at = spoil_record(files)
     (files / "abort").touch()
     done = run(["recover", files])
-    assert (done.returncode, f"cut at {at}" in done.stderr) == (2, True)
+    assert (done.returncode, f"--cut-at {at}" in done.stderr) == (2, True)
     assert run(["recover", files, "--pass-over", at]).returncode == 0
     assert run(["recover", files.with_name("none")]).returncode == 2
     page = " ".join(PAGE.read_text(encoding="utf-8").partition("## cqstore recover")[2].split())

@@ -115,7 +115,7 @@ def test_a_record_with_an_impossible_queue_offset_is_damage_that_can_be_cut(
         file.seek(phys[2] + QUEUE_OFFSET_POSITION)
         file.write(offset.to_bytes(8, "big", signed=True))
     shutil.rmtree(tmp_path / "consumequeue")
-    with pytest.raises(RefusedStoreError, match=r"invalid queue offset.*cut at"):
+    with pytest.raises(RefusedStoreError, match=r"invalid queue offset.*--cut-at"):
         MessageStore.open(tmp_path, backend=name)
     with MessageStore.open(
         tmp_path, backend=name, recovery=RecoveryOptions(cut_at=phys[2])

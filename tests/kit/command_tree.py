@@ -24,6 +24,15 @@ def verbs() -> dict[str, Command]:
     return subcommands(made(app)) | {name: made(upper) for name, upper in upper_commands().items()}
 
 
+def every_command() -> Iterator[tuple[str, Command]]:
+    """Yield all that takes ``--help``, by the words before it."""
+    yield "", made(app)
+    for name, verb in verbs().items():
+        yield name, verb
+        for below, command in subcommands(verb).items():
+            yield f"{name} {below}", command
+
+
 def listed() -> Iterator[Verb]:
     """Yield every verb as it is listed, before it is imported."""
     for group in (app, *upper_commands().values()):

@@ -17,6 +17,8 @@ PAGE = ROOT / "docs" / "error-messages.md"
 MARK = "<!-- made from the sources -->\n"
 PACKAGES = ("store", "cq_file", "cq_rocksdb", "migration", "cqstore")
 FINDINGS, NOTES, LOGGED = "Findings", "Notes on standard error", "Log lines"
+_TEXT = "sentence"
+"""The field of a finding that is given by its name."""
 _LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 
@@ -47,8 +49,12 @@ def messages() -> dict[str, set[str]]:
     for tree in _trees():
         constants = _constants(tree)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and node.args and (kind := _kind(node.func, errors)):
-                found[kind].update(_texts(node.args[0], constants))
+            if isinstance(node, ast.Call) and (kind := _kind(node.func, errors)):
+                said = [
+                    *node.args[:1],
+                    *(each.value for each in node.keywords if each.arg == _TEXT),
+                ]
+                found[kind].update(text for one in said for text in _texts(one, constants))
     return found
 
 

@@ -3,7 +3,7 @@
 import re
 
 from tests.kit import command_page, message_page
-from tests.kit.command_tree import subcommands, verbs
+from tests.kit.command_tree import every_command, verbs
 from tests.kit.format_page import LAYOUTS, PAGE, named, rendered
 
 
@@ -37,10 +37,7 @@ def test_the_page_of_repair_quotes_messages_that_exist() -> None:
 
 def test_help_is_plain_text_as_a_terminal_shows_it() -> None:
     """A command in a sentence is written without marks: those of Markdown would be shown too."""
-    found = [*verbs().items()]
-    found += [
-        (f"{name} {one}", it) for name, verb in found for one, it in subcommands(verb).items()
-    ]
+    found = [*every_command()]
     assert len(found) > len(verbs())
     texts = [
         (name, [it.help, *(getattr(one, "help", "") for one in it.params)]) for name, it in found

@@ -8,24 +8,14 @@ from typing import Any
 import pytest
 from typer.core import TyperGroup
 
-from cqstore.cli.app import app
 from cqstore.cli.help_format import VERBS_BY_HEADING, epilog, paragraphs
-from tests.kit.command_tree import Command, made, subcommands, verbs
+from tests.kit.command_tree import Command, every_command, verbs
 
 WIDTH = 80
 COLORS, FRAMES = re.compile(r"\x1b\[[\d;]*m"), re.compile("[\u2500-\u257f]")
 MARKS = re.compile(r"``|:\w+:`|\[\[|\.\. \w+::|\*\*|……")
 """Of reStructuredText and Markdown, and what has been put around a name twice."""
 BETWEEN = re.compile(r"[\s<>|]+")
-
-
-def commands() -> Iterator[tuple[str, Command]]:
-    """Yield all that takes ``--help``, by the words before it."""
-    yield "", made(app)
-    for name, verb in verbs().items():
-        yield name, verb
-        for below, command in subcommands(verb).items():
-            yield f"{name} {below}", command
 
 
 def said(command: Command) -> Iterator[str]:
@@ -52,7 +42,7 @@ def test_each_help_has_whole_words_within_eighty_columns_and_no_marks(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     told = 0
-    for name, command in commands():
+    for name, command in every_command():
         command.main(["--help"], prog_name=f"cqstore {name}".rstrip(), standalone_mode=False)
         text = FRAMES.sub(" ", COLORS.sub("", capsys.readouterr().out))
         assert max(len(line.rstrip()) for line in text.splitlines()) <= WIDTH, name
@@ -86,24 +76,9 @@ def test_examples_of_a_docstring_are_shown_one_per_line() -> None:
     assert epilog("Do it.") is None
 
 
-NOT_ALONE = {"Of", "About", "Before", "Behind", "Those", "As", "Where", "By", "Which", "What"}
-"""Words that begin a fragment: such a help cannot be understood alone."""
-
-
-def test_each_option_has_a_sentence_of_its_own() -> None:
-    odd: list[str] = []
-    for name, command in commands():
-        for one in command.params:
-            text = getattr(one, "help", None) or ""
-            stands_alone = text[:1].isupper() and text.endswith(".")
-            if not stands_alone or text.split()[0] in NOT_ALONE:
-                odd.append(f"{name} {one.opts[0]}: {text}")
-    assert odd == []
-
-
 def test_each_verb_ends_with_two_examples_or_more() -> None:
     lacking: list[str] = []
-    for name, command in commands():
+    for name, command in every_command():
         shown = (command.epilog or "").split("\n\n")[1:]
         if isinstance(command, TyperGroup):
             continue

@@ -41,18 +41,6 @@ ROOMS = {
 }  # fmt: skip
 
 
-PROSE = re.compile(
-    r"\b(whoever|nobody|somebody|at\s+hand|long\s+way|of\s+late|goes\s+by|for\s+good|twins?"
-    r"|hand(s|ed|ing)?\s+on|built\s+anew|sets?\s+aside"
-    r"|(new|next|last|former|older|earlier|deleted)\s+life"
-    r"|standing|surroundings|(note|was)_behind|(is|are|was|were)\s+far\s+behind)\b"
-)
-"""Words without a thread, a caller, a path or a file that the sentence is about."""
-TWIN_OF_A_SIDE = "ab"
-"""Where a twin is a thing: the reference of a comparison, once more."""
-SUFFIXES = {".py", ".pyx", ".pxd", ".pyi", ".h", ".md"}
-
-
 class Named(NamedTuple):
     """A function, a class or a parameter of the packages."""
 
@@ -122,18 +110,3 @@ def test_the_glossary_names_folders_that_there_are() -> None:
     named = {word for line in text.splitlines()[4:] for word in re.findall(r"`(\w+)`", line)}
     there = {path.parent.name for path in (ROOT / "store" / "service").glob("*/__init__.py")}
     assert named == there
-
-
-def test_prose_names_what_it_is_about() -> None:
-    found: list[str] = []
-    for package in (*PACKAGES, "docs"):
-        for path in (ROOT / package).rglob("*"):
-            name = str(path.relative_to(ROOT))
-            if path.suffix not in SUFFIXES:
-                continue
-            in_ab = (
-                name.startswith(f"cqstore/{TWIN_OF_A_SIDE}/") or path.name == f"{TWIN_OF_A_SIDE}.md"
-            )
-            words = [match[0] for match in PROSE.finditer(path.read_text(encoding="utf-8").lower())]
-            found += [f"{name}: {w}" for w in words if not (in_ab and w.startswith("twin"))]
-    assert found == []

@@ -87,8 +87,8 @@ class PassOver:
             if found.is_passed_over:
                 return record
         raise CorruptionError(
-            "invalid filler record for a damaged record. Move this file away, and pass over the"
-            " damaged record again", path=path,
+            "invalid filler record for a damaged record. Move this file away, then run cqstore"
+            " recover --pass-over again", path=path,
         )  # fmt: skip
 
     def forget_unfinished(self) -> None:
@@ -142,7 +142,7 @@ class PassOver:
             like = readable(file.read_raw(position, size), phy_offset)
         if not MIN_RECORD_SIZE <= size <= left:
             raise RefusedStoreError(
-                f"cannot pass over only the record at {phy_offset}: its length is unknown",
+                f"cannot give up only the record at {phy_offset}: its length is unknown",
                 path=file.path, phy_offset=phy_offset,
             )  # fmt: skip
         place = known.place if known else self._likely_place(like, phy_offset, size)

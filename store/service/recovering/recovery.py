@@ -406,8 +406,8 @@ class Recovery:
                 self._remember(end)
             raise RefusedStoreError(
                 f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}. "
-                f"To lose only this record, pass over {end}; "
-                f"to lose this record and all that follow, cut at {end}",
+                f"To lose only this record, run cqstore recover --pass-over {end}; "
+                f"to lose this record and all that follow, use --cut-at {end}",
                 path=self._paths.commit_log,
                 phy_offset=end,
             )
@@ -435,7 +435,7 @@ class Recovery:
         timestamp = before.store_timestamp if before is not None else time.time_ns() // 1_000_000
         passed = self._passing.run(phy_offset, timestamp)
         self._report.passed_over.append(passed)
-        _LOG.warning("passed over the damaged record at %d: %s", phy_offset, passed)
+        _LOG.warning("gave up the damaged record at %d: %s", phy_offset, passed)
 
     def _refuse_sound(self, places: set[int]) -> None:
         """Refuse to skip records that are not damaged, unless they were skipped before."""

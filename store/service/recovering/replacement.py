@@ -124,7 +124,8 @@ def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> 
             damage = f"a valid record follows at {survivor}"
         raise RefusedStoreError(
             f"the log is damaged and {damage}. To rebuild from the records before it and lose the"
-            f" rest, cut at {end}; to lose only this record, pass over {end} first",
+            f" rest, use --cut-at {end}; to lose only this record, first run cqstore recover"
+            f" --pass-over {end}",
             path=layout.paths.commit_log,
             phy_offset=end,
         )

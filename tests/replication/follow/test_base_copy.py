@@ -74,7 +74,7 @@ def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_pat
     own = tmp_path / "own"
     start = take_torn_base(led, own, 8192)
     for _ in range(2):  # a second open loses no more
-        with pytest.raises(RefusedStoreError, match=f"cut at {start}") as caught:
+        with pytest.raises(RefusedStoreError, match=f"--cut-at {start}") as caught:
             MessageStore.open(own, CONFIG)
         assert caught.value.phy_offset == start
         assert len([*(own / "commitlog").iterdir()]) == last_file(led) // 4096
@@ -111,7 +111,7 @@ def test_an_opening_that_is_killed_is_begun_again_and_cuts_nothing_off(
     before = tree_digest(own / "commitlog")
     for _ in range(2):
         kill_in_opening(own, backend, "_refuse_damage")
-        with pytest.raises(RefusedStoreError, match=f"cut at {start}"):
+        with pytest.raises(RefusedStoreError, match=f"--cut-at {start}"):
             MessageStore.open(own, CONFIG, backend=backend)
         assert tree_digest(own / "commitlog") == before
     assert not (own / "cqstore" / "cut").exists()
@@ -153,7 +153,7 @@ def test_a_damaged_base_is_refused_again_and_again(led: Led, tmp_path: Path, bac
     copy_base(copied, own)
     before = tree_digest(own / "commitlog")
     for _ in range(3):
-        with pytest.raises(RefusedStoreError, match=f"pass over {start}"):
+        with pytest.raises(RefusedStoreError, match=f"--pass-over {start}"):
             MessageStore.open(own, CONFIG, backend=backend)
         assert tree_digest(own / "commitlog") == before
         assert SyncedMark(StorePaths(own)).phy_offset == start + 1  # a byte of it was on disk

@@ -80,7 +80,7 @@ def test_a_damaged_last_record_is_noticed_after_a_clean_stop(root: Path, at: int
         assert last in found
     assert tree_digest(root) == before
     before = tree_digest(root / "commitlog")
-    with pytest.raises(RefusedStoreError, match=f"cut at {last}"):
+    with pytest.raises(RefusedStoreError, match=f"--cut-at {last}"):
         MessageStore.open(root)
     assert tree_digest(root / "commitlog") == before
     with MessageStore.open(root, recovery=RecoveryOptions(cut_at=last)) as store:
@@ -180,7 +180,7 @@ def test_a_lost_log_file_is_noticed_after_a_clean_stop(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, config, read_only=True) as store:
         assert store.report.damage is not None
         assert store.report.damage.phy_offset == end
-    with pytest.raises(RefusedStoreError, match=f"this record was on disk.*cut at {end}"):
+    with pytest.raises(RefusedStoreError, match=f"this record was on disk.*--cut-at {end}"):
         MessageStore.open(tmp_path, config)
     with pytest.raises(RefusedStoreError):
         MessageStore.open(tmp_path, config, recovery=RecoveryOptions(pass_over=[end]))

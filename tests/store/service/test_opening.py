@@ -376,7 +376,7 @@ def test_damage_with_records_behind_it_is_refused_until_cut(root: Path) -> None:
     path.write_bytes(data)
     if (root / "consumequeue" / "CURRENT").exists():
         shutil.rmtree(root / "consumequeue")  # so that recovery looks at the damaged file at all
-    with pytest.raises(RefusedStoreError, match=f"cut at {bad}"):
+    with pytest.raises(RefusedStoreError, match=f"--cut-at {bad}"):
         MessageStore.open(root, backend=None)
     with pytest.raises((StoreConfigError, RefusedStoreError)):
         MessageStore.open(root, recovery=RecoveryOptions(cut_at=bad + 1))

@@ -102,7 +102,7 @@ def test_one_message_is_given_up_and_nothing_else(root: Path, kind: str) -> None
     before = seen(root)
     bad, size = places(root)[BAD]
     spoilt = damage(root, bad, *DAMAGES[kind])
-    with pytest.raises(RefusedStoreError, match=f"pass over {bad}"):
+    with pytest.raises(RefusedStoreError, match=f"--pass-over {bad}"):
         MessageStore.open(root, CONFIG)
     with MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad])) as store:
         (passed,) = store.report.passed_over
@@ -201,7 +201,7 @@ def test_several_are_passed_over_at_once(root: Path) -> None:
     wanted = [places(root)[at][0] for at in (3, 4, 5, 20)]
     for bad in wanted:
         damage(root, bad, 0, 150)
-    with pytest.raises(RefusedStoreError, match=f"pass over {wanted[3]}"):
+    with pytest.raises(RefusedStoreError, match=f"--pass-over {wanted[3]}"):
         MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=wanted[:3]))
     with MessageStore.open(
         root, CONFIG, recovery=RecoveryOptions(pass_over=wanted)

@@ -162,7 +162,7 @@ def test_a_damaged_log_is_refused_while_the_queues_are_still_there(
         file.seek(third - start + 100)
         file.write(b"\xff" * 50)
     queues = tree_digest(root / "consumequeue")
-    with pytest.raises(RefusedStoreError, match=f"cut at {third}"):
+    with pytest.raises(RefusedStoreError, match=f"--cut-at {third}"):
         opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
     assert tree_digest(root / "consumequeue") == queues
     with opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES, cut_at=third)) as store:
