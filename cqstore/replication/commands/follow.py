@@ -4,6 +4,7 @@ import signal
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import typer
 
@@ -91,12 +92,9 @@ def follow(
         cqstore follow broker-a:10912 DIR --broker broker-a:10911
         cqstore follow broker-a:10912 DIR --backend rocksdb --until-quiet
     """
-    place, broker_address = (
-        address(master),
-        _broker_address(broker, metadata_interval, accept_lower_offsets),
-    )
-    if not until_quiet and quiet_timeout is not None:
-        raise typer.BadParameter("--quiet-timeout needs --until-quiet")
+    place = address(master)
+    broker_address = _broker_address(broker, metadata_interval, accept_lower_offsets)
+    end = _End.given(until, quiet_timeout, until_quiet=until_quiet)
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
     rounds, tls = Intervals(tables=metadata_interval or _ROUND_SECONDS), _tls(tls_ca, tls_cert)
@@ -106,7 +104,6 @@ def follow(
     _find_hosts(place, broker_address)
     with nothing_half_made(root, settings, new=True):
         _begin_with(base, root, settings, backend)
-        end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
         ended, facts, late = _Run(root, settings, backend, source, end, interval).run(cut=truncate)
     output(kind).record({"master": master, **facts})
     _end_late(master, late, ended if until_quiet or until is not None else None)
@@ -157,6 +154,17 @@ class _End:
     phy_offset: int | None
     quiet_timeout: float | None
     """Seconds; the master is to become quiet."""
+
+    @classmethod
+    def given(cls, until: int | None, quiet_timeout: float | None, *, until_quiet: bool) -> Self:
+        """Return the end that the options name.
+
+        Raises:
+            BadParameter: there is a timeout without ``until_quiet``.
+        """
+        if not until_quiet and quiet_timeout is not None:
+            raise typer.BadParameter("--quiet-timeout needs --until-quiet")
+        return cls(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
 
     def of(self, store: MessageStore) -> tuple[Until, QuietDeadline | None]:
         """Return what says that it is enough, and what counts the timeout."""
