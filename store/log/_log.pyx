@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PlainLog and StoreTimes: the log and its files, which are held while they are read.
+"""FastLog and StoreTimes: the log and its files, which are held while they are read.
 
 Nothing here trusts what lies on disk: every read is bounded by the object it reads, and what the
 bounds were made of is read once.
@@ -19,7 +19,7 @@ from cqstore.store.core._layout cimport (
 from cqstore.store.log._tail cimport FilePositions, FilesByStart, LogTail
 
 
-cdef class PlainLog:
+cdef class FastLog:
     """Where a log begins and ends, and its files, without a line of Python on the fast path.
 
     Of a log that is no ``LogTail``, or whose files are no ``FilesByStart``, the methods are asked. Any
@@ -95,16 +95,16 @@ cdef class PlainLog:
 cdef class StoreTimes:
     """Store times of records, for one search: what was looked at stays held until its end."""
 
-    def __cinit__(self, PlainLog log not None, int64_t min_phy_offset):
+    def __cinit__(self, FastLog log not None, int64_t min_phy_offset):
         self.log, self.files, self.last = log, [], 0
         self.min_phy_offset, self.end = min_phy_offset, log.end()
         for at in range(PARTS):
             self.parts[at].start = self.parts[at].end = 0
 
-    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2:
+    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_ordinary) except? -2:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
 
-        ``is_plain`` becomes false where its file does not lie there, or was cut: the
+        ``is_ordinary`` becomes false where its file does not lie there, or was cut: the
         slow path says what is wrong.
         """
         cdef Part *part = &self.parts[self.last]
@@ -121,7 +121,7 @@ cdef class StoreTimes:
             else:
                 self.last = (self.last + 1) % PARTS
                 if not self.log.open(phy, &self.parts[self.last], self.files):
-                    is_plain[0] = False
+                    is_ordinary[0] = False
                     return -1
             part = &self.parts[self.last]
         if part.end - phy < STAMP_SPAN:
@@ -131,5 +131,5 @@ cdef class StoreTimes:
             HOST_V6 if load32(record + AT_SYS_FLAG) & BORN_V6 else HOST_V4
         ))
         if log_faults_seen() or (found & 0xFF == 0 and not is_of_whole_map(record)):
-            is_plain[0] = False
+            is_ordinary[0] = False
         return found

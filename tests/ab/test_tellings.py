@@ -217,7 +217,7 @@ def test_answers_of_a_block_are_told_with_what_was_asked() -> None:
         MaxOffset(topic="half \ud800", queue_id=at) for at in range(300)
     ]
     asked += [{"op": "o", "n": at, "topic": "half \ud800"} for at in range(20)]
-    worker._done.asked = asked
+    worker._done.requests = asked
     worker._done.answers = [f"\udfff {at}" for at in range(320)]
     first, second = worker.answers(0), worker.answers(1)
     assert (len(first), len(second), worker.answers(2)) == (256, 64, [])

@@ -22,7 +22,7 @@ from cqstore.cli.top_topics import topic_rows
 from cqstore.cq_rocksdb.folders import log_folder
 from cqstore.store.errors import StoreLockedError
 from cqstore.store.journals.store_lock import StoreLock
-from cqstore.store.log.tail_topics import Came, TailTopics
+from cqstore.store.log.tail_topics import TailTopics, TopicTraffic
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.layout.store_layout import detect
@@ -315,7 +315,14 @@ def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: 
         ("a", 200), ("b", 20), ("(others)", 10)
     ]  # fmt: skip
     assert sum(float(str(row["share"])) for row in few) == pytest.approx(1, abs=0.001)
-    unlisted = replace(second, topics={"a": Came(2, 20), "b": Came(1, 10), "(others)": Came(9, 90)})
+    unlisted = replace(
+        second,
+        topics={
+            "a": TopicTraffic(2, 20),
+            "b": TopicTraffic(1, 10),
+            "(others)": TopicTraffic(9, 90),
+        },
+    )
     rest = [(row["topic"], row["messages"], row["bytes"]) for row in topic_rows(unlisted, first, 1)]
     assert rest == [("a", 2, 20), ("(others)", 10, 100)]
 

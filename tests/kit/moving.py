@@ -34,7 +34,7 @@ class Moving:
         self._actions: dict[str, Callable[[], object]] = {}
         self.move = FollowedMove(
             root, ("127.0.0.1", port), own, config,
-            backend=backend, timing=timing, tell=self._tell, without=without,
+            backend=backend, timing=timing, on_event=self._on_event, without=without,
         )  # fmt: skip
         self.ended: Future[FollowedReport] = Future()
         self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[FollowedReport]]] = (
@@ -46,7 +46,7 @@ class Moving:
         """Do something as soon as it says that."""
         self._actions[words] = action
 
-    def _tell(self, sentence: str) -> None:
+    def _on_event(self, sentence: str) -> None:
         for words in [words for words in self._actions if words in sentence]:
             self._actions.pop(words)()
         with self._said:
@@ -64,7 +64,7 @@ class Moving:
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the test is told
             self.ended.set_exception(exc)
         finally:
-            self._tell("ended")
+            self._on_event("ended")
 
     def has_said(self, words: str) -> bool:
         return any(words in each or each == "ended" for each in self.told)

@@ -199,7 +199,7 @@ def test_every_step_is_told_and_noted(root: Path) -> None:
     space = moved(root)
     plan = read_marker(space.plan)["digest"]
     told: list[str] = []
-    report = switch(root, tell=told.append)
+    report = switch(root, on_event=told.append)
     assert told == ["publishing", "going to double-write-file", "going to rocksdb"]
     assert steps(space)[-2:] == [("published", plan), ("switched", plan)]
     assert space.history()[-1]["state"] == "rocksdb"
@@ -212,16 +212,16 @@ def test_every_step_is_told_and_noted(root: Path) -> None:
     assert noted.at.endswith("Z")
     assert status(root)["stage"] == "switched"
     told.clear()
-    again = switch(root, tell=told.append)
+    again = switch(root, on_event=told.append)
     assert (told, again.before) == ([], StoreMode("rocksdb"))
     before = {path: path.read_bytes() for path in space.root.iterdir() if path.is_file()}
-    seen = rollback(root, dry_run=True, tell=told.append)
+    seen = rollback(root, dry_run=True, on_event=told.append)
     assert seen is not None
     assert (told, seen.returning, seen.state) == (["looking for deleted topics"], [],
                                                   StoreMode("rocksdb"))  # fmt: skip
     assert {path: path.read_bytes() for path in before} == before
     told.clear()
-    back = rollback(root, tell=told.append)
+    back = rollback(root, on_event=told.append)
     assert back is not None
     assert (told[0], told[-1]) == (
         "looking for deleted topics", "moving the rocksdb queues to cqstore/replaced",

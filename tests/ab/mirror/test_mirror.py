@@ -135,7 +135,7 @@ def test_a_wrong_unit_is_found_and_named_whichever_side_has_it(
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
     right = told.phys["t", 1][6]  # type: ignore[index]
     assert (found.op, found.queue, found.queue_offset) == ("pull", ("t", 1), 6)
-    assert found.asked == {"offset": 4, "count": 6}
+    assert found.arguments == {"offset": 4, "count": 6}
     assert found.wrong == wrong
     assert found.answers.keys() == set(BOTH)
     assert f" phy offset {right}," in found.answers[OTHER[wrong]]
@@ -189,7 +189,7 @@ def test_a_unit_that_is_lacking_between_two_blocks_is_named(
         store.get_message("t", 2, 1, 3, TagFilter("tag47"))
         drive(store)
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
-    assert (found.asked, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
+    assert (found.arguments, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
     assert found.answers["rocksdb"] == "unit 3 is missing"
 
 

@@ -57,7 +57,7 @@ def in_files(offsets: list[int], starts: list[int]) -> int:
 def test_a_task_ends_with_its_last_file_or_with_its_last_record(
     root: Path, offsets: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cqstore.migration.from_log.scan_task._TELL_UNITS", 5)
+    monkeypatch.setattr("cqstore.migration.from_log.scan_task._REPORT_UNITS", 5)
     told: list[str] = []
     write = Path.write_text
 

@@ -82,7 +82,7 @@ def full_log_files(root: Path) -> list[Path]:
 def switched(root: Path, told: Callable[[str], object] = bool) -> SwitchReport:
     """Switch; what is served stays as it is."""
     before = served(root)
-    report = switch(root, tell=told)
+    report = switch(root, on_event=told)
     assert report.state == "rocksdb"
     assert served(root) == before
     return report
@@ -191,7 +191,7 @@ def test_a_switch_that_was_cut_short_compares_all(root: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        switch(root, tell=told)
+        switch(root, on_event=told)
     assert switched(root).known_queues == 0
 
 
@@ -222,7 +222,7 @@ def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:
     shutil.rmtree(Workspace.of(copy).root)
     assert len(move(copy)) >= QUEUES
     told: list[str] = []
-    report = switch(root, workspace=Workspace.of(copy), tell=told.append)
+    report = switch(root, workspace=Workspace.of(copy), on_event=told.append)
     assert (report.known_queues, report.state) == (0, "rocksdb")
     assert told[1].startswith("going to")
 

@@ -42,7 +42,7 @@ def compared(root: Path, target: str) -> str:
 
 def steps(root: Path) -> list[str]:
     told: list[str] = []
-    switch(root, tell=told.append)
+    switch(root, on_event=told.append)
     return told
 
 
@@ -197,5 +197,5 @@ def test_a_copy_is_compared_again(golden: Golden, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(root, tmp_path / "copy"))
     assert compared(copy, "rocksdb")
     told: list[str] = []
-    switch(root, workspace=Workspace.of(copy), tell=told.append)
+    switch(root, workspace=Workspace.of(copy), on_event=told.append)
     assert told[1] == "going to double-write-file"

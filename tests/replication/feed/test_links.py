@@ -148,7 +148,7 @@ class Heard:
         self.near, self.far = socket.socketpair()
 
     def left(self, patience: float = SECONDS) -> bytes:
-        return self.links.hear(self.link, self.near.fileno(), patience)
+        return self.links.receive(self.link, self.near.fileno(), patience)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_no_report_lies_before_a_log_where_none_has_come(heard: Heard, value: in
     heard.links.join(link)  # it has asked for nothing yet
     link.sent = 1000
     heard.far.send(reports(value))
-    assert heard.links.hear(link, heard.near.fileno(), SECONDS) == reports(value)
+    assert heard.links.receive(link, heard.near.fileno(), SECONDS) == reports(value)
     assert (link.position, link.acknowledged) == (-1, -1)
 
 
@@ -214,7 +214,7 @@ def test_silence_and_ends_are_told(heard: Heard) -> None:
     heard.far.close()
     assert heard.left() == b""
     with pytest.raises(OSError, match="descriptor") as caught:
-        heard.links.hear(heard.link, 1 << 20, SECONDS)
+        heard.links.receive(heard.link, 1 << 20, SECONDS)
     assert caught.value.errno == EBADF
 
 
@@ -230,9 +230,9 @@ class Lent(Heard):
         self.answers: list[bytes | BaseException] = []
         self.thread = threading.Thread(target=self._hear)
         self.thread.start()
-        while not self.link.heard_by_puts:
+        while not self.link.received_by_puts:
             self.put()
-        self.before = self.link.heard_by_puts
+        self.before = self.link.received_by_puts
 
     def _hear(self) -> None:
         try:
@@ -258,10 +258,10 @@ class Lent(Heard):
 
     def two(self) -> None:
         """Have two threads wait, the first of which hears if the hearing is lent."""
-        is_lent = self.link.heard_by_puts == self.before
+        is_lent = self.link.received_by_puts == self.before
         threads = [self.waiting()]
         if is_lent:
-            until(lambda: self.link.is_heard_by_put)
+            until(lambda: self.link.is_received_by_put)
         threads.append(self.waiting())
         for at in (self.link.sent - 1, self.link.sent):
             self.far.send(reports(at))
@@ -286,24 +286,24 @@ def lent() -> Iterator[Lent]:
 def test_puts_that_wait_one_by_one_hear_themselves(lent: Lent) -> None:
     for _ in range(100):
         lent.put()
-    assert lent.link.heard_by_puts == lent.before + 100
+    assert lent.link.received_by_puts == lent.before + 100
 
 
 def test_who_waits_beside_another_has_the_thread_hear(lent: Lent) -> None:
     lent.two()
     for _ in range(ALONE - 1):
         lent.put()
-    assert lent.link.heard_by_puts == lent.before + 1
+    assert lent.link.received_by_puts == lent.before + 1
     for _ in range(3):
         lent.put()
-    assert lent.link.heard_by_puts > lent.before + 1
+    assert lent.link.received_by_puts > lent.before + 1
 
 
 def test_puts_that_do_not_wait_alone_do_not_hear(lent: Lent) -> None:
     for _ in range(2 * ALONE):
         lent.two()
         lent.put()
-    assert lent.link.heard_by_puts == lent.before + 1
+    assert lent.link.received_by_puts == lent.before + 1
 
 
 def test_a_thread_that_has_lent_takes_it_back_when_no_put_comes() -> None:
@@ -352,7 +352,7 @@ def _all_are_served(lent: Lent) -> None:
         for thread in threads:
             thread.join()
     assert lent.links.waiting == 0
-    assert lent.link.heard_by_puts > lent.before
+    assert lent.link.received_by_puts > lent.before
     lent.near.shutdown(socket.SHUT_WR)
     far.join()
 
@@ -360,7 +360,7 @@ def _all_are_served(lent: Lent) -> None:
 @pytest.mark.parametrize("other", [b"\0", reports(1 << 62), reports(0), b""])
 def test_what_a_put_hears_and_cannot_take_is_left_to_the_thread(lent: Lent, other: bytes) -> None:
     thread = lent.waiting()
-    until(lambda: lent.link.is_heard_by_put)
+    until(lambda: lent.link.is_received_by_put)
     if other:
         lent.far.send(other)
     else:
@@ -391,17 +391,17 @@ def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
     """A put that heard one of two would not hear the other."""
     second = Link("b", 2)
     lent.waiting()
-    until(lambda: lent.link.is_heard_by_put)
+    until(lambda: lent.link.is_received_by_put)
     lent.links.join(second)
     lent.links.begin(second, 0, 0)
     lent.far.send(reports(lent.link.sent))
     until(lambda: lent.links.waiting == 0)
-    heard = lent.link.heard_by_puts
+    heard = lent.link.received_by_puts
     for _ in range(40):
         lent.put()
         lent.links.acknowledge(second, lent.link.sent)
         assert lent.links.wait(lent.link.sent, 2, soon(), ())
-    assert lent.link.heard_by_puts <= heard + 1  # the one that heard as the second came
+    assert lent.link.received_by_puts <= heard + 1  # the one that heard as the second came
 
 
 def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
@@ -409,7 +409,7 @@ def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
         raise ZeroDivisionError
 
     def strike() -> None:
-        until(lambda: lent.link.is_heard_by_put)
+        until(lambda: lent.link.is_received_by_put)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, fail)
@@ -422,6 +422,6 @@ def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert lent.links.waiting == 0
-    heard = lent.link.heard_by_puts
-    while lent.link.heard_by_puts < heard + 20:
+    heard = lent.link.received_by_puts
+    while lent.link.received_by_puts < heard + 20:
         lent.put()

@@ -34,7 +34,7 @@ def follow(
     until: Until = caught_up,
     *,
     backend: str | None = None,
-    tell: Callable[[str], object] = len,
+    on_event: Callable[[str], object] = len,
     last_file: bool = False,
     aside: Callable[[EpochMaster], None] | None = None,
     then: Until = caught_up,
@@ -48,7 +48,7 @@ def follow(
             async with master:
                 follower = Follower(
                     store, "127.0.0.1", master.port, timing=timing, verify_tail_bytes=tail,
-                    learner=Learner(ID, last_file), on_event=tell,
+                    learner=Learner(ID, last_file), on_event=on_event,
                 )  # fmt: skip
                 stage = list[int]()
 
@@ -100,7 +100,7 @@ def test_a_whole_log_is_followed_through_cuts_at_any_byte(
     draw, own, told = random.Random(7), tmp_path / "own", list[str]()
     cuts = [5, 19, 30, *(draw.randint(60, 3000) for _ in range(37))]
     master = EpochMaster(led.log, of(led), cuts=cuts)
-    progress = follow(own, master, backend=backend, tell=told.append)
+    progress = follow(own, master, backend=backend, on_event=told.append)
     assert (progress.end, log_in(own)) == (len(led.log), led.log)
     assert served(own) == served(led.root)
     assert epochs_in(own) == [f"{epoch}-{start}" for epoch, start in of(led)]
@@ -304,11 +304,11 @@ def test_masters_of_the_other_wire_are_told(led: Led, tmp_path: Path) -> None:
 def test_a_master_that_is_none_yet_is_asked_again(led: Led, tmp_path: Path) -> None:
     told, master = list[str](), EpochMaster(led.log, [])
 
-    def tell(sentence: str) -> None:
+    def on_event(sentence: str) -> None:
         told.append(sentence)
         master.epochs = of(led)
 
-    follow(tmp_path / "own", master, tell=tell)
+    follow(tmp_path / "own", master, on_event=on_event)
     assert log_in(tmp_path / "own") == led.log
     assert "the master has no epoch" in told[0]
 

@@ -45,7 +45,7 @@ def store(
 def slow_puller(store: MessageStore) -> Puller:
     """Return a puller that asks the core nothing."""
     puller = Puller(store.config, components_of(store).log, components_of(store).queues)
-    puller._plain = None
+    puller._fast = None
     return puller
 
 

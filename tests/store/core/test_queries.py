@@ -20,7 +20,7 @@ from cqstore.store.core._maps import FileMap
 from cqstore.store.errors import StoreConfigError, StoreError
 from cqstore.store.index._chain import ChainFile, ChainFiles, walk_chain
 from cqstore.store.index.index_batch import IndexBatch
-from cqstore.store.log._log import PlainLog
+from cqstore.store.log._log import FastLog
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -186,21 +186,21 @@ def test_odd_geometries_lead_to_no_file(
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
-    assert not plain.ask("t", "a", 32, *ALWAYS)
+    plain = FastQuery(FastLog(components_of(store).log), index, LOG_FILE)
+    assert not plain.query("t", "a", 32, *ALWAYS)
 
 
 def test_files_without_their_fields_and_of_other_kinds_are_left(store: MessageStore) -> None:
     index: Any = ChainFiles()
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
-    assert plain.ask("t", "a", 32, *ALWAYS) is None
+    plain = FastQuery(FastLog(components_of(store).log), index, LOG_FILE)
+    assert plain.query("t", "a", 32, *ALWAYS) is None
     for files in ((OddFile(),), (object(),), (None,)):
         index.files = files
-        assert plain.ask("t", "a", 32, *ALWAYS) is None
+        assert plain.query("t", "a", 32, *ALWAYS) is None
     index.files = ()
-    assert plain.ask("t", "a", 32, *ALWAYS) == []
+    assert plain.query("t", "a", 32, *ALWAYS) == []
     index.closed = True
-    assert plain.ask("t", "a", 32, *ALWAYS) is None
+    assert plain.query("t", "a", 32, *ALWAYS) is None
 
 
 def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
 def places(store: MessageStore, key: str, most: int) -> list[int] | None:
     """Return where the core finds a key by itself."""
     assert store._queries._fast is not None
-    found = store._queries._fast.ask("t", key, most, *ALWAYS)
+    found = store._queries._fast.query("t", key, most, *ALWAYS)
     return None if found is None else [message.phy_offset for message in found]
 
 
@@ -427,8 +427,8 @@ class OtherLog:
 
 def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     """Return what the core finds of one key in a log and an index."""
-    plain = FastQuery(PlainLog(log), index, LOG_FILE)
-    found = plain.ask("t", "cc", 64, *ALWAYS)
+    plain = FastQuery(FastLog(log), index, LOG_FILE)
+    found = plain.query("t", "cc", 64, *ALWAYS)
     return None if found is None else [bytes(message.record) for message in found]
 
 
@@ -479,10 +479,10 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
+    plain = FastQuery(FastLog(components_of(store).log), index, LOG_FILE)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
-        messages = plain.ask("t", "cc", 64, *ALWAYS)
+        messages = plain.query("t", "cc", 64, *ALWAYS)
         assert messages is not None
         assert [bytes(message.record) for message in messages] == expected
 

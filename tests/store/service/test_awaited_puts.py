@@ -151,10 +151,10 @@ def test_what_another_thread_tells_goes_by_the_loop_though_no_task_awaits_it_yet
     other = threading.Thread(target=put.set_result, args=(result,))
     other.start()
     other.join(SECONDS)
-    assert (told, put.is_told) == ([put], False)
+    assert (told, put.is_notified) == ([put], False)
     own = _waits.AwaitedPut(of)
     own.set_result(result)
-    assert (told, own.is_told, own.answer()) == ([put], True, result)
+    assert (told, own.is_notified, own.answer()) == ([put], True, result)
 
 
 def test_the_disk_is_asked_when_all_tasks_have_put_that_can(

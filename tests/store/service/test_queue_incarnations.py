@@ -29,7 +29,7 @@ def test_lives_are_those_of_a_dict(records: list[tuple[tuple[str, int], int]], c
         found = [tuple(each) if each else None for each in incarnations.lookup(asked)]
         assert found == [expected[key][:2] if key in expected else None for key in asked]
         rest = sorted((expected[key][2], hash_of(key)) for key in KEYS[1::2] if key in expected)
-        assert [(phy, hashed) for hashed, phy in incarnations.not_asked()] == rest
+        assert [(phy, hashed) for hashed, phy in incarnations.unchecked()] == rest
 
 
 def test_a_queue_weighs_33_bytes() -> None:
