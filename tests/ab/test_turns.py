@@ -166,7 +166,7 @@ def test_a_killed_writer_has_put_messages_durably_and_others_not(
     side: SideStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting = surveyed(side)
-    told = {"root": str(side.root), "backend": side.backend, "body_bytes": 0, "config": {}}
+    reported = {"root": str(side.root), "backend": side.backend, "body_bytes": 0, "config": {}}
     kills: list[object] = []
 
     def kill(pid: int, number: int) -> NoReturn:
@@ -177,7 +177,7 @@ def test_a_killed_writer_has_put_messages_durably_and_others_not(
         patched.setattr(killed_writer, "die_with_parent", kills.append)
         patched.setattr(os, "kill", kill)
         patched.setattr(sys, "argv", ["killed_writer", "77"])
-        patched.setattr(sys, "stdin", io.StringIO(json.dumps(told)))
+        patched.setattr(sys, "stdin", io.StringIO(json.dumps(reported)))
         with pytest.raises(Killed) as caught:
             killed_writer.main()
     assert kills == [77, (os.getpid(), signal.SIGKILL)]
@@ -277,14 +277,14 @@ def test_a_trace_goes_on_where_the_last_turn_ended_and_begins_again(
     setting = Setting(trace=trace(tmp_path, *questions(5)))
     read = workloads()["offsets"]
     read.begin(side, setting)
-    asked = []
+    requested = []
     for number in range(4):
         done = read.turn(side, setting, Turn(number, 3))
         assert [str(side.store.max_offset("hot", each.queue_id)) for each in done.requests
                 if isinstance(each, MaxOffset)] == done.answers  # fmt: skip
         assert (done.operations, done.items, done.intended) == (3, 3, [])
-        asked += [each.queue_id for each in done.requests if isinstance(each, MaxOffset)]
-    assert asked == [*range(5)] * 2 + [0, 1]
+        requested += [each.queue_id for each in done.requests if isinstance(each, MaxOffset)]
+    assert requested == [*range(5)] * 2 + [0, 1]
     read.end(side, setting)
     with pytest.raises(ZeroDivisionError):
         read.turn(side, setting, Turn(0, 1))

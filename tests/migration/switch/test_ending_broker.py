@@ -40,7 +40,7 @@ class EndingBroker:
     def __init__(self, root: Path) -> None:
         self.path = root / "config" / "consumerOffset.json"
         self.path.parent.mkdir(exist_ok=True)
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.write(1)
 
     def write(self, offset: int) -> None:
@@ -49,11 +49,11 @@ class EndingBroker:
     def on_event(self, sentence: str) -> None:
         if WAITS in sentence:
             self.write(2)
-        self.told.append(sentence)
+        self.reported.append(sentence)
 
     @property
     def waited(self) -> bool:
-        return any(WAITS in each for each in self.told)
+        return any(WAITS in each for each in self.reported)
 
     def offsets(self) -> object:
         return json.loads(self.path.read_text())

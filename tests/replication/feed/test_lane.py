@@ -252,13 +252,13 @@ def test_what_ends_the_hearing_is_raised_where_it_is_awaited() -> None:
 
 
 def test_a_hearing_that_is_cancelled_ends_its_thread() -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def story() -> None:
         near, far = socket.socketpair()
         with near, far:
             task = asyncio.create_task(
-                ReceiverThread(near, lambda peer: heard.append(peer.recv(1))).receive()
+                ReceiverThread(near, lambda peer: received.append(peer.recv(1))).receive()
             )
             while "cqstore-hear" not in own_threads():
                 await asyncio.sleep(0)
@@ -268,7 +268,7 @@ def test_a_hearing_that_is_cancelled_ends_its_thread() -> None:
             assert "cqstore-hear" not in own_threads()
 
     run(story())
-    assert heard == [b""]
+    assert received == [b""]
 
 
 # ---- who waits

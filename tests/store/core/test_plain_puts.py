@@ -39,7 +39,7 @@ class Counted:
 
     def __init__(self, real: PutFastPath) -> None:
         self._real = real
-        self.taken = self.asked_again = 0
+        self.taken = self.requested_again = 0
 
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
         found = self._real.quick(message)
@@ -47,7 +47,7 @@ class Counted:
         return found
 
     def one(self, message: Message) -> PutMessageResult | None:
-        self.asked_again += 1
+        self.requested_again += 1
         found = self._real.one(message)
         self.taken += found is not None
         return found
@@ -607,6 +607,6 @@ def test_a_message_that_is_not_eligible_is_looked_at_once(store: MessageStore) -
     results = [store.put_message(scheduled) for _ in range(50)]
     assert all(result.ok for result in results)
     assert counted.taken == 0
-    assert counted.asked_again <= 1  # where a put is timed the fast path is asked by itself
+    assert counted.requested_again <= 1  # where a put is timed the fast path is asked by itself
     assert store.put_message(Message("t", b"x")).ok
     assert counted.taken == 1

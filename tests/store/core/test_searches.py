@@ -63,10 +63,10 @@ def compare(store: MessageStore, timestamps: list[int]) -> set[int]:
         for timestamp in timestamps:
             for boundary in BoundaryType:
                 found = queue.offset_by_time(timestamp, boundary)
-                asked = topic, timestamp, boundary
-                assert found == unit_by_unit(queue, timestamp, boundary), asked
-                assert found == by_slow_path(store, *asked), asked
-                assert found == store.offset_by_time(topic, 0, timestamp, boundary), asked
+                requested = topic, timestamp, boundary
+                assert found == unit_by_unit(queue, timestamp, boundary), requested
+                assert found == by_slow_path(store, *requested), requested
+                assert found == store.offset_by_time(topic, 0, timestamp, boundary), requested
                 met.add(found)
     return met
 

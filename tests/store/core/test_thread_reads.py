@@ -100,7 +100,7 @@ def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root
 
     with Shim() as shim:
         shim.watch(root)
-        shim.tell(let_go, "/cq_file/_units")
+        shim.notify(let_go, "/cq_file/_units")
         assert units.fast_units(table, "t", 0, UNITS - 4, 4) is not None
     assert had_map == [True]
     assert path not in maps()

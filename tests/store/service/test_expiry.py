@@ -128,10 +128,10 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
         read.append(found.count)
         return PulledUnits(*before, found)
 
-    def overtaken_in_the_core(*asked: object) -> FastUnits | None:
-        told: FastUnits | None = plain(*asked)
+    def overtaken_in_the_core(*requested: object) -> FastUnits | None:
+        reported: FastUnits | None = plain(*requested)
         store.delete_expired_files(2 * FILE)
-        return told
+        return reported
 
     monkeypatch.setattr(kind, "pull", overtaken)
     monkeypatch.setattr(reads, "fast_units", overtaken_in_the_core)
