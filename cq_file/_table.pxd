@@ -35,7 +35,7 @@ cdef class QueueEnds(FileRow):
 cdef class SimpleQueues:
     cdef bint is_closed
     cdef public dict simple
-    cdef public object plain
+    cdef public object fast
 
     cdef object named(self, topic, queue_id)
     cdef object found(self, topic, queue_id)

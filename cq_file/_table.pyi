@@ -5,7 +5,7 @@ from cqstore.cq_file.batch_queue import BatchConsumeQueue
 from cqstore.cq_file.consume_queue import FileConsumeQueue
 from cqstore.cq_file.queue_files import FileAccess
 from cqstore.store.core._maps import FileMap
-from cqstore.store.queue.consume_queue import PlainUnits
+from cqstore.store.queue.consume_queue import FastUnits
 
 class OpenFile:
     def __new__(cls, number: int, path: str) -> Self: ...
@@ -36,10 +36,10 @@ class QueueEnds(FileRow):
 class SimpleQueues:
     closed: bool
     simple: dict[str, dict[int, FileConsumeQueue]]
-    plain: FileUnits | None
+    fast: FileUnits | None
     def find(self, topic: str, queue_id: int) -> FileConsumeQueue | BatchConsumeQueue | None: ...
-    def plain_units(
+    def fast_units(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int
-    ) -> PlainUnits | None: ...
+    ) -> FastUnits | None: ...
     def search(self, topic: str, queue_id: int, timestamp: int, upper: bool) -> int | None: ...
     def max_offset(self, topic: str, queue_id: int) -> int: ...

@@ -151,7 +151,7 @@ cdef class QueueEnds(FileRow):
 cdef class SimpleQueues:
     """The simple queues that there are, by topic and queue id, and whether they were closed.
 
-    ``plain`` reads them, from the load of the queues on.
+    ``fast`` reads them, from the load of the queues on.
     """
 
     @property
@@ -191,15 +191,15 @@ cdef class SimpleQueues:
         """
         return self.found(topic, queue_id)
 
-    def plain_units(self, topic, queue_id, queue_offset, max_count):
-        """Read the files of a simple queue on the fast path, see ``PlainReads``."""
-        if self.plain is None:
+    def fast_units(self, topic, queue_id, queue_offset, max_count):
+        """Read the files of a simple queue on the fast path, see ``FastReads``."""
+        if self.fast is None:
             return None
-        return self.plain.plain_units(self, topic, queue_id, queue_offset, max_count)
+        return self.fast.fast_units(self, topic, queue_id, queue_offset, max_count)
 
     def search(self, topic, queue_id, timestamp, upper):
         """Search them by time, likewise."""
-        return None if self.plain is None else self.plain.search(
+        return None if self.fast is None else self.fast.search(
             self, topic, queue_id, timestamp, upper
         )
 

@@ -12,7 +12,7 @@ class FileUnits:
     def __init__(
         self, log: LogView, opened: _Opened, file_size: int, *, max_units: int
     ) -> None: ...
-    def plain_units(
+    def fast_units(
         self, table: SimpleQueues, topic: str, queue_id: int, queue_offset: int, max_count: int
     ) -> tuple[int, int, bytes, int] | None: ...
     def search(

@@ -16,7 +16,7 @@ from cqstore.store.core._bytes cimport load32, load64
 from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_OF_FILES
 from cqstore.store.core._maps cimport FileMap
 from cqstore.store.core._record cimport whole_number
-from cqstore.store.log._log cimport PlainLog, StoreTimes
+from cqstore.store.log._log cimport FastLog, StoreTimes
 
 cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
 
@@ -64,7 +64,7 @@ cdef class FileUnits:
     promised. Any thread.
     """
 
-    cdef PlainLog log
+    cdef FastLog log
     cdef object opened, entries
     cdef int64_t file_size, max_units
 
@@ -73,7 +73,7 @@ cdef class FileUnits:
 
         No queue has an offset of ``max_units`` or above.
         """
-        self.log, self.opened = PlainLog(log), opened.get
+        self.log, self.opened = FastLog(log), opened.get
         self.file_size, self.max_units = max(file_size, UNIT_OF_FILES), max_units
         if not isinstance(opened.entries, dict):
             raise TypeError("opened.entries must be a dict")
@@ -160,7 +160,7 @@ cdef class FileUnits:
         found = (<SimpleQueues> table).named(topic, queue_id)
         return <QueueEnds> found if isinstance(found, QueueEnds) else None
 
-    def plain_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
+    def fast_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
         """Return minimum, maximum, units and the bytes of each; ``None``: it is for the slow path.
 
         A hole is among the units: nothing in it leads to a record.
@@ -193,7 +193,7 @@ cdef class FileUnits:
         cdef uint8_t block[BLOCK_UNITS * UNIT_OF_FILES]
         cdef const uint8_t *unit
         cdef StoreTimes times
-        cdef bint is_plain = True
+        cdef bint is_ordinary = True
         cdef QueueEnds files = self._find(table, topic, queue_id)
         if files is None or not whole_number(<PyObject *> timestamp, 0, MAX_TIME, &wanted):
             return None
@@ -224,8 +224,8 @@ cdef class FileUnits:
             if load32(unit + AT_SIZE_OF_UNIT) <= 0 or load64(unit) < 0:
                 # A hole, or the file was cut in this page.
                 return None
-            at = times.of(load64(unit), load32(unit + AT_SIZE_OF_UNIT), &is_plain)
-            if not is_plain:
+            at = times.of(load64(unit), load32(unit + AT_SIZE_OF_UNIT), &is_ordinary)
+            if not is_ordinary:
                 return None
             if at < wanted or (upper and at == wanted):
                 low = middle + 1

@@ -7,7 +7,7 @@ from cqstore.store.queue.context import LogView
 from cqstore.store.queue.units import MAX_UNITS
 
 
-def plain_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends:
+def fast_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends:
     """Return the compiled appender of units."""
     return _append.FileAppends(
         topics=table.simple,
@@ -18,6 +18,6 @@ def plain_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends:
     )
 
 
-def plain_units(access: FileAccess, log: LogView) -> _units.FileUnits:
+def fast_units(access: FileAccess, log: LogView) -> _units.FileUnits:
     """Return the compiled reader of units, which also searches by time."""
     return _units.FileUnits(log, access.cache, access.mapped_file_size, max_units=MAX_UNITS)

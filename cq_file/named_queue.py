@@ -8,7 +8,7 @@ from cqstore.cq_file.consume_queue import FileConsumeQueue
 from cqstore.cq_file.ext import ExtFiles, is_ext_address
 from cqstore.store.errors import StoreClosedError, UnsupportedFormatError
 from cqstore.store.java_numbers import LONG_MAX
-from cqstore.store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
+from cqstore.store.queue.consume_queue import ConsumeQueue, FastUnits, PulledUnits, no_units
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import UnitLocation
 from cqstore.store.queue.read_fallbacks import FallbackReason, ReadKind
@@ -77,9 +77,9 @@ class NamedFileQueue(ConsumeQueue):
             return PulledUnits(*files.ends(minimum), None)
         return files.pull(queue_offset, max_count, minimum)
 
-    def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
+    def fast_units(self, queue_offset: int, max_count: int) -> FastUnits | None:
         """Read the files of a simple queue on the fast path."""
-        return self._table.plain_units(self.topic, self.queue_id, queue_offset, max_count)
+        return self._table.fast_units(self.topic, self.queue_id, queue_offset, max_count)
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Return units from the files, without a copy in between.

@@ -20,7 +20,7 @@ from cqstore.cq_file._append import have_topics
 from cqstore.cq_file.backend import FileBackend
 from cqstore.cq_file.batch_queue import BatchConsumeQueue
 from cqstore.cq_file.check import check_queue_files
-from cqstore.cq_file.compiled import plain_appends, plain_units
+from cqstore.cq_file.compiled import fast_appends, fast_units
 from cqstore.cq_file.consume_queue import FileConsumeQueue
 from cqstore.cq_file.damage import DamagedQueues
 from cqstore.cq_file.descriptor_cache import (
@@ -81,7 +81,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         if (
             type(self).queue is FileConsumeQueueStore.queue
         ):  # a subclass that returns others is called
-            self.plain_reads = self._table
+            self.fast_reads = self._table
         self._unsynced = UnsyncedFiles()
         limit = descriptor_limit(context.config.queue_files_max)
         self._cache = DescriptorCache(limit, read_only=context.read_only)
@@ -105,8 +105,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._access = opened.access
         self._table.simple, self._table.batch = opened.topics, opened.batch_topics
         self._table.ext = opened.ext
-        self._table.plain = plain_units(self._access, self.context.log)
-        self._appends = plain_appends(self._access, self._table)
+        self._table.fast = fast_units(self._access, self.context.log)
+        self._appends = fast_appends(self._access, self._table)
         self._loaded = True
         self._queue_count = sum(map(len, self._table.simple.values()))
         self._watch.check(self._queue_count)
@@ -161,7 +161,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._check_queues(batch.queues)
         restarts: list[QueueRestart] = []
         with self._failing("write the queues"):
-            rest = self._append_plain(batch)
+            rest = self._append_fast(batch)
         if len(rest):
             runs = rest.runs()  # refuses impossible offsets; the core has written nothing then
             with self._failing("write the queues"):
@@ -169,7 +169,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._is_cut_short = False
         return restarts
 
-    def _append_plain(self, batch: UnitBatch) -> UnitBatch:
+    def _append_fast(self, batch: UnitBatch) -> UnitBatch:
         """Write plain queues on the fast path; return the units of the other queues."""
         left = self._appends.append(batch, self._damaged.held_back)
         if 1 not in left:

@@ -268,10 +268,10 @@ def _topic_of(key: bytes, tail_bytes: int) -> str:
         )  # fmt: skip
     topic_bytes, ctrl = _KEY_HEAD(key)
     if ctrl != CTRL_1 or KEY_HEAD.size + topic_bytes + tail_bytes != len(key):
-        said = KEY_HEAD.size + topic_bytes + tail_bytes
+        length = KEY_HEAD.size + topic_bytes + tail_bytes
         raise CorruptionError(
             f"the length of key {key.hex()} does not match its topic length",
-            expected=f"{said} bytes", got=f"{len(key)} bytes",
+            expected=f"{length} bytes", got=f"{len(key)} bytes",
         )  # fmt: skip
     try:
         return key[KEY_HEAD.size : KEY_HEAD.size + topic_bytes].decode()

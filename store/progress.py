@@ -5,9 +5,9 @@ from collections.abc import Callable
 Progress = Callable[[int], object]
 """Called with phy offsets, in order, from time to time."""
 
-Tell = Callable[[str], object]
+OnEvent = Callable[[str], object]
 """Called with a sentence about an event."""
 
 
-def noop(*_told: object) -> None:
+def noop(*_arguments: object) -> None:
     """Do nothing, with any arguments: the default progress callback."""

@@ -56,7 +56,7 @@ class Audit:
 
     def findings(self) -> Iterator[QueueFinding]:
         """Yield the findings; run once. A block that cannot be read ends its family, as one."""
-        told: set[QueueFinding] = set()
+        reported: set[QueueFinding] = set()
         for family in (self._entries, self._units):
             try:
                 yield from family.findings()
@@ -65,8 +65,8 @@ class Audit:
                     exc.reason, str(exc.path or self._folder), position=exc.position,
                     expected=exc.expected, found=exc.got, all_queues=True,
                 )  # fmt: skip
-                if found not in told:  # entries are compared with units
-                    told.add(found)
+                if found not in reported:  # entries are compared with units
+                    reported.add(found)
                     yield found
 
     @property

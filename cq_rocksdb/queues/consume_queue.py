@@ -6,7 +6,7 @@ Source: RocketMQ ``RocksDBConsumeQueue``.
 from cqstore.cq_rocksdb.keys import queue_prefix, unit_key
 from cqstore.cq_rocksdb.queues.offset_table import OffsetTable
 from cqstore.cq_rocksdb.queues.unit_table import UnitTable
-from cqstore.store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
+from cqstore.store.queue.consume_queue import ConsumeQueue, FastUnits, PulledUnits, no_units
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import UnitLocation
 from cqstore.store.queue.read_fallbacks import FallbackReason, ReadKind
@@ -82,7 +82,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
             block = no_units(queue_offset, QUEUE_UNIT.size)
         return PulledUnits(low, high, block)
 
-    def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits:
+    def fast_units(self, queue_offset: int, max_count: int) -> FastUnits:
         """Read one row, then the units with one seek."""
         low, high = self.ends()
         if not low <= queue_offset < high:

@@ -101,22 +101,22 @@ def ddl(columns: Sequence[TableColumn]) -> str:
 
 
 def chosen(
-    columns: Sequence[TableColumn], asked: Sequence[tuple[str, str]]
+    columns: Sequence[TableColumn], requested: Sequence[tuple[str, str]]
 ) -> tuple[TableColumn, ...]:
-    """Return the requested ``columns``, in the order of ``asked``, which has names and types.
+    """Return the requested ``columns``, in the order of ``requested``, which has names and types.
 
     Raises:
         StoreConfigError: a column does not exist, or has another type.
     """
     known = {column.name: column for column in columns}
-    for name, kind in asked:
+    for name, kind in requested:
         if name not in known:
             raise StoreConfigError(f"no column {name!r}; columns: {', '.join(known)}")
         if known[name].type != kind:
             raise StoreConfigError(
                 f"wrong type of column {name!r}: expected {known[name].type}, found {kind}"
             )
-    return tuple(known[name] for name, _ in asked)
+    return tuple(known[name] for name, _ in requested)
 
 
 def time_array(stamps: NDArray[np.int64]) -> pa.Array:

@@ -44,8 +44,8 @@ def plan_log(options: SourceOptions, rows: RowFilter) -> list[LogPart]:
         end = log.max_phy_offset()
         starts = [f.file_from_offset for f in log.files.files() if f.file_from_offset < end]
         spans = [LogPart(start, min(start + log.files.file_size, end)) for start in starts]
-        asked = rows.span("phy_offset")
-        wanted = [span.end > asked.low and span.start <= asked.high for span in spans]
+        requested = rows.span("phy_offset")
+        wanted = [span.end > requested.low and span.start <= requested.high for span in spans]
     return joined(spans, wanted, options.partition_bytes)
 
 

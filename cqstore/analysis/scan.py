@@ -123,8 +123,8 @@ def scan(
         raise StoreConfigError(f"no table {table!r}; tables: messages, units")
     settings = (config or StoreConfig()).model_copy(update=_PULLED)
     place = named_path(root)
-    asked = (columns, topic, queue_ids, begin, end, on_damage)
-    made = _messages(*asked) if table == "messages" else _units(*asked)
+    requested = (columns, topic, queue_ids, begin, end, on_damage)
+    made = _messages(*requested) if table == "messages" else _units(*requested)
     check_backend(settings, backend)
     resolve_layout(place, settings, read_only=True)
 
@@ -136,20 +136,20 @@ def scan(
     return Scan(open_store, *made, f"the {table} of {str(place)!r}")
 
 
-def _messages(*asked: Any) -> tuple[_Batches, Any]:
+def _messages(*requested: Any) -> tuple[_Batches, Any]:
     from cqstore.analysis.message_scan import MessageScan  # noqa: PLC0415 - needs the extra
 
-    request = scan_request(tuple(COLUMNS), *asked)
+    request = scan_request(tuple(COLUMNS), *requested)
     return lambda store: MessageScan(store, request).batches(), schema(request.columns)
 
 
-def _units(*asked: Any) -> tuple[_Batches, Any]:
+def _units(*requested: Any) -> tuple[_Batches, Any]:
     """Return what reads the table of units, and its schema."""
     from cqstore.analysis.columns import UNIT_TABLE  # noqa: PLC0415 - needs the extra
     from cqstore.analysis.unit_columns import unit_schema  # noqa: PLC0415
     from cqstore.analysis.unit_scan import UnitScan  # noqa: PLC0415
 
     by_name = {column.name: column for column in UNIT_TABLE}
-    request: ScanRequest = scan_request(tuple(by_name), *asked)
+    request: ScanRequest = scan_request(tuple(by_name), *requested)
     chosen = [by_name[name] for name in request.columns]
     return lambda store: UnitScan(store, chosen, request).batches(), unit_schema(chosen)

@@ -94,8 +94,8 @@ class _Source(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns in ``schema``, which the user may have chosen."""
         options = SourceOptions.parse(self.options)
-        asked = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        columns = chosen(self.table.columns(options), asked)
+        requested = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        columns = chosen(self.table.columns(options), requested)
         kind = _FilteringReader if options.pushdown else _Reader
         return kind(self.table, options, columns)
 

@@ -20,7 +20,7 @@ from cqstore.store.errors import StoreConfigError
 
 _WORD = re.compile(r"\w+")
 _COUNT_ALL = re.compile(r"count\s*\(\s*\*\s*\)", re.IGNORECASE)
-_PLAIN = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
+_SELECT = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 _IMPLICIT = frozenset({"table", "natural", "pivot", "unpivot", "describe", "desc"})
 """Words with which a query may use columns that it does not name."""
 _CHEAP = "phy_offset"
@@ -122,6 +122,6 @@ def meant(
     """
     words = {word.lower() for word in _WORD.findall(query)}
     rest = _COUNT_ALL.sub("", query)
-    implicit = "*" in rest or "|>" in rest or bool(words & _IMPLICIT) or not _PLAIN.match(query)
+    implicit = "*" in rest or "|>" in rest or bool(words & _IMPLICIT) or not _SELECT.match(query)
     named = [column for column in every if column.name in words or (implicit and column in usual)]
     return named or [column for column in usual if column.name == _CHEAP]

@@ -104,7 +104,7 @@ for _name, _sentence in {
         _name,
         _PLACES.get(_name, f"cqstore.cli.commands.{_name}:{_name}"),
         _sentence,
-        progress_told=_name not in _WAITING,
+        has_progress=_name not in _WAITING,
     )
 
 

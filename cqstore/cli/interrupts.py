@@ -15,13 +15,13 @@ def interrupts() -> Iterator[Callable[[], bool]]:
     An exception in the middle of a write would leave lines in a buffer that were written already,
     and one in the middle of a put a message that was not counted.
     """
-    came: list[int] = []
+    received: list[int] = []
 
     def note(number: int, frame: object) -> None:
         _ = frame
-        if came:
+        if received:
             raise KeyboardInterrupt
-        came.append(number)
+        received.append(number)
 
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:  # in the background of a shell
@@ -29,6 +29,6 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         return
     signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: bool(came)
+        yield lambda: bool(received)
     finally:
         signal.signal(signal.SIGINT, before)

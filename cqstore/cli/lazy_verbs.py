@@ -193,17 +193,17 @@ class RootGroup(PlainHelp, TyperGroup):
 
 
 def add_verb(
-    app: typer.Typer, name: str, where: str, sentence: str, *, progress_told: bool = True
+    app: typer.Typer, name: str, where: str, sentence: str, *, has_progress: bool = True
 ) -> None:
     """Add the verb whose function is at ``where``, ``module:function``.
 
     ``sentence`` is the first paragraph of the function's docstring, which a list of verbs shows.
-    ``progress_told``: see ``Verb.shows_progress``.
+    ``has_progress``: see ``Verb.shows_progress``.
     """
 
     class Here(Verb):
         place = where
-        shows_progress = progress_told
+        shows_progress = has_progress
 
     app.command(name, cls=Here, help=sentence)(_not_here)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from cqstore.cli.csv_line import csv_line
-from cqstore.cli.table import Row, columns_of, escaped, plain, table, text_of, value_of
+from cqstore.cli.table import Row, as_text, columns_of, escaped, table, text_of, value_of
 from cqstore.store.errors import StoreError
 
 HAS_MORE = "has_more"
@@ -101,7 +101,7 @@ class JsonOutput(_JsonRowsOutput):
 
     def record(self, record: Row) -> None:
         """Print an object."""
-        sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=plain) + "\n")
+        sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=as_text) + "\n")
 
 
 class TableOutput(Output):
@@ -230,5 +230,5 @@ def body_fields(body: bytes) -> dict[str, object]:
         return {"bodyBase64": base64.b64encode(body).decode()}
 
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=plain)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_text)
 """Made once: ``json.dumps`` would make one a row."""

@@ -102,7 +102,7 @@ def columns_of(page: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in page for key in row))
 
 
-def plain(value: object) -> object:
+def as_text(value: object) -> object:
     """Return what JSON has no form for as text."""
     return str(value)
 
@@ -110,7 +110,7 @@ def plain(value: object) -> object:
 def value_of(value: object) -> object:
     """Return a value for a cell; values other than text and numbers are JSON."""
     if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, default=plain)
+        return json.dumps(value, ensure_ascii=False, default=as_text)
     return value
 
 

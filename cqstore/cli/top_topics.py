@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from cqstore.cli.table import Row
-from cqstore.store.log.tail_topics import OTHERS, Came
+from cqstore.store.log.tail_topics import OTHERS, TopicTraffic
 from cqstore.store.service.metrics.watch import WatchSample
 
 
@@ -16,16 +16,16 @@ def topic_rows(look: WatchSample, before: WatchSample | None, limit: int) -> Ite
     seconds = _seconds(look, before)
     if look.topics is None or seconds <= 0:
         return
-    came = dict(look.topics)
-    others = came.pop(OTHERS, Came())
-    total = sum((each.bytes for each in came.values()), others.bytes)
-    shown = heapq.nsmallest(limit, came.items(), lambda row: (-row[1][0], -row[1][1], row[0]))
+    traffic = dict(look.topics)
+    others = traffic.pop(OTHERS, TopicTraffic())
+    total = sum((each.bytes for each in traffic.values()), others.bytes)
+    shown = heapq.nsmallest(limit, traffic.items(), lambda row: (-row[1][0], -row[1][1], row[0]))
     for topic, _ in shown:
-        yield _row(topic, came.pop(topic), seconds, total)
-    records = sum((each.records for each in came.values()), others.records)
+        yield _row(topic, traffic.pop(topic), seconds, total)
+    records = sum((each.records for each in traffic.values()), others.records)
     if records:
-        size = sum((each.bytes for each in came.values()), others.bytes)
-        yield _row(OTHERS, Came(records, size), seconds, total)
+        size = sum((each.bytes for each in traffic.values()), others.bytes)
+        yield _row(OTHERS, TopicTraffic(records, size), seconds, total)
 
 
 def topic_notes(look: WatchSample, before: WatchSample | None) -> Sequence[str]:
@@ -38,9 +38,10 @@ def _seconds(look: WatchSample, before: WatchSample | None) -> float:
     return 0.0 if before is None else look.seconds - before.seconds
 
 
-def _row(topic: str, came: Came, seconds: float, total: int) -> Row:
+def _row(topic: str, traffic: TopicTraffic, seconds: float, total: int) -> Row:
     return {
-        "topic": topic, "messages": came.records, "perSecond": round(came.records / seconds, 1),
-        "bytes": came.bytes, "bytesPerSecond": round(came.bytes / seconds),
-        "share": round(came.bytes / max(total, 1), 4),
+        "topic": topic, "messages": traffic.records,
+        "perSecond": round(traffic.records / seconds, 1),
+        "bytes": traffic.bytes, "bytesPerSecond": round(traffic.bytes / seconds),
+        "share": round(traffic.bytes / max(total, 1), 4),
     }  # fmt: skip

@@ -15,11 +15,11 @@ async def ended_by(work: Coroutine[object, object, object]) -> signal.Signals | 
         asyncio.CancelledError: another caller cancelled it.
         Exception: what ``work`` raises.
     """
-    loop, came = asyncio.get_running_loop(), list[signal.Signals]()
+    loop, received = asyncio.get_running_loop(), list[signal.Signals]()
     task = asyncio.ensure_future(work)
 
     def stop(number: signal.Signals) -> None:
-        came.append(number)
+        received.append(number)
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -27,6 +27,6 @@ async def ended_by(work: Coroutine[object, object, object]) -> signal.Signals | 
     try:
         await task
     except asyncio.CancelledError:
-        if not came:
+        if not received:
             raise
-    return came[0] if came else None
+    return received[0] if received else None

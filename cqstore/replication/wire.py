@@ -131,7 +131,7 @@ class FrameParser:
         return head
 
 
-def outside_log(asked: int, piece: Piece) -> str:
+def outside_log(requested: int, piece: Piece) -> str:
     """Return what the first heartbeat says, if it is at another offset than was asked for; else "".
 
     A feed of ours answers so where its log does not have that offset. RocketMQ's master repeats
@@ -139,10 +139,10 @@ def outside_log(asked: int, piece: Piece) -> str:
 
     Source: RocketMQ ``DefaultHAClient.dispatchReadRequest``.
     """
-    if piece.data or piece.phy_offset == asked:
+    if piece.data or piece.phy_offset == requested:
         return ""
-    end = "begins" if piece.phy_offset > asked else "ends"
-    return f"the master has no byte at {asked}: its log {end} at {piece.phy_offset}"
+    end = "begins" if piece.phy_offset > requested else "ends"
+    return f"the master has no byte at {requested}: its log {end} at {piece.phy_offset}"
 
 
 def _hint(head: FrameHead) -> str:

@@ -33,7 +33,7 @@ add_verb(
 add_verb(
     app, "follow", "cqstore.migration.commands.follow:follow_command",
     "Move the store of a running broker into the new folder NEW by replicating it.",
-    progress_told=False,
+    has_progress=False,
 )  # fmt: skip
 add_verb(
     app, "rollback", "cqstore.migration.commands.rollback:rollback",

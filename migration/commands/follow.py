@@ -62,7 +62,7 @@ def follow_command(
     find_host(*place)
     move = FollowedMove(
         root, place, into, settings, backend=to,
-        without=without or (), accept_older_tables=accept_older_tables, tell=note,
+        without=without or (), accept_older_tables=accept_older_tables, on_event=note,
     )  # fmt: skip
     ended = asyncio.run(ended_by(move.run()))
     output(kind).record(report_record(move.report))

@@ -51,7 +51,7 @@ def rollback(
         report = roll_back(
             root, read_config(config, root), workspace=space,
             returning=returning, without=without or (),
-            accept_older_tables=accept_older_tables, dry_run=dry_run, tell=tick.set_label,
+            accept_older_tables=accept_older_tables, dry_run=dry_run, on_event=tick.set_label,
         )  # fmt: skip
     if report is None:
         removed = "would be removed" if dry_run else "were removed"

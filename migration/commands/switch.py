@@ -37,6 +37,6 @@ def switch(
     with progress("switching") as tick:
         report = switch_to(
             root, read_config(config, root), to=to, workspace=workspace_of(root, workspace),
-            without=without or (), accept_older_tables=accept_older_tables, tell=tick.set_label,
+            without=without or (), accept_older_tables=accept_older_tables, on_event=tick.set_label,
         )  # fmt: skip
     output(kind).record(report_record(report))

@@ -36,6 +36,6 @@ def tables(
     with progress("switching") as tick:
         report = prepare_for(
             root, read_config(config, root), to=to, without=without or (),
-            accept_older_tables=accept_older_tables, tell=tick.set_label,
+            accept_older_tables=accept_older_tables, on_event=tick.set_label,
         )  # fmt: skip
     output(kind).record(report_record(report))

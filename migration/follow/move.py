@@ -37,7 +37,7 @@ from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError,
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
-from cqstore.store.progress import Tell, noop
+from cqstore.store.progress import OnEvent, noop
 from cqstore.store.queue.backends import backend, backend_names
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
@@ -99,7 +99,7 @@ class FollowedMove:
         timing: Timing | None = None,
         without: Collection[AcceptedLoss] = (),
         accept_older_tables: bool = False,
-        tell: Tell = noop,
+        on_event: OnEvent = noop,
     ) -> None:
         """``broker`` is the root of the broker's store, ``own`` that of the new one.
 
@@ -113,7 +113,7 @@ class FollowedMove:
         self._broker_config = config.model_copy(update={"store_path_commit_log": None})
         self._timing = timing or Timing(last_retry=0.5)
         self._next = NextBroker([backend], config, without, accept_older_tables)
-        self._tell = tell
+        self._on_event = on_event
         self._process = BrokerProcess(self._broker)
         self._note = self._own.own / _NOTE
         self._last_sign = time.monotonic()
@@ -140,9 +140,9 @@ class FollowedMove:
                 if not self._is_stopped():
                     await to_the_end(self._verify, store)
             if not self._is_stopped():
-                self._tell("following; you can stop the broker now")
+                self._on_event("following; you can stop the broker now")
             await self._follower(store).run(self._has_stopped)
-            await self._process.ended(self._tell)
+            await self._process.ended(self._on_event)
             await to_the_end(self._finish, store)
         finally:
             if self._opened is not None:
@@ -187,7 +187,7 @@ class FollowedMove:
             closed_files(self._broker.root)
         except RefusedStoreError:
             return  # there is only one file, which the master sends
-        self._tell("copying the closed log files")
+        self._on_event("copying the closed log files")
         copy_base(self._broker.root, self._own.root)
 
     def _refuse_other_levels(self) -> None:
@@ -197,7 +197,7 @@ class FollowedMove:
                 raise RefusedStoreError(each.sentence(), path=self._broker.root)
 
     def _open(self) -> MessageStore:
-        self._tell("opening the new store")
+        self._on_event("opening the new store")
         config = self._config.without_schedule()
         # Without installed hooks: the broker calls them.
         options = OpenOptions(backend=self._backend, hooks=StoreHooks(installed=False))
@@ -227,7 +227,7 @@ class FollowedMove:
                 )
 
     def _follower(self, store: MessageStore) -> Follower:
-        return Follower(store, *self._master, timing=self._timing, on_event=self._tell)
+        return Follower(store, *self._master, timing=self._timing, on_event=self._on_event)
 
     def _is_level(self, store: MessageStore, progress: FollowerProgress) -> bool:
         """Return whether the follower has all that the broker had a moment ago.
@@ -258,7 +258,7 @@ class FollowedMove:
 
         The comparison is repeated if the broker had not dispatched its whole log.
         """
-        self._tell("comparing all queues with the broker's")
+        self._on_event("comparing all queues with the broker's")
         store.flush()
         compared, shown = self._compare_running(store)
         for _ in range(_TRIES):
@@ -268,7 +268,7 @@ class FollowedMove:
             compared, shown = self._compare_running(store)
         self._mark_verified(compared, shown)
         if shown < store.max_phy_offset():
-            self._tell(
+            self._on_event(
                 "the broker has not flushed all units of its queues: the rest is compared after it"
                 " has stopped"
             )
@@ -279,7 +279,7 @@ class FollowedMove:
         self.report.queues, self.report.units = compared.queues, compared.units + before
         self.report.verified_to = end
         self._write_note()
-        self._tell(
+        self._on_event(
             f"{compared.queues} queues and {self.report.units} units are equal to the broker's, up"
             f" to phy offset {end}"
         )
@@ -296,7 +296,7 @@ class FollowedMove:
 
     def _delete(self, store: MessageStore, topics: list[str]) -> None:
         if topics:
-            self._tell(f"deleting {len(topics)} topics that the broker has deleted")
+            self._on_event(f"deleting {len(topics)} topics that the broker has deleted")
             store.delete_topics(topics)
             self.report.deleted_topics += len(topics)
 

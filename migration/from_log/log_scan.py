@@ -135,7 +135,7 @@ class LogScan:
             used = int(starts[stop])
             heads, exact = heads[:stop], exact[:stop]
         self.records += len(heads)
-        units = _plain_units(heads, topics[:stop], codes[:stop], ~exact)
+        units = _ordinary_units(heads, topics[:stop], codes[:stop], ~exact)
         return _Block(_together(units, more), used, blank, fault)
 
     def _sort_out(
@@ -147,7 +147,7 @@ class LogScan:
         body_end = body_at + body_size
         ends = starts + heads["total_size"]
         places = heads["queue_offset"]
-        plain = (
+        ordinary = (
             (heads["magic_code"] == MAGIC_V1)
             & (heads["sys_flag"] & _V6_BITS == 0)
             & (body_size >= 0)
@@ -158,13 +158,13 @@ class LogScan:
             & (places < MAX_QUEUE_OFFSET)
         )
         if self._rules.property_crc:
-            plain[:] = False
+            ordinary[:] = False
         topics, codes = np.zeros((2, len(starts)), np.int64)
-        at = np.flatnonzero(plain)
-        plain[at], topics[at], codes[at] = self._tails.parse(data, body_end[at], ends[at])
+        at = np.flatnonzero(ordinary)
+        ordinary[at], topics[at], codes[at] = self._tails.parse(data, body_end[at], ends[at])
         if self._rules.check_crc:
-            plain[at] &= _crc_matches(data, body_at[at], body_end[at], heads["body_crc"][at])
-        return ~plain, topics, codes
+            ordinary[at] &= _crc_matches(data, body_at[at], body_end[at], heads["body_crc"][at])
+        return ~ordinary, topics, codes
 
     def _exactly(
         self, data: bytes, starts: _Int64s, exact: NDArray[np.bool_], phy_offset: int, left: int
@@ -227,16 +227,16 @@ def _crc_matches(
     return np.asarray(matches | (starts == ends))
 
 
-def _plain_units(
-    heads: NDArray[np.void], topics: _Int64s, codes: _Int64s, plain: NDArray[np.bool_]
+def _ordinary_units(
+    heads: NDArray[np.void], topics: _Int64s, codes: _Int64s, ordinary: NDArray[np.bool_]
 ) -> ScannedUnits:
     """Return the units of the queued records that do not need the slow path."""
     flags = heads["sys_flag"]
     if flags.any():
         kinds, kind_of = np.unique(flags, return_inverse=True)
-        plain &= np.array([is_queued(flag) for flag in kinds.tolist()])[kind_of]
-    if not plain.all():
-        heads, topics, codes = heads[plain], topics[plain], codes[plain]
+        ordinary &= np.array([is_queued(flag) for flag in kinds.tolist()])[kind_of]
+    if not ordinary.all():
+        heads, topics, codes = heads[ordinary], topics[ordinary], codes[ordinary]
     rows = np.empty(len(heads), UNIT_ROWS)
     rows["phy_offset"] = heads["phy_offset"]
     rows["size"] = heads["total_size"]
@@ -289,10 +289,10 @@ def _from_tuples(found: list[tuple[int, ...]]) -> ScannedUnits | None:
     return ScannedUnits(table[:, 0].copy(), table[:, 1].copy(), rows)
 
 
-def _together(plain: ScannedUnits, more: ScannedUnits | None) -> list[ScannedUnits]:
+def _together(ordinary: ScannedUnits, more: ScannedUnits | None) -> list[ScannedUnits]:
     """Return the units of both in log order."""
     if more is None:
-        return [plain] if len(plain.rows) else []
-    queues, queue_offsets, rows = together([plain, more])
+        return [ordinary] if len(ordinary.rows) else []
+    queues, queue_offsets, rows = together([ordinary, more])
     order = np.argsort(rows["phy_offset"].astype(np.int64), kind="stable")
     return [ScannedUnits(queues[order], queue_offsets[order], rows[order])]

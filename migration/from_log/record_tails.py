@@ -1,9 +1,9 @@
 """Tails: what the ends of records, from the topic's length on, say about their units.
 
-A tail is *plain* if every queued record with it has one unit, in its own queue, whose tags code is
-the hash of its tags; for any other the exact decoder has to be asked. Producers repeat themselves:
-a whole tail met before costs one look into a dictionary. Where each message has a key of its own,
-topic and tags are looked up alone.
+A tail is *ordinary* if every queued record with it has one unit, in its own queue, whose tags code
+is the hash of its tags; for any other the exact decoder has to be asked. Producers repeat
+themselves: a whole tail met before costs one look into a dictionary. Where each message has a key
+of its own, topic and tags are looked up alone.
 """
 
 from array import array
@@ -23,17 +23,17 @@ _MAX_ENTRIES = 1 << 16
 _MAX_BYTES = 256
 _CODES_BYTES = 8 << 20
 _EXACT = 0
-"""Number of a tail that is not plain, or not valid."""
+"""Number of a tail that is not ordinary, or not valid."""
 _Int64s = NDArray[np.int64]
 _Found = tuple[NDArray[np.bool_], _Int64s, _Int64s]
-"""Which tails are plain, their topics, their tags codes."""
+"""Which tails are ordinary, their topics, their tags codes."""
 
 
 class Tails:
     """Parses the tails of records, topic and properties, under one configuration. One thread."""
 
     def __init__(self, units: RecordUnits, *, no_zeros: bool) -> None:
-        """With ``no_zeros`` no tail with a zero byte is plain: a crash may have left it."""
+        """With ``no_zeros`` no tail with a zero byte is ordinary: a crash may have left it."""
         self._no_zeros = no_zeros
         self._units = units
         self._names = _Names(units)
@@ -52,7 +52,7 @@ class Tails:
     def parse(self, data: bytes, starts: _Int64s, ends: _Int64s) -> _Found:
         """Return what the tails say that lie in ``data``, each of 3 bytes or more."""
         whole = self._whole
-        if not self._repeat and not self._no_zeros and self._units.are_plain(data):
+        if not self._repeat and not self._no_zeros and self._units.are_ordinary(data):
             return self._parse_slow(data, starts, ends)
         whole.forget()
         pairs = zip(starts.tolist(), ends.tolist(), strict=True)
@@ -64,18 +64,18 @@ class Tails:
         """Look up topics and tags of properties that no dictionary would find again."""
         octets, names = np.frombuffer(data, np.uint8), self._names
         name_end = starts + 1 + octets[starts]
-        plain = (octets[starts] <= _MAX_TOPIC) & (name_end <= ends - 2)
-        name_end = np.where(plain, name_end, starts)
+        ordinary = (octets[starts] <= _MAX_TOPIC) & (name_end <= ends - 2)
+        name_end = np.where(ordinary, name_end, starts)
         first = name_end + 2
         size = octets[name_end].astype(np.int64) << 8 | octets[name_end + 1]
-        plain &= (size == ends - first) & (size <= _MAX_PROPERTIES)
+        ordinary &= (size == ends - first) & (size <= _MAX_PROPERTIES)
         pairs = zip(starts.tolist(), name_end.tolist(), strict=True)
         topics = np.array([names[data[a + 1 : b]] for a, b in pairs], np.int64)
-        plain &= topics >= 0
+        ordinary &= topics >= 0
         codes, unclear = self._codes(data, octets, first, ends)
-        for index in np.flatnonzero(unclear & plain).tolist():
+        for index in np.flatnonzero(unclear & ordinary).tolist():
             codes[index] = dispatch_properties(data[first[index] : ends[index]]).tags_code
-        return plain, topics, codes
+        return ordinary, topics, codes
 
     def _codes(
         self, data: bytes, octets: NDArray[np.uint8], first: _Int64s, ends: _Int64s
@@ -113,7 +113,7 @@ class _Codes(BoundedCache[bytes, int]):
 
 
 class _Names(dict[bytes, int]):
-    """UTF-8 of a topic → its number, -1 if its tails are not plain."""
+    """UTF-8 of a topic → its number, -1 if its tails are not ordinary."""
 
     def __init__(self, units: RecordUnits) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class _Names(dict[bytes, int]):
         self.codes = _Codes()
 
     def number(self, topic: str) -> int:
-        """Return the number of ``topic``, plain or not."""
+        """Return the number of ``topic``, ordinary or not."""
         number = self._numbers.get(topic)
         if number is None:
             number = self._numbers[topic] = len(self.topics)
@@ -135,7 +135,7 @@ class _Names(dict[bytes, int]):
             topic = name.decode()
         except UnicodeDecodeError:
             return -1
-        number = self[name] = self.number(topic) if self._units.is_plain_topic(topic) else -1
+        number = self[name] = self.number(topic) if self._units.is_ordinary_topic(topic) else -1
         return number
 
 
@@ -179,7 +179,7 @@ class _WholeTails(dict[bytes, int]):
         if tail[0] > _MAX_TOPIC or size < 0 or (tail[at - 2] << 8 | tail[at - 1]) != size:
             return _EXACT
         name, properties = tail[1 : at - 2], tail[at:]
-        if size > _MAX_PROPERTIES or not self._units.are_plain(properties):
+        if size > _MAX_PROPERTIES or not self._units.are_ordinary(properties):
             return _EXACT
         topic = self._names[name]
         if topic < 0 or (self._no_zeros and (0 in name or 0 in properties)):

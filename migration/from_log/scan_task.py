@@ -105,14 +105,14 @@ def _scan_file(
     if file is None:
         done.fault, done.end = "the log file no longer exists", start
         return False
-    told = done.units
+    reported = done.units
     try:
         for units in scan.scan(file):
             writer.add(units)
             done.units += len(units.rows)
-            if done.units - told >= _TELL_UNITS:
-                told = done.units
-                (folder / PROGRESS).write_text(str(told))
+            if done.units - reported >= _REPORT_UNITS:
+                reported = done.units
+                (folder / PROGRESS).write_text(str(reported))
     except CorruptionError as exc:
         done.fault = exc.reason
         done.end = start if exc.phy_offset is None else exc.phy_offset
@@ -121,4 +121,4 @@ def _scan_file(
     return True
 
 
-_TELL_UNITS = 1 << 18
+_REPORT_UNITS = 1 << 18

@@ -35,8 +35,8 @@ class OffsetsCheck:
             return
         for source in self._sources(offsets):
             if faults := faults_of(Table.OFFSETS, source, self._paths.config):
-                said = f"Cannot read the consumer offsets in form {source.form}"
-                yield not_compared(Severity.WARN, f"{said}: {faults[0]}.")
+                fault = f"Cannot read the consumer offsets in form {source.form}"
+                yield not_compared(Severity.WARN, f"{fault}: {faults[0]}.")
             yield from self._check(source, sources)
         yield from self._found()
 
@@ -57,8 +57,8 @@ class OffsetsCheck:
         for key, row in found.offsets.items():
             ways = fitting_readings(key, topics.topics, groups.groups)
             if not ways:
-                said = f"Invalid key {key!r} in the consumer offsets: expected TOPIC@GROUP"
-                yield not_compared(Severity.WARN, f"{said} ({found.path}).")
+                fault = f"Invalid key {key!r} in the consumer offsets: expected TOPIC@GROUP"
+                yield not_compared(Severity.WARN, f"{fault} ({found.path}).")
             if len(ways) > 1:
                 ways = [each for each in ways if self._has_queues(each[0])]
             if len(ways) == 1:

@@ -33,7 +33,7 @@ from cqstore.store.files import sync_folder
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
-from cqstore.store.progress import Tell, noop
+from cqstore.store.progress import OnEvent, noop
 from cqstore.store.queue.bulk import bulk_backend
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout
@@ -51,7 +51,7 @@ def rollback(
     without: Collection[AcceptedLoss] = (),
     accept_older_tables: bool = False,
     dry_run: bool = False,
-    tell: Tell = noop,
+    on_event: OnEvent = noop,
 ) -> SwitchReport | None:
     """Undo a migration at any stage; return ``None`` if the store was not switched.
 
@@ -77,7 +77,7 @@ def rollback(
         if exists(space.switched):
             before = _mode_before(space, root)
             broker = NextBroker(before.backends, config, without, accept_older_tables)
-            return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
+            return _walk_back(space, layout, broker, returning, on_event, dry_run=dry_run)
         if not exists(space.plan):
             raise RefusedStoreError("no migration to roll back", path=space.root)
         if not dry_run:
@@ -106,7 +106,7 @@ def _walk_back(
     layout: StoreLayout,
     broker: NextBroker,
     returning: DeletedTopicPolicy | None,
-    tell: Tell,
+    on_event: OnEvent,
     *,
     dry_run: bool,
 ) -> SwitchReport:
@@ -115,12 +115,12 @@ def _walk_back(
     before, goal = current_mode(layout, config), StoreMode(done.source)
     report = SwitchReport(before=before, state=before)
     if not dry_run:
-        wait_for_broker(layout.paths, space, tell)
+        wait_for_broker(layout.paths, space, on_event)
     if conversion := plan_conversion(layout.paths, broker):
         report.converted_tables = conversion.facts()
     if not dry_run:
-        recover(root, config, tell)
-    tell("looking for deleted topics")
+        recover(root, config, on_event)
+    on_event("looking for deleted topics")
     report.returning = returning_topics(root, config, done.source)
     if dry_run:
         return report
@@ -133,8 +133,8 @@ def _walk_back(
 
     report.add(prepare(layout.paths, broker, space))
     note_tables(layout.paths, space)
-    walk(root, config, goal, report, tell, forget)
-    tell(f"moving the {done.target} queues to cqstore/replaced")
+    walk(root, config, goal, report, on_event, forget)
+    on_event(f"moving the {done.target} queues to cqstore/replaced")
     _withdraw(layout.paths, done.target, goal)
     report.left_behind = {}
     _clear(space, "rolled back")

@@ -102,8 +102,8 @@ class LogRecords:
         rows["store_timestamp"][mine] = gather(file, ">i8", at)
         if places is None:
             return 0
-        said, asked = head["queue_offset"], places[mine]
-        return int(np.count_nonzero((said != asked) & (asked >= 0)))
+        recorded, expected = head["queue_offset"], places[mine]
+        return int(np.count_nonzero((recorded != expected) & (expected >= 0)))
 
 
 def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:

@@ -25,7 +25,7 @@ from cqstore.store.errors import StoreConfigError, os_errors
 from cqstore.store.files import make_folder, sync_folder
 from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
 from cqstore.store.paths import StorePaths
-from cqstore.store.progress import Tell, noop
+from cqstore.store.progress import OnEvent, noop
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.offline.mode import StoreMode, current_mode
 from cqstore.store.settings.config import StoreConfig
@@ -63,7 +63,7 @@ def prepare_for(
     to: StoreMode | None = None,
     without: Collection[AcceptedLoss] = (),
     accept_older_tables: bool = False,
-    tell: Tell = noop,
+    on_event: OnEvent = noop,
 ) -> TablesReport:
     """Convert the tables to the form that a broker with queues in state ``to`` reads.
 
@@ -79,7 +79,7 @@ def prepare_for(
     layout, config = resolve_layout(root.absolute(), config or StoreConfig(), read_only=True)
     goal = to or current_mode(layout, config)
     broker = NextBroker(goal.backends, config, without, accept_older_tables)
-    wait_for_broker(layout.paths, None, tell)
+    wait_for_broker(layout.paths, None, on_event)
     plan_conversion(layout.paths, broker)  # refuse before a lock file is created
     report = TablesReport(goal)
     report.add(prepare(layout.paths, broker))
@@ -90,7 +90,7 @@ def preparing(
     root: Path,
     config: StoreConfig,
     to: StoreMode,
-    tell: Tell,
+    on_event: OnEvent,
     *,
     without: Sequence[str] = (),
     accept_older_tables: bool = False,
@@ -107,7 +107,7 @@ def preparing(
     named = [_named(name) for name in without]
     layout, config = resolve_layout(root.absolute(), config, read_only=True)
     broker = NextBroker(to.backends, config, named, accept_older_tables)
-    wait_for_broker(layout.paths, None, tell)
+    wait_for_broker(layout.paths, None, on_event)
     plan_conversion(layout.paths, broker)
 
     def prepare_now() -> dict[str, object]:
@@ -129,7 +129,7 @@ def _named(name: str) -> AcceptedLoss:
         ) from exc
 
 
-def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> None:
+def wait_for_broker(paths: StorePaths, space: Workspace | None, on_event: OnEvent) -> None:
     """Wait until the process that had the store open has written its tables.
 
     Do not wait if the newest table is the one that ``note_tables`` recorded in ``space``: nothing
@@ -144,7 +144,7 @@ def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> N
     newest = newest_table(paths)
     if newest is None or (space is not None and newest == _noted(space)):
         return
-    BrokerProcess(paths).wait(tell)
+    BrokerProcess(paths).wait(on_event)
 
 
 def note_tables(paths: StorePaths, space: Workspace) -> None:

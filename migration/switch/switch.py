@@ -41,7 +41,7 @@ from cqstore.store.journals.store_lock import StoreLock, lock_stamp
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists
-from cqstore.store.progress import Tell, noop
+from cqstore.store.progress import OnEvent, noop
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.bulk import bulk_backend
 from cqstore.store.record.scan import ScanRules
@@ -101,7 +101,7 @@ def switch(
     workspace: Workspace | None = None,
     without: Collection[AcceptedLoss] = (),
     accept_older_tables: bool = False,
-    tell: Tell = noop,
+    on_event: OnEvent = noop,
 ) -> SwitchReport:
     """Publish the verified queues, catch them up from the log, and change to state ``to``.
 
@@ -127,18 +127,18 @@ def switch(
         goal = to or StoreMode(plan.target)
         _require_target_kept(plan, goal, root)
         report = SwitchReport(before=before, state=before)
-        wait_for_broker(layout.paths, own, tell)
+        wait_for_broker(layout.paths, own, on_event)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
         plan_conversion(layout.paths, broker)  # refuse before anything is changed
-        skippable = _publish(space, own, plan, layout, broker, report, goal, tell)
+        skippable = _publish(space, own, plan, layout, broker, report, goal, on_event)
         note_tables(layout.paths, own)
         if skippable.whole:
-            report.caught_up_units = _open_as_compared(layout, config, plan, tell)
+            report.caught_up_units = _open_as_compared(layout, config, plan, on_event)
         forget: Callable[[MessageStore], object] = partial(_note_deleted, report, plan)
         if plan.source == LOG:
-            report.caught_up_units = _accept_queues_from_log(root, config, plan, tell)
+            report.caught_up_units = _accept_queues_from_log(root, config, plan, on_event)
             forget = noop
-        walk(root, config, goal, report, tell, forget, skippable)
+        walk(root, config, goal, report, on_event, forget, skippable)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
@@ -157,7 +157,7 @@ def _note_deleted(report: SwitchReport, plan: Plan, store: MessageStore) -> None
 
 def _publish(
     space: Workspace, own: Workspace, plan: Plan, layout: StoreLayout, broker: NextBroker,
-    report: SwitchReport, goal: StoreMode, tell: Tell,
+    report: SwitchReport, goal: StoreMode, on_event: OnEvent,
 ) -> SkippableComparison:  # fmt: skip
     """Publish tables and new queues in the store; return the comparisons that can be skipped.
 
@@ -168,7 +168,7 @@ def _publish(
     if exists(own.switched):
         report.add(prepare(paths, broker, own))
         return SkippableComparison()
-    tell("publishing")
+    on_event("publishing")
     _check(space, plan, layout, before, config)
     target = bulk_backend(plan.target)
     lock = StoreLock(paths)
@@ -217,12 +217,14 @@ def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) ->
         log.close()
 
 
-def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell: Tell) -> int:
+def _open_as_compared(
+    layout: StoreLayout, config: StoreConfig, plan: Plan, on_event: OnEvent
+) -> int:
     """Open the store with only the new queues; if that fails, keep the old ones as before.
 
     Returns the number of units that were caught up.
     """
-    tell("opening the store")
+    on_event("opening the store")
     try:
         with MessageStore.open(layout.paths.root, config, housekeeping=False) as store:
             return store.report.dispatched_units
@@ -297,7 +299,7 @@ def walk(
     config: StoreConfig,
     goal: StoreMode,
     report: SwitchReport,
-    tell: Tell,
+    on_event: OnEvent,
     tidy: Callable[[MessageStore], object],
     skippable: SkippableComparison | None = None,
 ) -> None:
@@ -310,7 +312,7 @@ def walk(
         RefusedStoreError: a step has obstacles, or a backend cannot catch up.
         StoreError: as for ``change_mode``.
     """
-    recover(root, config, tell)
+    recover(root, config, on_event)
     tidied = False
     while True:
         layout, settings = resolve_layout(root, config, read_only=True)
@@ -324,7 +326,7 @@ def walk(
         if now == goal:
             return
         following = now.toward(goal)
-        tell(f"changing the state to {following}")
+        on_event(f"changing the state to {following}")
         if following.backends[0] != now.backends[0] and not tidied:
             with MessageStore.open(root, config, housekeeping=False) as store:
                 tidy(store)
@@ -342,7 +344,7 @@ def walk(
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
 
 
-def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
+def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, on_event: OnEvent) -> int:
     """Keep only the queues built from the log, without comparing them with the old ones.
 
     Opens the store, which catches them up; returns the number of units.
@@ -356,12 +358,12 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: T
             set_mode(layout.paths, alone, others)
         finally:
             lock.release()
-    tell("catching up")
+    on_event("catching up")
     with MessageStore.open(root, config, housekeeping=False) as store:
         return store.report.dispatched_units
 
 
-def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
+def recover(root: Path, config: StoreConfig, on_event: OnEvent) -> None:
     """Open the store for writing if it was not closed cleanly or has a lagging backend."""
     layout, settings = resolve_layout(root, config, read_only=True)
     kept = current_mode(layout, settings).backends
@@ -369,7 +371,7 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
         name in kept for name in layout.backend_state.lagging
     )
     if needed:
-        tell("recovering the store")
+        on_event("recovering the store")
         with MessageStore.open(root, config, housekeeping=False):
             pass
 

@@ -6,7 +6,7 @@ The caller holds the lock of the store. ``verified`` checks that the new queues 
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.plan.plan import Plan
 from cqstore.migration.verify import read_report
-from cqstore.migration.verify.at_rest import is_as_told
+from cqstore.migration.verify.at_rest import is_unchanged
 from cqstore.migration.verify.verify_report import PlanFacts
 from cqstore.migration.workspace import Workspace
 from cqstore.store.comparing.verified_queues import KnownFile, VerifiedQueues, file_digests
@@ -28,7 +28,7 @@ def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: St
         return False
     if read_report(space.report).result.notes.later:
         return False
-    return is_as_told(facts.at_rest, layout.paths, plan.source, layout.log_folders)
+    return is_unchanged(facts.at_rest, layout.paths, plan.source, layout.log_folders)
 
 
 def known_queues(

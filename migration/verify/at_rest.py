@@ -21,7 +21,7 @@ _BETWEEN = "-"
 
 
 def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
-    """Return digests that show later whether the store was changed; see ``is_as_told``.
+    """Return digests that show later whether the store was changed; see ``is_unchanged``.
 
     Empty while the store is open or after a crash, because a process that has mapped a file may
     write to it without a change of its times. Also empty if a symbolic link is found.
@@ -34,13 +34,13 @@ def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
     return _BETWEEN.join(found) if all(found) and is_at_rest(paths) else ""
 
 
-def is_as_told(told: str, paths: StorePaths, source: str, log_folders: Iterable[Path]) -> bool:
-    """Return whether ``told``, a result of ``at_rest``, is still true; queues are checked last.
+def is_unchanged(digests: str, paths: StorePaths, source: str, log_folders: Iterable[Path]) -> bool:
+    """Return whether ``digests``, a result of ``at_rest``, is still true; queues are checked last.
 
     Raises:
         StoreIOError: the files cannot be listed.
     """
-    wanted = told.split(_BETWEEN)
+    wanted = digests.split(_BETWEEN)
     found = _digests(paths, source, log_folders)
     return all(wanted) and all(each == want for each, want in zip_longest(found, wanted))
 

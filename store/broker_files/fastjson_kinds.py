@@ -23,7 +23,7 @@ _UNCLEAR = re.compile(r"[-+.,0-9eE\s\x1a]*\Z|[0-9]{4}[-/]|[0-9]+[-/:][0-9]+[-/:]
 _FLAGS = {"Y": True, "1": True, "N": False, "0": False}
 _WORDS = {"true": True, "false": False}
 _MAX_EXPONENT = 2047
-_PLAIN_DOUBLES = 1e-3, 1e7
+_FIXED_DOUBLES = 1e-3, 1e7
 """Between these limits ``Double.toString`` writes no exponent."""
 _MAX_SHORT = 10
 """Digits of a number that always fits into an ``int``, plus one."""
@@ -78,7 +78,7 @@ class Scalar:
     convert: Callable[[object], object]
     not_before: str = ""
     """Characters that no number may begin with here."""
-    plain: type | None = None
+    exact_type: type | None = None
     """Values of this type are returned unchanged."""
 
 
@@ -134,7 +134,7 @@ def converted(value: object, kind: Kind, *, is_whole: bool = False) -> object:
     _refuse_bare(value)
     for name, field in kind.fields.items():
         each = value.get(name, _MISSING)
-        if each is _MISSING or (type(field) is Scalar and type(each) is field.plain):
+        if each is _MISSING or (type(field) is Scalar and type(each) is field.exact_type):
             continue
         try:
             value[name] = converted(each, field)
@@ -341,7 +341,7 @@ def _java_double(value: float) -> str:
     """Return ``Double.toString`` of a number that a file may contain."""
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or _PLAIN_DOUBLES[0] <= abs(value) < _PLAIN_DOUBLES[1]:
+    if value == 0 or _FIXED_DOUBLES[0] <= abs(value) < _FIXED_DOUBLES[1]:
         return repr(float(value))
     digits, exponent = f"{Decimal(repr(float(value))):e}".lower().split("e")
     return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"

@@ -31,7 +31,7 @@ _SPACES = re.compile(r"[\0 \n\r\f\t\b]*")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*(?:\n|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]*)?)([LBSFD]?)")
 _WORD = re.compile(r"true|false|null")
-_PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
+_UNESCAPED = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _ESCAPES = {
     **{sign: sign for sign in "\"'\\/.#&[]@()_,~ "},
     "b": "\b", "t": "\t", "n": "\n", "f": "\f", "F": "\f", "r": "\r", "v": "\v",
@@ -57,7 +57,7 @@ class LenientReader:
             ValueError: fastjson2 refuses the text; the error has the position.
         """
         self._skip_comments()
-        if self._next() in _PLAIN and self._is_null():
+        if self._next() in _UNESCAPED and self._is_null():
             raise UnclearJsonError("the text is a quoted null")
         found = self._record(kind)
         if self._next():
@@ -124,7 +124,7 @@ class LenientReader:
 
     def _key(self, kind: Table) -> object:
         """Return the key of an entry, which may be a number, and advance to its value."""
-        if kind.key is None and self._next() in _PLAIN:
+        if kind.key is None and self._next() in _UNESCAPED:
             return self._name()
         if kind.value is TEXT:
             raise UnclearJsonError(str(self._error("a name in quotes")))
@@ -157,7 +157,7 @@ class LenientReader:
     def _scalar(self) -> object:
         """Return a number, a text, a flag, or the content of brackets."""
         sign = self._next()
-        if sign in _PLAIN:
+        if sign in _UNESCAPED:
             found: object = self._string()
         elif sign in {"[", "{"}:
             found = self._strict_value()
@@ -191,7 +191,7 @@ class LenientReader:
             found: object = self._strict_object()
         elif sign == "[":
             found = self._strict_array()
-        elif sign in _PLAIN:
+        elif sign in _UNESCAPED:
             found = self._string()
         elif match := _WORD.match(self._text, self._at):
             self._at = match.end()
@@ -208,7 +208,7 @@ class LenientReader:
         self._expect("{")
         made: dict[str, object] = {}
         while self._next() != "}":
-            if self._next() in _PLAIN:
+            if self._next() in _UNESCAPED:
                 name = self._skipped_name()
             elif self._next() == ".":
                 raise self._error("a name")
@@ -247,7 +247,7 @@ class LenientReader:
 
     def _name(self) -> str:
         """Return the name of a field, and advance to its value."""
-        if self._next() not in _PLAIN:
+        if self._next() not in _UNESCAPED:
             error = self._error("a name in quotes")
             is_null = self._text.startswith("null", self._at)  # which fastjson2 skips
             raise UnclearJsonError(str(error)) if is_null else error
@@ -259,9 +259,9 @@ class LenientReader:
     def _string(self) -> str:
         """Return the quoted text here; it may contain line breaks."""
         quote, at, parts = self._text[self._at], self._at + 1, list[str]()
-        plain = _PLAIN[quote]
+        unescaped = _UNESCAPED[quote]
         while True:
-            match = plain.match(self._text, at)
+            match = unescaped.match(self._text, at)
             assert match is not None  # it also matches an empty text
             parts.append(match[0])
             at = match.end()

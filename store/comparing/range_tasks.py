@@ -20,7 +20,7 @@ def range_items(
     source: QueuePlace, target: QueuePlace, bounds: Bounds, ranges: Sequence[Range], **more: object
 ) -> list[str]:
     """Return the input of each range's task as JSON, with ``more`` for ``compare_item``."""
-    same = {"source": source.plain(), "target": target.plain(), "bounds": bounds, **more}
+    same = {"source": source.to_fields(), "target": target.to_fields(), "bounds": bounds, **more}
     return [json.dumps({**same, "range": each}) for each in ranges]
 
 

@@ -21,7 +21,7 @@ from cqstore.store.index._batch cimport KeyColumns
 from cqstore.store.record._stored cimport StoredMessage
 
 cdef enum:
-    UNASKED = 1 << 16  # entries between two checks for signals: a chain may have millions
+    SIGNAL_STEP = 1 << 16  # entries between two checks for signals: a chain may have millions
     MAX_IN_FILE = 0x7FFFFFFF  # limit of slots and entries: their numbers have four bytes
     NAME_END = 1
     VALUE_END = 2
@@ -149,7 +149,7 @@ cdef bint _is_blank(const uint8_t *entry) noexcept nogil:
     return load32(entry) == 0 and load64(entry + AT_TIME_OF_ENTRY) == 0
 
 
-cdef int _ask_signals() except -1 with gil:
+cdef int _check_signals() except -1 with gil:
     return PyErr_CheckSignals()
 
 
@@ -184,8 +184,8 @@ cdef int chain_places(
         looked += 1
         if chain.count == MAX_PLACES:
             return -1
-        if looked % UNASKED == 0:
-            _ask_signals()
+        if looked % SIGNAL_STEP == 0:
+            _check_signals()
         at = base + INDEX_ENTRY * index
         size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # and the next's hash
         if size < INDEX_ENTRY or not file.read(data, size, at):

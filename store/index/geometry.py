@@ -32,7 +32,7 @@ from cqstore.store.settings.config import StoreConfig
 _SCAN_ROWS = 1 << 19
 _SAMPLE = 1024
 _BLOCK = 1 << 20
-ASK_GEOMETRY = "Set maxHashSlotNum and maxIndexNum with --config"
+GEOMETRY_HINT = "Set maxHashSlotNum and maxIndexNum with --config"
 """What to do if the numbers of slots and entries cannot be found in the index files."""
 
 
@@ -101,7 +101,7 @@ def find_geometry(
         raise _damaged(paths[0], size)
     what = "several numbers fit" if fitting else "no numbers fit"
     raise UnsupportedFormatError(
-        f"cannot find the numbers of slots and entries: {what} the index files. {ASK_GEOMETRY}",
+        f"cannot find the numbers of slots and entries: {what} the index files. {GEOMETRY_HINT}",
         path=paths[0],
     )
 

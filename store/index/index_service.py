@@ -25,7 +25,7 @@ from cqstore.store.errors import (
 from cqstore.store.files import check_regular, make_folder, sync_folder
 from cqstore.store.index import _chain
 from cqstore.store.index.geometry import (
-    ASK_GEOMETRY,
+    GEOMETRY_HINT,
     common_size,
     default_geometry,
     find_geometry,
@@ -57,7 +57,7 @@ def open_index_file(path: Path, slots: int | None = None, entries: int | None = 
     if geometry is None:
         raise UnsupportedFormatError(
             "cannot find the numbers of slots and entries: the index file has no keys."
-            f" {ASK_GEOMETRY}",
+            f" {GEOMETRY_HINT}",
             path=path,
         )
     _check_size(path, geometry)
@@ -367,7 +367,7 @@ class IndexService(_chain.ChainFiles):
             return []
         raise UnsupportedFormatError(
             "cannot find the numbers of slots and entries: the index files have no keys."
-            f" {ASK_GEOMETRY}",
+            f" {GEOMETRY_HINT}",
             path=paths[0],
         )
 

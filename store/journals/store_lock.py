@@ -151,9 +151,9 @@ def _lock(fd: int, path: Path) -> None:
 
 def _holder(fd: int) -> int:
     """Return the pid that holds the lock, 0 if unknown (for example on another machine)."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     try:
-        answer = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        answer = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, request))
     except OSError:
         return 0
     return int(answer[4]) if answer[0] != fcntl.F_UNLCK else 0

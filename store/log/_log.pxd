@@ -17,7 +17,7 @@ cdef struct Part:
     const uint8_t *data
 
 
-cdef class PlainLog:
+cdef class FastLog:
     cdef object log, readable
     cdef LogTail tail
     cdef FilesByStart files
@@ -30,13 +30,13 @@ cdef class PlainLog:
 
 @cython.final
 cdef class StoreTimes:
-    cdef PlainLog log
+    cdef FastLog log
     cdef list files
     cdef Part parts[PARTS]
     cdef int64_t min_phy_offset, end
     cdef int last
 
-    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2
+    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_ordinary) except? -2
 
     cdef inline void ahead(self, int64_t phy) noexcept:
         """Prefetch what ``of`` will read at ``phy``, if the last file used contains it."""

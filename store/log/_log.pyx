@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PlainLog and StoreTimes: the log and its files, which stay open while they are read.
+"""FastLog and StoreTimes: the log and its files, which stay open while they are read.
 
 Nothing from disk is trusted: every read is bounded by the object that it reads, and each value that
 a bound depends on is read once.
@@ -19,7 +19,7 @@ from cqstore.store.core._layout cimport (
 from cqstore.store.log._tail cimport FilePositions, FilesByStart, LogTail
 
 
-cdef class PlainLog:
+cdef class FastLog:
     """The start, end and files of a log, without Python code on the fast path.
 
     If the log is not a ``LogTail``, or its files are not a ``FilesByStart``, their methods are
@@ -95,16 +95,16 @@ cdef class PlainLog:
 cdef class StoreTimes:
     """Store times of records, for one search; all files that were read stay open until its end."""
 
-    def __cinit__(self, PlainLog log not None, int64_t min_phy_offset):
+    def __cinit__(self, FastLog log not None, int64_t min_phy_offset):
         self.log, self.files, self.last = log, [], 0
         self.min_phy_offset, self.end = min_phy_offset, log.end()
         for at in range(PARTS):
             self.parts[at].start = self.parts[at].end = 0
 
-    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2:
+    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_ordinary) except? -2:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
 
-        ``is_plain`` becomes false if its file does not contain the record or was truncated: the
+        ``is_ordinary`` becomes false if its file does not contain the record or was truncated: the
         slow path reports the error.
         """
         cdef Part *part = &self.parts[self.last]
@@ -121,7 +121,7 @@ cdef class StoreTimes:
             else:
                 self.last = (self.last + 1) % PARTS
                 if not self.log.open(phy, &self.parts[self.last], self.files):
-                    is_plain[0] = False
+                    is_ordinary[0] = False
                     return -1
             part = &self.parts[self.last]
         if part.end - phy < STAMP_SPAN:
@@ -131,5 +131,5 @@ cdef class StoreTimes:
             HOST_V6 if load32(record + AT_SYS_FLAG) & BORN_V6 else HOST_V4
         ))
         if log_faults_seen() or (found & 0xFF == 0 and not is_of_whole_map(record)):
-            is_plain[0] = False
+            is_ordinary[0] = False
         return found

@@ -19,7 +19,7 @@ Read = Callable[[int, int], bytes]
 """Reads a number of bytes at a position of a record."""
 
 
-class Came(NamedTuple):
+class TopicTraffic(NamedTuple):
     """Number of records that arrived, and their bytes."""
 
     records: int = 0
@@ -32,24 +32,26 @@ class TailTopics:
     def __init__(self, max_topics: int = MAX_TOPICS) -> None:
         """``max_topics``: number of topics counted separately between two calls of ``take``."""
         self._max_topics = max_topics
-        self._came: dict[bytes, list[int]] = {}
+        self._traffic: dict[bytes, list[int]] = {}
         self._others = [0, 0]
 
-    def take(self) -> dict[str, Came]:
+    def take(self) -> dict[str, TopicTraffic]:
         """Return the counts of each topic since the last call; other topics are in ``OTHERS``."""
-        came, self._came = self._came, {}
+        traffic, self._traffic = self._traffic, {}
         others, self._others = self._others, [0, 0]
-        found = {name.decode(errors="replace"): Came(*sums) for name, sums in came.items()}
-        return found | ({OTHERS: Came(*others)} if others[0] else {})
+        found = {
+            name.decode(errors="replace"): TopicTraffic(*sums) for name, sums in traffic.items()
+        }
+        return found | ({OTHERS: TopicTraffic(*others)} if others[0] else {})
 
     def passed(self, size: int, read: Read) -> None:
         """Count a record of ``size`` bytes; ``read`` reads its bytes."""
         name = _topic(size, read)
-        sums = self._came.get(name)
+        sums = self._traffic.get(name)
         if sums is None:
             sums = self._others
-            if len(self._came) < self._max_topics:
-                sums = self._came[name] = [0, 0]
+            if len(self._traffic) < self._max_topics:
+                sums = self._traffic[name] = [0, 0]
         sums[0] += 1
         sums[1] += size
 

@@ -2,11 +2,11 @@ from collections.abc import Iterable
 from typing import Protocol
 
 class _Queue(Protocol):
-    def plain_units(
+    def fast_units(
         self, queue_offset: int, max_count: int
     ) -> tuple[int, int, bytes, int] | None: ...
 
-class PlainFilter:
+class FastFilter:
     def __init__(self, codes: Iterable[int] | None) -> None: ...
     def estimate(
         self,

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PlainFilter: estimates of a consumer's lag.
+"""FastFilter: estimates of a consumer's lag.
 
 Anything that is not plain is left to the slow path in Python, see ``cqstore.store.queue.estimate``.
 """
@@ -17,7 +17,7 @@ cdef enum:
     NO_SIZE = 0x7fffffff  # size of the filler before the first unit of a file
 
 
-cdef class PlainFilter:
+cdef class FastFilter:
     """A filter by tags, as tests of a unit's tags code: one of a few codes, or any code."""
 
     cdef int32_t codes[MAX_CODES]
@@ -61,10 +61,10 @@ cdef class PlainFilter:
             return None
         at = start
         while not stop or at < stop:
-            told = queue.plain_units(at, min(<int64_t> MAX_AT_ONCE, per_file - at % per_file))
-            if told is None:
+            found_units = queue.fast_units(at, min(<int64_t> MAX_AT_ONCE, per_file - at % per_file))
+            if found_units is None:
                 return None
-            low, high, data, stride = told
+            low, high, data, stride = found_units
             if not stop:
                 if at < low:  # the caller would limit the range
                     return None

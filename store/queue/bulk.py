@@ -98,7 +98,7 @@ class UnitSource(Protocol):
 
 
 @runtime_checkable
-class TellsEnds(Protocol):
+class HasEnds(Protocol):
     """A ``UnitSource`` that has the ends of all queues."""
 
     def written_ends(self) -> Iterator[tuple[QueueKey, int]]:

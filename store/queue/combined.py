@@ -406,8 +406,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     def queues_estimate(self) -> int | None:
         """Return the estimate of the store that is read, or of separate light queues if larger."""
-        asked = (each.queues_estimate() for each in (self._read, self._router.light) if each)
-        return max((count for count in asked if count is not None), default=None)
+        estimates = (each.queues_estimate() for each in (self._read, self._router.light) if each)
+        return max((count for count in estimates if count is not None), default=None)
 
     @property
     def units_per_file(self) -> int:
@@ -464,8 +464,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         if given := self.context.config.read_topics:
             facts["topics read apart"] = given
         if (light := self._router.light) is not None:
-            asked = "" if roles.light_alone else ", although combineCQUseRocksdbForLmq is not set"
-            facts["light queues in"] = f"{light.name} alone{asked}"
+            reason = "" if roles.light_alone else ", although combineCQUseRocksdbForLmq is not set"
+            facts["light queues in"] = f"{light.name} alone{reason}"
         for replica in self._replicas:
             for label, value in replica.describe().items():
                 facts[f"{replica.name} {label}"] = value

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cqstore.store.queue import _estimate
 
 _ITERATE_UNITS = 1024
-PlainUnits = tuple[int, int, bytes, int]
+FastUnits = tuple[int, int, bytes, int]
 """Min and max offset of a queue, packed units, and the bytes per unit (20 or 28)."""
 
 
@@ -81,7 +81,7 @@ class ConsumeQueue(ABC):
         are a hole.
         """
 
-    def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
+    def fast_units(self, queue_offset: int, max_count: int) -> FastUnits | None:
         """Return the result of ``pull``, for compiled code; ``None``: call ``pull`` instead.
 
         ``max_count`` is at least 1. No units if the pull starts outside the queue.
@@ -167,11 +167,11 @@ class ConsumeQueue(ABC):
         from_offset: int,
         to_offset: int,
         matches: MessageFilter,
-        plain: "_estimate.PlainFilter | None" = None,
+        fast: "_estimate.FastFilter | None" = None,
     ) -> int:
         """Estimate how many messages of [from_offset, to_offset) satisfy ``matches``.
 
-        ``plain`` is the same filter in compiled code, if there is one.
+        ``fast`` is the same filter in compiled code, if there is one.
 
         The range is first limited to [min, max]. Exact if fewer than ``max_consume_queue_scan``
         units are scanned and at most ``sample_count_threshold`` match.
@@ -182,8 +182,8 @@ class ConsumeQueue(ABC):
             return 0
         config = self.context.config
         bounds = config.max_consume_queue_scan, config.sample_count_threshold
-        if plain is not None:
-            found = plain.estimate(self, start, end, config.units_per_file, *bounds)
+        if fast is not None:
+            found = fast.estimate(self, start, end, config.units_per_file, *bounds)
             if found is not None:
                 return found
         return estimate(self.iterate(start), start, end, matches, *bounds)

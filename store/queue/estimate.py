@@ -10,14 +10,14 @@ from cqstore.store.queue.units import CqUnit
 
 MessageFilter = Callable[[int | None], bool]
 """Takes a tags code and returns whether the message may match; ``None`` must match."""
-_MAX_PLAIN_CODES = 16
+_MAX_FAST_CODES = 16
 
 
-def plain_filter(codes: Collection[int] | None) -> _estimate.PlainFilter | None:
+def fast_filter(codes: Collection[int] | None) -> _estimate.FastFilter | None:
     """Return the compiled filter; ``None``: use ``estimate``. Without codes all match."""
-    if codes is not None and len(codes) > _MAX_PLAIN_CODES:
+    if codes is not None and len(codes) > _MAX_FAST_CODES:
         return None
-    return _estimate.PlainFilter(codes)
+    return _estimate.FastFilter(codes)
 
 
 def estimate(

@@ -88,7 +88,9 @@ def _has_light(replica: BackendReplica) -> bool:
 
 def _lacks_light(others: Sequence[BackendReplica]) -> bool:
     """Return whether these have queues, but no light queues: those are stored apart."""
-    told = [replica for replica in others if replica.failure is None and replica.lags_from is None]
-    return bool(told) and all(
-        next(each.store.queues(), None) is not None and not _has_light(each) for each in told
+    current = [
+        replica for replica in others if replica.failure is None and replica.lags_from is None
+    ]
+    return bool(current) and all(
+        next(each.store.queues(), None) is not None and not _has_light(each) for each in current
     )

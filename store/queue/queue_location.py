@@ -40,7 +40,7 @@ class QueuePlace:
         context = queue_context(StorePaths(self.root), list(self.log_folders), self.config)
         return bulk_backend(self.backend).source(context)
 
-    def plain(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """Return the fields in a form that fits JSON, for another process."""
         folders = [str(folder) for folder in self.log_folders]
         return {"backend": self.backend, "root": str(self.root), "log": folders,
@@ -48,7 +48,7 @@ class QueuePlace:
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
-        """Return the place from the result of ``plain``."""
+        """Return the place from the result of ``to_fields``."""
         folders = tuple(Path(folder) for folder in given["log"])
         return cls(given["backend"], Path(given["root"]), folders, given["settings"])
 

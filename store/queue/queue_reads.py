@@ -4,19 +4,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from cqstore.store.queue.consume_queue import ConsumeQueue, PlainUnits
+from cqstore.store.queue.consume_queue import ConsumeQueue, FastUnits
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueSpan, QueueType
 from cqstore.store.queue.units import QueueKey
 
 
-class PlainReads(Protocol):
+class FastReads(Protocol):
     """Reads of compiled code by the name of a queue. Any thread; ``None``: use the queue."""
 
-    def plain_units(
+    def fast_units(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int
-    ) -> PlainUnits | None:
-        """Return the result of ``ConsumeQueue.plain_units``."""
+    ) -> FastUnits | None:
+        """Return the result of ``ConsumeQueue.fast_units``."""
 
     def search(
         self, topic: str, queue_id: int, timestamp: int, upper: bool,  # noqa: FBT001 - a keyword costs
@@ -28,7 +28,7 @@ class QueueReads(ABC):
     """Reads of queues, also while a batch is put. Reads write to caches only."""
 
     context: QueueStoreContext
-    plain_reads: PlainReads | None = None
+    fast_reads: FastReads | None = None
     """A faster path to the same results; ``None``: there is none."""
 
     @abstractmethod

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PlainEncoder: checks whether a message is well-formed, and locates its parts.
+"""FastEncoder: checks whether a message is well-formed, and locates its parts.
 
 Anything else than a plain message is declined, and the slow path in Python decides what is valid.
 If a scratch is held (``is_held``), it keeps references to everything that its pointers lead to, so
@@ -21,9 +21,9 @@ from cqstore.store.core._layout cimport *
 from cqstore.store.core._record cimport get16, get32, is_ascii, put_bytes, whole_number
 from cqstore.store.record._message cimport HostWire, Message
 from cqstore.store.record._properties cimport (
-    MAX_NAMES, NAME_END, VALUE_END, PyUnicode_AsUTF8AndSize, decode_text, is_plain,
+    MAX_NAMES, NAME_END, VALUE_END, PyUnicode_AsUTF8AndSize, decode_text, is_ordinary,
 )
-from cqstore.store.record._scratch cimport Plain, Scratch, is_queued
+from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
 
 cdef enum:
     MAX_DIGITS = 9  # of a delay level
@@ -45,7 +45,7 @@ def crc32(bytes data not None, *, bint folded=True):
     return crc_of(start, size) if folded else crc_of_by_table(start, size)
 
 
-cdef class PlainEncoder:
+cdef class FastEncoder:
     """Encodes messages of one store, except for their positions. Any thread."""
 
     @cython.final
@@ -53,102 +53,105 @@ cdef class PlainEncoder:
         """Encode an object of any kind; return whether it is a plain message."""
         if type(<object> given) is not Message:
             return False
-        cdef Plain *plain = &scratch.plain[scratch.count - 1]
-        if not self._find_topic(plain, <PyObject *> (<Message> given).topic):
+        cdef Encoded *entry = &scratch.entries[scratch.count - 1]
+        if not self._find_topic(entry, <PyObject *> (<Message> given).topic):
             return False
-        return self.encode_rest(<Message> given, plain, scratch, now) and (
-            self.find_queue(plain, scratch)
+        return self.encode_rest(<Message> given, entry, scratch, now) and (
+            self.find_queue(entry, scratch)
         )
 
     @cython.final
     cdef bint encode_rest(
-        self, Message message, Plain *plain, Scratch scratch, int64_t now
+        self, Message message, Encoded *entry, Scratch scratch, int64_t now
     ) except -1:
         """Encode all but the topic, and the fields that depend on the size and the queue."""
         return (
-            self._encode_head(message, plain, now)
-            and self._encode_body(plain, <PyObject *> message.body, scratch)
-            and whole_number(<PyObject *> message.flag, INT32_MIN, INT32_MAX, &plain.flag)
+            self._encode_head(message, entry, now)
+            and self._encode_body(entry, <PyObject *> message.body, scratch)
+            and whole_number(<PyObject *> message.flag, INT32_MIN, INT32_MAX, &entry.flag)
             and whole_number(
                 <PyObject *> message.prepared_transaction_offset, INT64_MIN, INT64_MAX,
-                &plain.prepared,
+                &entry.prepared,
             )
-            and self._encode_properties(plain, <PyObject *> message.properties, scratch)
+            and self._encode_properties(entry, <PyObject *> message.properties, scratch)
         )
 
     @cython.final
-    cdef bint _encode_head(self, Message message, Plain *plain, int64_t now) except -1:
+    cdef bint _encode_head(self, Message message, Encoded *entry, int64_t now) except -1:
         """Encode the fields that all messages of a client batch share, except for the topic."""
         if not (
-            whole_number(<PyObject *> message.queue_id, 0, INT32_MAX, &plain.queue_id)
-            and whole_number(<PyObject *> message.sys_flag, INT32_MIN, INT32_MAX, &plain.sys_flag)
-            and not plain.sys_flag & (INNER_BATCH | PASSED_OVER)
-            and whole_number(<PyObject *> message.born_timestamp, INT64_MIN, INT64_MAX, &plain.born)
+            whole_number(<PyObject *> message.queue_id, 0, INT32_MAX, &entry.queue_id)
+            and whole_number(<PyObject *> message.sys_flag, INT32_MIN, INT32_MAX, &entry.sys_flag)
+            and not entry.sys_flag & (INNER_BATCH | PASSED_OVER)
+            and whole_number(<PyObject *> message.born_timestamp, INT64_MIN, INT64_MAX, &entry.born)
             and whole_number(
-                <PyObject *> message.reconsume_times, INT32_MIN, INT32_MAX, &plain.reconsumed
+                <PyObject *> message.reconsume_times, INT32_MIN, INT32_MAX, &entry.reconsumed
             )
             and self._encode_host(
-                &plain.born_host, &plain.born_size, <PyObject *> message.born_host
+                &entry.born_host, &entry.born_size, <PyObject *> message.born_host
             )
             and self._encode_host(
-                &plain.store_host, &plain.store_size, <PyObject *> message.store_host
+                &entry.store_host, &entry.store_size, <PyObject *> message.store_host
             )
         ):
             return False
-        if plain.sys_flag & (BORN_V6 | STORE_V6) or plain.born_size + plain.store_size != 2 * HOST_V4:
-            _set_host_bits(plain)
-        plain.born = plain.born or now
-        plain.stored_at = <PyObject *> message.store_host
+        if (
+            entry.sys_flag & (BORN_V6 | STORE_V6)
+            or entry.born_size + entry.store_size != 2 * HOST_V4
+        ):
+            _set_host_bits(entry)
+        entry.born = entry.born or now
+        entry.stored_at = <PyObject *> message.store_host
         return True
 
     @cython.final
-    cdef bint find_queue(self, Plain *plain, Scratch scratch) except -1:
+    cdef bint find_queue(self, Encoded *entry, Scratch scratch) except -1:
         """Compute the size and find the queue; return whether the message can be appended now."""
-        plain.size = (
-            FIXED_BYTES - 2 * HOST_V4 + plain.born_size + plain.store_size
-            + plain.body_size + plain.topic_size + 2 + plain.properties_size
+        entry.size = (
+            FIXED_BYTES - 2 * HOST_V4 + entry.born_size + entry.store_size
+            + entry.body_size + entry.topic_size + 2 + entry.properties_size
         )
-        if plain.size > INT32_MAX:
+        if entry.size > INT32_MAX:
             return False
-        scratch.total += plain.size
+        scratch.total += entry.size
         if scratch.total > scratch.max_total:
             return False
-        plain.queue = self._known.queue(plain.key, plain.queue_id)
-        plain.key = plain.queue.key
-        scratch.keys.append(<object> plain.key)
+        entry.queue = self._known.queue(entry.key, entry.queue_id)
+        entry.key = entry.queue.key
+        scratch.keys.append(<object> entry.key)
         if scratch.is_held:
             return True  # position and checksum are computed later
-        if is_queued(plain) and PyDict_GetItemWithError(self._next, <object> plain.key) == NULL:
+        if is_queued(entry) and PyDict_GetItemWithError(self._next, <object> entry.key) == NULL:
             return False
         # Last, because it takes longest: messages that are not eligible were declined before.
-        plain.crc = crc_of(plain.body, plain.body_size)
+        entry.crc = crc_of(entry.body, entry.body_size)
         return True
 
     @cython.final
-    cdef bint _find_topic(self, Plain *plain, PyObject *topic) except -1:
+    cdef bint _find_topic(self, Encoded *entry, PyObject *topic) except -1:
         if type(<object> topic) is not str:
             return False
         cdef PyObject *known = PyDict_GetItemWithError(self._topics, <object> topic)
-        return known != NULL and self.take_topic(plain, <tuple> <object> known)
+        return known != NULL and self.take_topic(entry, <tuple> <object> known)
 
     @cython.final
-    cdef bint take_topic(self, Plain *plain, tuple learnt) except -1:
+    cdef bint take_topic(self, Encoded *entry, tuple learnt) except -1:
         magic, name, text = learnt
-        if not whole_number(<PyObject *> magic, INT32_MIN, INT32_MAX, &plain.magic):
+        if not whole_number(<PyObject *> magic, INT32_MIN, INT32_MAX, &entry.magic):
             return False
-        plain.topic, plain.topic_size = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
-        plain.key = <PyObject *> text
-        plain.is_scheduled = text == self._scheduled
+        entry.topic, entry.topic_size = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
+        entry.key = <PyObject *> text
+        entry.is_scheduled = text == self._scheduled
         return True
 
     @cython.final
-    cdef bint _encode_body(self, Plain *plain, PyObject *body, Scratch scratch) except -1:
+    cdef bint _encode_body(self, Encoded *entry, PyObject *body, Scratch scratch) except -1:
         if not PyBytes_CheckExact(<object> body):
             return False
-        plain.body, plain.body_size = (
+        entry.body, entry.body_size = (
             PyBytes_AS_STRING(<object> body), PyBytes_GET_SIZE(<object> body)
         )
-        return plain.body_size <= scratch.max_body
+        return entry.body_size <= scratch.max_body
 
     @cython.final
     cdef bint _encode_host(
@@ -164,7 +167,7 @@ cdef class PlainEncoder:
 
     @cython.final
     cdef bint _encode_properties(
-        self, Plain *plain, PyObject *properties, Scratch scratch
+        self, Encoded *entry, PyObject *properties, Scratch scratch
     ) except -1:
         """Write the properties into the scratch; return whether all of them are plain."""
         cdef Py_ssize_t at = 0, name_size = 0, size = 0
@@ -175,64 +178,64 @@ cdef class PlainEncoder:
         cdef char *out
         if not PyDict_CheckExact(<object> properties):
             return False
-        _begin_properties(plain, scratch)
+        _begin_properties(entry, scratch)
         while PyDict_Next(<object> properties, &at, &name, &value):
-            if not is_plain(<object> name, &name_text, &name_size):
+            if not is_ordinary(<object> name, &name_text, &name_size):
                 return False
-            if not is_plain(<object> value, &text, &size):
+            if not is_ordinary(<object> value, &text, &size):
                 return False
             if self._seal is not None and _is_seal(self._seal, name_text, name_size):
                 continue
-            if scratch.used + name_size + size + 2 - plain.properties_at > MAX_PROPERTIES:
+            if scratch.used + name_size + size + 2 - entry.properties_at > MAX_PROPERTIES:
                 return False
             if _is_irregular(name_text, name_size):
-                plain.asks |= _asked_by(name_text, name_size, text, size)
-            _pick_dispatch_property(plain, name_text, name_size, value)
+                entry.requests |= _requests_of(name_text, name_size, text, size)
+            _pick_dispatch_property(entry, name_text, name_size, value)
             out = put_bytes(scratch.take(name_size + size + 2), name_text, name_size)
             out[0] = NAME_END
             out = put_bytes(out + 1, text, size)
             out[0] = VALUE_END
             scratch.used += name_size + size + 2
-        return self._end_properties(plain, scratch)
+        return self._end_properties(entry, scratch)
 
     @cython.final
-    cdef bint _end_properties(self, Plain *plain, Scratch scratch) except -1:
+    cdef bint _end_properties(self, Encoded *entry, Scratch scratch) except -1:
         """Add the checksum property; return whether the properties fit and request nothing else."""
         if self._seal is not None:
             put_bytes(
                 scratch.take(CRC_PROPERTY_BYTES), PyBytes_AS_STRING(self._seal), CRC_PROPERTY_BYTES
             )
             scratch.used += CRC_PROPERTY_BYTES
-        plain.properties_size = scratch.used - plain.properties_at
-        if plain.properties_size > MAX_PROPERTIES:
+        entry.properties_size = scratch.used - entry.properties_at
+        if entry.properties_size > MAX_PROPERTIES:
             return False
-        plain.tags_code = self._known.tag(plain.tags).code if plain.tags != NULL else 0
-        return not (plain.asks or plain.is_scheduled) or self._may_be_put(plain, scratch)
+        entry.tags_code = self._known.tag(entry.tags).code if entry.tags != NULL else 0
+        return not (entry.requests or entry.is_scheduled) or self._may_be_put(entry, scratch)
 
     @cython.final
-    cdef bint _may_be_put(self, Plain *plain, Scratch scratch) except -1:
+    cdef bint _may_be_put(self, Encoded *entry, Scratch scratch) except -1:
         """Return whether the properties of a message request nothing but to store it."""
         cdef Py_ssize_t size = 0
-        if plain.is_scheduled and plain.delay != NULL:
+        if entry.is_scheduled and entry.delay != NULL:
             if not scratch.is_held:  # its unit has a due time in place of the tags code
                 return False
-            text = PyUnicode_AsUTF8AndSize(<object> plain.delay, &size)
+            text = PyUnicode_AsUTF8AndSize(<object> entry.delay, &size)
             if not _is_level(text, size):
                 return False
-        if scratch.is_held or not plain.asks:
+        if scratch.is_held or not entry.requests:
             return True  # checked before
-        if plain.asks & INNER_COUNT:
+        if entry.requests & INNER_COUNT:
             return False
-        if not is_queued(plain):
+        if not is_queued(entry):
             return True
-        if plain.asks & LIGHT_QUEUES:
-            if plain.asks & LIGHT_OFFSETS or (self._has_light and not scratch.is_batch):
+        if entry.requests & LIGHT_QUEUES:
+            if entry.requests & LIGHT_OFFSETS or (self._has_light and not scratch.is_batch):
                 return False
-        if not self._refuses_delay or plain.is_scheduled or <object> plain.key == self._timer:
+        if not self._refuses_delay or entry.is_scheduled or <object> entry.key == self._timer:
             return True
-        if plain.asks & LATER:
+        if entry.requests & LATER:
             return False
-        return not plain.asks & LATER_BY_TIMER or bool(plain.asks & TIMER_IS_OVER)
+        return not entry.requests & LATER_BY_TIMER or bool(entry.requests & TIMER_IS_OVER)
 
     # ---- client batches
 
@@ -242,8 +245,8 @@ cdef class PlainEncoder:
         if type(given) is not Message:
             return False
         cdef Message batch = <Message> given
-        cdef Plain common
-        cdef Plain *plain
+        cdef Encoded common
+        cdef Encoded *entry
         scratch.begin(1)
         if not (
             self._find_topic(&common, <PyObject *> batch.topic)
@@ -264,16 +267,16 @@ cdef class PlainEncoder:
             properties_size = size - BATCHED_BYTES - body_size - 2
             if get16(start + at + BATCHED_BYTES + body_size) != properties_size:
                 return False
-            plain = scratch.more()
-            plain[0] = common
-            plain.flag, plain.prepared = get32(start + at + AT_FLAG_OF_BATCHED), 0
-            plain.body, plain.body_size = start + at + BATCHED_BYTES, body_size
+            entry = scratch.more()
+            entry[0] = common
+            entry.flag, entry.prepared = get32(start + at + AT_FLAG_OF_BATCHED), 0
+            entry.body, entry.body_size = start + at + BATCHED_BYTES, body_size
             if not (
                 body_size <= scratch.max_body
                 and self._take_properties(
-                    plain, start + at + size - properties_size, properties_size, scratch
+                    entry, start + at + size - properties_size, properties_size, scratch
                 )
-                and self.find_queue(plain, scratch)
+                and self.find_queue(entry, scratch)
             ):
                 return False
             at += size
@@ -281,7 +284,7 @@ cdef class PlainEncoder:
 
     @cython.final
     cdef bint _take_properties(
-        self, Plain *plain, const char *data, Py_ssize_t size, Scratch scratch
+        self, Encoded *entry, const char *data, Py_ssize_t size, Scratch scratch
     ) except -1:
         """Copy properties in stored form, if encoding them would give the same bytes."""
         cdef const char *end = data + size
@@ -291,7 +294,7 @@ cdef class PlainEncoder:
         cdef const char *value
         cdef const char *value_end
         cdef Py_ssize_t count = 0, at, name_size
-        _begin_properties(plain, scratch)
+        _begin_properties(entry, scratch)
         if size > MAX_PROPERTIES or not (is_ascii(data, size) or _is_utf8(data, size)):
             return False
         while segment < end:
@@ -305,7 +308,7 @@ cdef class PlainEncoder:
             if memchr(value, NAME_END, value_end - value) != NULL or count == MAX_NAMES:
                 return False
             if _is_irregular(segment, name_size):
-                plain.asks |= _asked_by(segment, name_size, value, value_end - value)
+                entry.requests |= _requests_of(segment, name_size, value, value_end - value)
             elif self._seal is not None and _is_seal(self._seal, segment, name_size):
                 return False
             for at in range(count):
@@ -316,11 +319,11 @@ cdef class PlainEncoder:
             if name_size in (4, 5, 8):
                 text = decode_text(value, value_end)
                 scratch.keys.append(text)
-                _pick_dispatch_property(plain, segment, name_size, <PyObject *> text)
+                _pick_dispatch_property(entry, segment, name_size, <PyObject *> text)
             segment = value_end + 1
         put_bytes(scratch.take(size), data, size)
         scratch.used += size
-        return self._end_properties(plain, scratch)
+        return self._end_properties(entry, scratch)
 
 
 cdef inline bint _is_seal(bytes seal, const char *name, Py_ssize_t size) noexcept:
@@ -329,18 +332,18 @@ cdef inline bint _is_seal(bytes seal, const char *name, Py_ssize_t size) noexcep
     )
 
 
-cdef inline void _begin_properties(Plain *plain, Scratch scratch) noexcept:
-    plain.tags = plain.uniq_key = plain.words = plain.delay = NULL
-    plain.asks, plain.properties_at = 0, scratch.used
+cdef inline void _begin_properties(Encoded *entry, Scratch scratch) noexcept:
+    entry.tags = entry.uniq_key = entry.words = entry.delay = NULL
+    entry.requests, entry.properties_at = 0, scratch.used
 
 
-cdef void _set_host_bits(Plain *plain) noexcept:
+cdef void _set_host_bits(Encoded *entry) noexcept:
     """Set the host bits from the hosts; the bits that the caller set are ignored."""
-    plain.sys_flag &= ~<int64_t> (BORN_V6 | STORE_V6)
-    if plain.born_size == HOST_V6:
-        plain.sys_flag |= BORN_V6
-    if plain.store_size == HOST_V6:
-        plain.sys_flag |= STORE_V6
+    entry.sys_flag &= ~<int64_t> (BORN_V6 | STORE_V6)
+    if entry.born_size == HOST_V6:
+        entry.sys_flag |= BORN_V6
+    if entry.store_size == HOST_V6:
+        entry.sys_flag |= STORE_V6
 
 
 cdef bint _is_utf8(const char *data, Py_ssize_t size) except -1:
@@ -365,7 +368,7 @@ cdef inline bint _is_named(
     return size == other_size and memcmp(name, other, size) == 0
 
 
-cdef int _asked_by(
+cdef int _requests_of(
     const char *name, Py_ssize_t size, const char *value, Py_ssize_t value_size
 ) noexcept:
     """Return what a property with a special name requests; 0: nothing."""
@@ -410,13 +413,15 @@ cdef bint _is_zero(const char *text, Py_ssize_t size) noexcept:
     return True
 
 
-cdef void _pick_dispatch_property(Plain *plain, const char *name, Py_ssize_t size, PyObject *value) noexcept:
+cdef void _pick_dispatch_property(
+    Encoded *entry, const char *name, Py_ssize_t size, PyObject *value
+) noexcept:
     """Keep the value if it is a property that dispatch needs."""
     if size == 4 and memcmp(name, b"TAGS", 4) == 0:
-        plain.tags = value
+        entry.tags = value
     elif size == 4 and memcmp(name, b"KEYS", 4) == 0:
-        plain.words = value
+        entry.words = value
     elif size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
-        plain.uniq_key = value
+        entry.uniq_key = value
     elif size == 5 and memcmp(name, b"DELAY", 5) == 0:
-        plain.delay = value
+        entry.delay = value

@@ -12,7 +12,7 @@ cdef enum:
     MAX_NAMES = 16
 
 
-cdef inline bint is_plain(object part, const char **text, Py_ssize_t *size) except -1:
+cdef inline bint is_ordinary(object part, const char **text, Py_ssize_t *size) except -1:
     """Return whether a property can hold ``part``, and find the UTF-8 bytes of its text."""
     if type(part) is not str:
         return False

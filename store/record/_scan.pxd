@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t
 
 cdef enum:
     AT_END = 0
-    PLAIN = 1
-    NOT_PLAIN = 2
+    ORDINARY = 1
+    IRREGULAR = 2
 
 
 cdef struct Scanned:
@@ -27,6 +27,6 @@ cdef class BlockScan:
     cdef object record(self)
     cdef int step(self) except -1
     cdef object slow_step(self)
-    cdef bint _is_plain(self, const char *record, Scanned *found) except -1
+    cdef bint _is_ordinary(self, const char *record, Scanned *found) except -1
     cdef bint _name_topic(self, const char *name, Py_ssize_t size) except -1
     cdef bint _is_sound(self, const char *record, int64_t body_size) except -1

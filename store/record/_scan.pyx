@@ -54,7 +54,7 @@ cdef class BlockScan:
         cdef int stepped = self.step()
         if stepped == AT_END:
             raise StopIteration
-        record = self.record() if stepped == PLAIN else self.slow_step()
+        record = self.record() if stepped == ORDINARY else self.slow_step()
         if record is None:
             raise StopIteration
         return record
@@ -69,22 +69,22 @@ cdef class BlockScan:
         ))
 
     cdef int step(self) except -1:
-        """Advance past the next record if it is plain; ``NOT_PLAIN``: call ``slow_step``."""
+        """Advance past the next record if it is plain; ``IRREGULAR``: call ``slow_step``."""
         cdef Scanned found
         cdef bytes data = self._data  # other threads run during a long checksum
         if self._position + FIXED_BYTES >= len(data):
             return AT_END
-        if not self._is_plain(PyBytes_AS_STRING(data) + self._position, &found):
-            return NOT_PLAIN
+        if not self._is_ordinary(PyBytes_AS_STRING(data) + self._position, &found):
+            return IRREGULAR
         if self._look is not None and (
             memchr(found.properties, 0, found.properties_size) != NULL
             or memchr(PyBytes_AS_STRING(self._name), 0, len(self._name)) != NULL
         ):
-            return NOT_PLAIN
+            return IRREGULAR
         self.found, self._found_topic = found, self._topic
         self._position += found.size
         self._behind = self._phy_offset + self._position
-        return PLAIN
+        return ORDINARY
 
     cdef object slow_step(self):
         """Check a record on the slow path, and advance past it; ``None``: there is none."""
@@ -101,7 +101,7 @@ cdef class BlockScan:
         self._behind = self._phy_offset + self._position
         return found
 
-    cdef bint _is_plain(self, const char *record, Scanned *found) except -1:
+    cdef bint _is_ordinary(self, const char *record, Scanned *found) except -1:
         """Read the record at ``record``; return whether it is plain."""
         cdef int64_t size = get32(record), body_size = get32(record + AT_BODY_SIZE_V4)
         cdef int64_t flags = get32(record + AT_SYS_FLAG), offset = get64(record + AT_QUEUE_OFFSET)

@@ -7,7 +7,7 @@ from cqstore.store.core._layout cimport PREPARED
 from cqstore.store.record._known cimport KnownQueue
 
 
-cdef struct Plain:
+cdef struct Encoded:
     # One encoded message; keeps the objects of its pointers alive, which must not change meanwhile.
     const char *topic  # with its length before it
     const char *body
@@ -26,17 +26,17 @@ cdef struct Plain:
     int64_t offset, phy_offset  # the record's position, if known before it is written
     int32_t tags_code
     uint32_t crc
-    int asks
+    int requests
     bint is_scheduled
 
 
-cdef inline bint is_queued(const Plain *plain) noexcept nogil:
+cdef inline bint is_queued(const Encoded *entry) noexcept nogil:
     """Return whether a record takes part in its queue: not PREPARED, not ROLLBACK."""
-    return not plain.sys_flag & PREPARED
+    return not entry.sys_flag & PREPARED
 
 
 cdef class Scratch:
-    cdef Plain *plain
+    cdef Encoded *entry
     cdef char *properties
     cdef Py_ssize_t capacity, room, used, count, total
     cdef Py_ssize_t max_body, max_total
@@ -45,5 +45,5 @@ cdef class Scratch:
     cdef bint is_batch
 
     cdef int begin(self, Py_ssize_t count) except -1
-    cdef Plain *more(self) except NULL
+    cdef Encoded *more(self) except NULL
     cdef char *take(self, Py_ssize_t size) except NULL

@@ -12,30 +12,30 @@ cdef class Scratch:
         self.max_body, self.max_total = max_body, max_total
 
     def __dealloc__(self):
-        free(self.plain)
+        free(self.entries)
         free(self.properties)
 
     cdef int begin(self, Py_ssize_t count) except -1:
-        cdef Plain *grown
+        cdef Encoded *grown
         self.used = self.count = self.total = 0
         self.keys.clear()
         if count > self.capacity:
-            grown = <Plain *> realloc(self.plain, count * sizeof(Plain))
+            grown = <Encoded *> realloc(self.entries, count * sizeof(Encoded))
             if grown == NULL:
                 raise MemoryError
-            self.plain, self.capacity = grown, count
+            self.entries, self.capacity = grown, count
         return 0
 
-    cdef Plain *more(self) except NULL:
+    cdef Encoded *more(self) except NULL:
         """Return memory for one more encoded message."""
-        cdef Plain *grown
+        cdef Encoded *grown
         if self.count == self.capacity:
-            grown = <Plain *> realloc(self.plain, 2 * self.capacity * sizeof(Plain))
+            grown = <Encoded *> realloc(self.entries, 2 * self.capacity * sizeof(Encoded))
             if grown == NULL:
                 raise MemoryError
-            self.plain, self.capacity = grown, 2 * self.capacity
+            self.entries, self.capacity = grown, 2 * self.capacity
         self.count += 1
-        return &self.plain[self.count - 1]
+        return &self.entries[self.count - 1]
 
     cdef char *take(self, Py_ssize_t size) except NULL:
         """Return memory for ``size`` more bytes of properties."""

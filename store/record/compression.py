@@ -54,10 +54,10 @@ def compress(body: bytes, kind: CompressionType, level: int = 5) -> tuple[bytes,
 
 def _zlib(body: bytes) -> bytes:
     stream = zlib.decompressobj()
-    plain = stream.decompress(body, _MAX_BODY)
+    decompressed = stream.decompress(body, _MAX_BODY)
     if not stream.eof:
         raise ValueError(_UNENDED)
-    return plain
+    return decompressed
 
 
 def _lz4(body: bytes) -> bytes:
@@ -67,12 +67,14 @@ def _lz4(body: bytes) -> bytes:
         ValueError: the frame is incomplete.
     """
     stream = lz4.frame.LZ4FrameDecompressor()
-    plain = bytearray(stream.decompress(body, _PIECE))  # it allocates the permitted size at once
-    while not stream.eof and not stream.needs_input and len(plain) < _MAX_BODY:
-        plain += stream.decompress(b"", _PIECE)
+    decompressed = bytearray(
+        stream.decompress(body, _PIECE)
+    )  # it allocates the permitted size at once
+    while not stream.eof and not stream.needs_input and len(decompressed) < _MAX_BODY:
+        decompressed += stream.decompress(b"", _PIECE)
     if not stream.eof:
         raise ValueError(_UNENDED)
-    return bytes(plain)
+    return bytes(decompressed)
 
 
 def _zstd(body: bytes) -> bytes:
@@ -82,14 +84,14 @@ def _zstd(body: bytes) -> bytes:
         ValueError: the frame is incomplete.
     """
     stream = zstandard.ZstdDecompressor(max_window_size=_MAX_BODY).decompressobj()
-    plain = bytearray()
+    decompressed = bytearray()
     for at in range(0, len(body), _ZSTD_PIECE):  # it has no output limit: the input must be small
-        plain += stream.decompress(body[at : at + _ZSTD_PIECE])
-        if stream.eof or len(plain) > _MAX_BODY:
+        decompressed += stream.decompress(body[at : at + _ZSTD_PIECE])
+        if stream.eof or len(decompressed) > _MAX_BODY:
             break
     if not stream.eof:
         raise ValueError(_UNENDED)
-    return bytes(plain)
+    return bytes(decompressed)
 
 
 _DECOMPRESS = {

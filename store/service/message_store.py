@@ -471,7 +471,7 @@ class MessageStore:
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.offset_by_time(topic, queue_id, timestamp, boundary)
         found = None
-        if (reads := self._queues.plain_reads) is not None:
+        if (reads := self._queues.fast_reads) is not None:
             found = reads.search(topic, queue_id, timestamp, boundary is _UPPER)
         if found is None:
             found = self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
@@ -573,7 +573,7 @@ class MessageStore:
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.estimate(topic, queue_id, from_offset, to_offset, tags)
         queue = self._queues.queue(topic, queue_id)
-        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.fast)
 
     def queue_keys(
         self, topic: str | None = None, after: QueueKey | None = None

@@ -66,13 +66,13 @@ class WrittenDown(SideProcess):
 
     def turn(self, number: int, count: int, *, drop: bool) -> TurnReport:
         self._log.append((self.spec.name, "turn", (number, count, drop)))
-        self._last = told = self._answers(number, count)
+        self._last = found = self._answers(number, count)
         return TurnReport.model_validate({
             "operations": count, "items": 2 * count, "seconds": self._cost * count,
             "cpu_seconds": 3.0, "read_bytes": 4, "written_bytes": 5, "pss_bytes": 6,
             "backend_written": {}, "service": encoded([1000 + number]),
             "intended": encoded([2000 + number] if drop else []),
-            "service_ns": {"p50": 7}, "intended_ns": {"p50": 8}, "answered": len(told),
-            "digests": digests(told), "answers": hashlib.sha256(repr(told).encode()).hexdigest(),
+            "service_ns": {"p50": 7}, "intended_ns": {"p50": 8}, "answered": len(found),
+            "digests": digests(found), "answers": hashlib.sha256(repr(found).encode()).hexdigest(),
             "due_seconds": count / 50,
         })  # fmt: skip

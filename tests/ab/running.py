@@ -17,10 +17,10 @@ SHORT = Effort(3, 0.004)
 
 def options(root: Path, *workloads: str, **given: object) -> RunOptions:
     """What is asked for, with short turns and two sides of files unless said otherwise."""
-    asked: dict[str, object] = {
+    requested: dict[str, object] = {
         "config": StoreConfig(), "sides": ["file", "file"], "effort": SHORT, "workloads": workloads,
     }  # fmt: skip
-    return RunOptions(root, **(asked | given))  # type: ignore[arg-type]
+    return RunOptions(root, **(requested | given))  # type: ignore[arg-type]
 
 
 def compare(root: Path, *workloads: str, **given: object) -> Result:

@@ -18,7 +18,7 @@ from tests.ab.made_result import Truth, made_result
 WORKLOADS = ["tail-pull", "listing", "dispatch"]
 
 
-def told(truth: Truth, *matters: str, sides: tuple[str, ...] = ("files", "rocksdb")) -> Banner:
+def reported(truth: Truth, *matters: str, sides: tuple[str, ...] = ("files", "rocksdb")) -> Banner:
     made = made_result(1, truth, workloads=WORKLOADS, sides=sides, histograms=False)
     return judge(made.model_copy(update={"matters": list(matters)})).banner
 
@@ -59,7 +59,7 @@ TORN = Truth(at={("rocksdb", "tail-pull"): 2.0, ("rocksdb", "listing"): 0.5}, no
 def test_the_workloads_that_matter_decide(
     truth: Truth, matters: tuple[str, ...], side: str | None, text: str
 ) -> None:
-    banner = told(truth, *matters)
+    banner = reported(truth, *matters)
     assert (banner.side, banner.text, banner.matters) == (side, text, list(matters))
     assert banner.sure == "95 % confidence that all of this holds together."
     assert banner.busy == banner.missing == ""
@@ -90,7 +90,7 @@ def test_of_several_sides_the_one_that_is_better_most_often_is_told() -> None:
     truth = Truth(
         at={("b", "tail-pull"): 1.5, ("c", "tail-pull"): 1.5, ("c", "listing"): 1.5}, noise=0.01
     )
-    banner = told(truth, sides=("a", "b", "c"))
+    banner = reported(truth, sides=("a", "b", "c"))
     assert banner.side == "c"
     which = "(tail-pull, listing) and worse at none. Also better and never worse: b."
     assert banner.text.endswith(f"at 2 of the 3 workloads {which}")
@@ -98,16 +98,16 @@ def test_of_several_sides_the_one_that_is_better_most_often_is_told() -> None:
 
 def test_a_busy_machine_is_told_first() -> None:
     rounds = {("rocksdb", number): 1.0 for number in range(6)}
-    sure = told(Truth(at=FAST.at, noise=0.01, disturbed=rounds))
+    sure = reported(Truth(at=FAST.at, noise=0.01, disturbed=rounds))
     assert sure.side == "rocksdb"
     assert sure.busy.startswith("The machine was busy at tail-pull, listing, dispatch: 36 of ")
     assert sure.sure.startswith("Less than 95 % confidence: too few undisturbed rounds")
     assert not sure.is_firm
-    noisy = told(Truth(noise=0.6, disturbed=rounds))
+    noisy = reported(Truth(noise=0.6, disturbed=rounds))
     assert noisy.side is None
     assert noisy.text == f"Too busy for a conclusion. {noisy.busy}"
     few = {("rocksdb", number): 1.0 for number in range(3)}
-    assert told(Truth(at=FAST.at, noise=0.01, disturbed=few)).busy == ""
+    assert reported(Truth(at=FAST.at, noise=0.01, disturbed=few)).busy == ""
 
 
 def test_answers_that_differ_name_no_backend() -> None:

@@ -28,10 +28,10 @@ def test_equal_sides_show_no_difference_in_nineteen_of_twenty_real_runs(tmp_path
         found = compare(root, *WORKLOADS, sides=[side, side], effort=Effort(8, 0.02), seed=run)
         judgement = judge(found)
         assert judgement.answers.status == "same"
-        told = [each for workload in judgement.workloads for each in workload.comparisons]
-        outcomes.update(each.outcome.value for each in told)
+        reported = [each for workload in judgement.workloads for each in workload.comparisons]
+        outcomes.update(each.outcome.value for each in reported)
         odd = [f"{each.side}: {each.label} {each.low} to {each.high}, noise {each.floor}"
-               for each in told if each.outcome in DECIDED]  # fmt: skip
+               for each in reported if each.outcome in DECIDED]  # fmt: skip
         if odd:
             named.append(odd)
     assert len(named) <= 1, (named, outcomes)

@@ -25,8 +25,8 @@ def answered(answers: Answers) -> Result:
 
 def outcomes(judgement: Judgement) -> set[Outcome]:
     (workload,) = judgement.workloads
-    told = {each.outcome for each in workload.sentences}
-    return told | {each.outcome for each in workload.comparisons}
+    reported = {each.outcome for each in workload.sentences}
+    return reported | {each.outcome for each in workload.comparisons}
 
 
 def test_an_answer_that_differs_leaves_no_figure_a_verdict() -> None:
@@ -40,7 +40,7 @@ def test_an_answer_that_differs_leaves_no_figure_a_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compared", "status", "told"),
+    ("compared", "status", "reported"),
     [
         (0, "none", "No operation was compared"),
         (1, "too few", "Only 1 operation compared, at least 1,000 required"),
@@ -48,10 +48,10 @@ def test_an_answer_that_differs_leaves_no_figure_a_verdict() -> None:
         (1_000, "same", "All answers were the same: 1,000 operations compared."),
     ],
 )
-def test_too_few_answers_carry_no_verdict(compared: int, status: str, told: str) -> None:
+def test_too_few_answers_carry_no_verdict(compared: int, status: str, reported: str) -> None:
     judgement = judge(answered(Answers(compared=compared)))
     assert judgement.answers.status == status
-    assert judgement.answers.sentence.startswith(told)
+    assert judgement.answers.sentence.startswith(reported)
     assert bool(outcomes(judgement) & DECIDED) is (status == "same")
 
 

@@ -97,10 +97,10 @@ def test_a_side_that_cannot_do_what_is_offered_has_its_times_from_the_due_time_w
     assert service.value is not None
 
 
-@pytest.mark.parametrize(("offered", "told"), [(1_019, False), (1_022, True)])
-def test_the_share_that_must_be_reached_is_98_percent(offered: float, *, told: bool) -> None:
+@pytest.mark.parametrize(("offered", "reported"), [(1_019, False), (1_022, True)])
+def test_the_share_that_must_be_reached_is_98_percent(offered: float, *, reported: bool) -> None:
     (work,) = open_loop(offered).workloads
-    assert bool(withheld(work, "files")) is told
+    assert bool(withheld(work, "files")) is reported
 
 
 def test_a_longer_p99_from_the_due_time_is_told() -> None:

@@ -23,7 +23,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
 from tests.kit import commands
-from tests.kit.double_write import Told, refuse
+from tests.kit.double_write import StoredOffsets, refuse
 from tests.kit.mirrored import by_hand, drive, mirror_of, open_mirrored
 from tests.kit.tree import tree_digest
 
@@ -71,8 +71,8 @@ def test_hours_of_a_running_store_are_judged_as_rounds(
     assert "1 reads differed, and no moment" in " ".join(result.not_measured)
     judgement = judge(result)
     assert judgement.answers.status == "same"
-    (told,) = judgement.workloads[0].sentences
-    assert told.outcome is said, told
+    (reported,) = judgement.workloads[0].sentences
+    assert reported.outcome is said, reported
     assert judgement.notes == []  # a noise floor was measured
     latency = next(
         each
@@ -93,10 +93,12 @@ def test_two_weeks_are_compared_by_their_hours(
         app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--output", "json"]
     )
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["cannot"] == []
-    assert told["circumstances"] == [f"store: {tmp_path / 'a'} in A, {tmp_path / 'b'} in B"]
-    outcomes = {each["side"]: each for each in told["changes"]}
+    printed_output = json.loads(done.stdout)
+    assert printed_output["cannot"] == []
+    assert printed_output["circumstances"] == [
+        f"store: {tmp_path / 'a'} in A, {tmp_path / 'b'} in B"
+    ]
+    outcomes = {each["side"]: each for each in printed_output["changes"]}
     assert outcomes["file"]["outcome"] == Said.SAME.value
     assert outcomes["rocksdb"]["outcome"] == Said.WORSE.value
     assert outcomes["rocksdb"]["ratio"] == pytest.approx(1.5, rel=0.1)
@@ -125,12 +127,12 @@ def test_a_difference_is_told_above_all_figures(
     result = live_result(tmp_path, [])
     judgement = judge(result)
     assert (judgement.answers.status, judgement.answers.different) == ("different", 5)
-    (told,) = judgement.answers.first
-    assert told.operation == {
+    (reported,) = judgement.answers.first
+    assert reported.operation == {
         "op": "pull", "topic": "orders", "queueId": 3, "offset": 4, "count": 6, "queueOffset": 5,
         "phyOffset": 999, "wrongByTheLog": "rocksdb", "time": "2027-01-15T08:00:00+00:00",
     }  # fmt: skip
-    assert told.answers == found.answers
+    assert reported.answers == found.answers
     assert "4 different answers are only counted" in " ".join(result.not_measured)
 
 
@@ -192,7 +194,7 @@ def test_a_running_store_is_reported_and_not_touched(
     root, out = tmp_path / "store", tmp_path / "result.json"
     live(root, code=2)
     with open_mirrored(root) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         for number in range(1200):
             store.get_message("t", number % 5, number % 7)
         drive(store)
@@ -210,11 +212,11 @@ def test_a_running_store_is_reported_and_not_touched(
         save(store)
         while_open = json.loads(live(root, "--output", "json", code=1).stdout)
     before = tree_digest(root)
-    told = json.loads(live(root, "--output", "json", code=1).stdout)
+    printed_output = json.loads(live(root, "--output", "json", code=1).stdout)
     assert tree_digest(root) == before
-    assert told == while_open
-    assert told["answers"]["status"] == "different"
-    assert told["answers"]["first"][0]["answers"]["rocksdb"] == (
+    assert printed_output == while_open
+    assert printed_output["answers"]["status"] == "different"
+    assert printed_output["answers"]["first"][0]["answers"]["rocksdb"] == (
         "cannot be read: ConsumeQueueError"
     )
     assert read_result(out).kind == "live"

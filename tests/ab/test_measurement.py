@@ -46,7 +46,7 @@ def measured(
 
 
 def turns_of(log: list[tuple[Any, ...]]) -> list[tuple[str, int, int, bool]]:
-    return [(side, *told) for side, request, told in log if request == "turn"]
+    return [(side, *reported) for side, request, reported in log if request == "turn"]
 
 
 def test_short_turns_come_in_a_random_order_and_its_reverse() -> None:
@@ -62,7 +62,7 @@ def test_short_turns_come_in_a_random_order_and_its_reverse() -> None:
     assert len(set(orders)) > 2, "the order is drawn anew"
     assert [request for _, request, _ in log].count("tick") == 6
     assert [each for each in log if each[1] == "tick"] == log[-4 - 5 * 7 : -3 : 7]
-    begun = [(side, told) for side, request, told in log[:3] if request == "begin_workload"]
+    begun = [(side, reported) for side, request, reported in log[:3] if request == "begin_workload"]
     assert [side for side, _ in begun] == ["a", "b", "c"]
     assert begun[0][1] == {"name": "offsets", "setting": Setting().model_dump(mode="json")}
     assert [each[:2] for each in log[-3:]] == [(side, "end_workload") for side in "abc"]
@@ -124,11 +124,11 @@ def test_a_turn_has_as_many_operations_as_fit_its_time(
     found, log = measured(
         "offsets", Effort(1, 0.08), nothing, nothing, nothing, setting=setting, costs=costs
     )
-    asked = [(number, count) for side, number, count, _ in turns_of(log) if side == "a"]
+    requested = [(number, count) for side, number, count, _ in turns_of(log) if side == "a"]
     is_open = setting.offered is not None
     quick = not is_open and max(costs) < 0.05
     tried = [] if is_open else [(0, 1), (1, 256)] if quick else [(0, 1)]
-    assert asked == [*tried, *((len(tried) + at, expected) for at in range(2))]
+    assert requested == [*tried, *((len(tried) + at, expected) for at in range(2))]
     assert found.mode == ("open" if is_open else "closed")
     assert found.offered is None, "nothing but warm-up was measured"
 
@@ -140,10 +140,10 @@ def test_an_open_loop_of_long_turns_fills_them() -> None:
 
 def test_what_differs_is_named_and_nothing_more_is_measured() -> None:
     def wrong(number: int, count: int) -> list[str]:
-        told = same(number, count)
+        reported = same(number, count)
         for at in range(250, 262) if number == 5 else ():  # of two blocks
-            told[at] = "no"
-        return told
+            reported[at] = "no"
+        return reported
 
     costs = (1e-4, 1e-4, 1e-4)
     found, log = measured("offsets", Effort(9, 0.03), same, wrong, wrong, costs=costs)
@@ -153,8 +153,10 @@ def test_what_differs_is_named_and_nothing_more_is_measured() -> None:
     ]
     assert found.answers.first[0].answers == {"a": "answer 250", "b": "no"}
     assert found.answers.first[0].workload == "offsets"
-    asked = [(side, told["block"]) for side, request, told in log if request == "answers"]
-    assert asked == [(side, at) for other in "bc" for at in (0, 1) for side in ("a", other)]
+    requested = [
+        (side, reported["block"]) for side, request, reported in log if request == "answers"
+    ]
+    assert requested == [(side, at) for other in "bc" for at in (0, 1) for side in ("a", other)]
     assert [turn.number for turn in found.rounds] == [at for at in (0, 0, 1, 1) for _ in "abc"]
     assert [each[1] for each in log[-3:]] == ["end_workload"] * 3
 
@@ -175,17 +177,17 @@ def test_a_workload_says_what_it_lacks_of_a_store(tmp_path: Path) -> None:
     assert found.tags
     assert {each.unsupported_reason(found) for each in workloads().values()} == {""}
     found.tags, found.tags_share = "", 0.3
-    told = {
+    reported = {
         name: each.unsupported_reason(found)
         for name, each in workloads().items()
         if each.unsupported_reason(found)
     }
-    assert told.keys() == {"filtered-pull"}
-    assert told["filtered-pull"].endswith(
+    assert reported.keys() == {"filtered-pull"}
+    assert reported["filtered-pull"].endswith(
         "matches about 1 % of the store's messages (closest: 30.0%)"
     )
     found.keys = []
     no_message = "no queue of the store has a message in the log"
-    told = {name: each.unsupported_reason(found) for name, each in workloads().items()}
+    reported = {name: each.unsupported_reason(found) for name, each in workloads().items()}
     without = {"expiry", "restart", "restart-after-kill", "topic-create", "topic-delete", "trace"}
-    assert told == {name: "" if name in without else no_message for name in told}
+    assert reported == {name: "" if name in without else no_message for name in reported}

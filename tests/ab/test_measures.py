@@ -67,8 +67,8 @@ def test_disk_use_is_that_of_du(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "full").write_bytes(os.urandom(100_000))
     with (tmp_path / "a" / "sparse").open("wb") as file:
         file.truncate(1 << 30)
-    told = subprocess.run(["du", "-sB1", "a"], cwd=tmp_path, capture_output=True, check=True)
-    assert measures.disk_use([tmp_path / "a"]) == (int(told.stdout.split()[0]), 2)
+    reported = subprocess.run(["du", "-sB1", "a"], cwd=tmp_path, capture_output=True, check=True)
+    assert measures.disk_use([tmp_path / "a"]) == (int(reported.stdout.split()[0]), 2)
     assert measures.disk_use([tmp_path / "a" / "sparse", tmp_path / "gone"]) == (0, 1)
 
 
@@ -142,14 +142,14 @@ def test_a_plan_says_what_is_left_out_and_takes_longer_for_more(tmp_path: Path) 
     found = survey(tmp_path / "s", CONFIG, 1)
     found.tags = ""
     specs = parse_sides(["file", "rocksdb"], StoreConfig())
-    asked = list(workloads().values())
+    requested = list(workloads().values())
 
     def seconds(rounds: int, turn: float, project: int | None = None) -> float:
-        return plan_of(found, specs, asked, Effort(rounds, turn), 1, project).seconds
+        return plan_of(found, specs, requested, Effort(rounds, turn), 1, project).seconds
 
-    plan = plan_of(found, specs, asked, Effort(12, 0.1), 1, None)
+    plan = plan_of(found, specs, requested, Effort(12, 0.1), 1, None)
     assert plan.left_out.keys() == {"filtered-pull", "expiry"}
-    assert len(plan.workloads) == len(asked) - 2
+    assert len(plan.workloads) == len(requested) - 2
     assert seconds(12, 0.1) < seconds(13, 0.1) < seconds(13, 0.2) < seconds(13, 0.2, 10**6)
 
 

@@ -65,9 +65,9 @@ def root(tmp_path: Path) -> Path:
 
 def compared(root: Path, *workloads: str, **given: object) -> tuple[Result, list[Any]]:
     """Return the result, and what was said on the way."""
-    asked: dict[str, object] = {"sides": SIDES, "effort": QUICK}
+    requested: dict[str, object] = {"sides": SIDES, "effort": QUICK}
     began = time.perf_counter()
-    run = Run(options(root, *workloads, **(asked | given)))
+    run = Run(options(root, *workloads, **(requested | given)))
     run.prepare()
     said: list[Any] = []
     before = tree_digest(root)
@@ -194,10 +194,10 @@ class Changed(Noting):
         """Do it."""
 
     def request(self, request: str, /, **arguments: object) -> Any:
-        told = super().request(request, **arguments)
+        reported = super().request(request, **arguments)
         if request == "build" and self.root.name == "side-1":
             type(self).change(self.root)
-        return told
+        return reported
 
 
 def _change_unit(root: Path) -> None:
@@ -276,15 +276,15 @@ def test_the_first_difference_is_the_first_queue_by_name() -> None:
 
     one, two, three = digest("a", 1), digest("b", 0), digest("c", 0)
     assert first_difference(iter([one, two]), iter([one, two])) is None
-    told = "offsets 2 to 8, 7 units"
+    reported = "offsets 2 to 8, 7 units"
     none = "queue does not exist"
     cases = [
-        ([one, three], [one, two, three], ("b", 0), none, told),
-        ([one, two, three], [one, three], ("b", 0), told, none),
-        ([one, two], [one], ("b", 0), told, none),
-        ([one], [one, two], ("b", 0), none, told),
-        ([one, two], [one, digest("b", 0, "x")], ("b", 0), told, told),
-        ([digest("a", 2)], [one], ("a", 1), none, told),
+        ([one, three], [one, two, three], ("b", 0), none, reported),
+        ([one, two, three], [one, three], ("b", 0), reported, none),
+        ([one, two], [one], ("b", 0), reported, none),
+        ([one], [one, two], ("b", 0), none, reported),
+        ([one, two], [one, digest("b", 0, "x")], ("b", 0), reported, reported),
+        ([digest("a", 2)], [one], ("a", 1), none, reported),
     ]
     for mine, its, key, left, right in cases:
         assert first_difference(iter(mine), iter(its)) == (QueueKey(*key), left, right)

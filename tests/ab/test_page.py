@@ -91,10 +91,10 @@ def test_every_ratio_has_one_direction(speed: float) -> None:
         r'<td class="n">([\d.]+)</td><td class="n">([\d.]+) to ([\d.]+)</td>',
         text, re.DOTALL,
     )  # fmt: skip
-    told = {label: [float(each) for each in ratios] for label, *ratios in rows}
-    assert {"throughput", "p50", "p99"} <= told.keys()
+    reported = {label: [float(each) for each in ratios] for label, *ratios in rows}
+    assert {"throughput", "p50", "p99"} <= reported.keys()
     for label in ("throughput", "p50", "p99"):
-        ratio, low, high = told[label]
+        ratio, low, high = reported[label]
         assert low <= ratio <= high
         assert ratio == pytest.approx(speed, rel=0.1), label
     headline = next(iter(_headlines(judge(result))))
@@ -199,8 +199,8 @@ def test_a_page_can_be_made_of_next_to_nothing(made: Result, kind: str) -> None:
 def test_times_that_are_withheld_are_not_drawn_and_it_says_why() -> None:
     result = open_loop(1_000, speed=0.7)
     reader = read(result)
-    told = withheld(result.workloads[0], "rocksdb")
-    assert reader.texts.count(f"Withheld: {told}.") == 2
+    reported = withheld(result.workloads[0], "rocksdb")
+    assert reader.texts.count(f"Withheld: {reported}.") == 2
     late = page(result, judge(result)).split("tail-pull, from the due time</figcaption>")[1]
     drawn = late.split("</figure>")[0]
     assert "s c0 side" in drawn

@@ -85,8 +85,8 @@ def test_what_a_backend_has_noted_of_its_writing_is_told(tmp_path: Path) -> None
         "rocksdb.compact.write.bytes COUNT : 900\nrocksdb.flush.write.bytes COUNT : 1600\n"
         "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1 P100 : 1 COUNT : 3 SUM : 2\n"
     )
-    _, told = written_notes(paths)
-    assert told == (
+    _, reported = written_notes(paths)
+    assert reported == (
         "rocksdb wrote 1.25 times the 2,000 bytes that it received, including keys, as RocksDB"
         " logged 2026/01/02-03:04:05.678 (flush 1,600, compaction 900, wal 0)"
     )

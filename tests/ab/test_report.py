@@ -181,7 +181,7 @@ def test_a_side_that_changed_is_named_and_others_are_not(made: Result, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("place", "change", "told"),
+    ("place", "change", "reported"),
     [
         ("store", {"units": 999}, "The stores differ: units 1,000,000 in A, 999 in B."),
         (
@@ -194,7 +194,7 @@ def test_a_side_that_changed_is_named_and_others_are_not(made: Result, tmp_path:
     ],
 )
 def test_results_of_other_data_are_not_compared(
-    made: Result, tmp_path: Path, place: str, change: dict[str, object], told: str
+    made: Result, tmp_path: Path, place: str, change: dict[str, object], reported: str
 ) -> None:
     data = made.model_dump(mode="json")
     (data[place] if place else data).update(change)
@@ -202,7 +202,7 @@ def test_results_of_other_data_are_not_compared(
     done = run("compare", written(tmp_path / "a", made), other)
     assert done.exit_code == 2
     lines = [line.strip() for line in done.stdout.splitlines()]
-    assert lines[:2] == ["No figures can be compared:", told]
+    assert lines[:2] == ["No figures can be compared:", reported]
     assert "What changed:" not in lines
 
 
@@ -213,8 +213,8 @@ def test_what_else_differs_is_told_and_nothing_more(made: Result, tmp_path: Path
     data["method"]["rounds"] = 21
     other = written(tmp_path / "b", Result.model_validate(data))
     first = written(tmp_path / "a", made)
-    told = json.loads(run("compare", first, other, "--output", "json").stdout)
-    assert told["circumstances"] == [
+    printed_output = json.loads(run("compare", first, other, "--output", "json").stdout)
+    assert printed_output["circumstances"] == [
         "name: broker-3 in A, broker-4 in B",
         "version of python: 3.11.7 in A, 3.12.1 in B",
         "version of rocksdb: 9.8.4 in A, none in B",
@@ -225,7 +225,7 @@ def test_what_else_differs_is_told_and_nothing_more(made: Result, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"mode": "open"}, "is closed loop in A, open loop in B"),
         ({"offered": 50.0}, "had no operations per second due in A, 50 in B"),
@@ -233,14 +233,14 @@ def test_what_else_differs_is_told_and_nothing_more(made: Result, tmp_path: Path
     ],
 )
 def test_a_workload_that_was_run_otherwise_is_left_out(
-    made: Result, tmp_path: Path, change: dict[str, object], told: str
+    made: Result, tmp_path: Path, change: dict[str, object], reported: str
 ) -> None:
     data = made.model_dump(mode="json")
     data["workloads"][0] |= change
     other = written(tmp_path / "b", Result.model_validate(data))
     done = run("compare", written(tmp_path / "a", made), other, "--output", "json")
     found = json.loads(done.stdout)
-    assert found["left_out"] == [f"The workload tail-pull {told}."]
+    assert found["left_out"] == [f"The workload tail-pull {reported}."]
     assert {each["workload"] for each in found["changes"]} == {"listing"}
 
 
@@ -258,14 +258,14 @@ def test_what_is_in_one_alone_is_left_out_and_said(made: Result, tmp_path: Path)
     done = run(
         "compare", written(tmp_path / "a", made), written(tmp_path / "b", other), "--output", "json"
     )
-    told = json.loads(done.stdout)
-    assert told["left_out"] == [
+    printed_output = json.loads(done.stdout)
+    assert printed_output["left_out"] == [
         "The side rocksdb is only in A.",
         "The side rocksdb-2 is only in B.",
         "The workload tail-pull is only in A.",
         "The workload restart is only in B.",
     ]
-    (one,) = told["changes"]
+    (one,) = printed_output["changes"]
     assert (one["workload"], one["side"]) == ("listing", "files")
     figures = [
         values(each, FIGURES[one["figure"]], "files")
@@ -328,19 +328,19 @@ def test_a_report_is_told_in_paragraphs_and_what_is_not_there_takes_none(
     workload = whole.workloads[0].model_copy(update=changed)
     noted = whole.model_copy(update={"notes": ["One.", "Two."], "workloads": [workload]})
     print_report(noted, OutputFormat.TABLE)
-    told = capsys.readouterr().out
-    assert told.endswith("\n\nOne.\nTwo.\n")
-    paragraphs = told.split("\n\n")
+    reported = capsys.readouterr().out
+    assert reported.endswith("\n\nOne.\nTwo.\n")
+    paragraphs = reported.split("\n\n")
     assert len(paragraphs) == 6, "answers, sentences, three tables, notes"
-    assert "\n\n\n" not in told
+    assert "\n\n\n" not in reported
     assert paragraphs[1].splitlines() == [
         "  Said 2.", "    also: p99; p50", "  Said 0.", "    withheld: too few",
     ]  # fmt: skip
     bare = noted.model_copy(update={"notes": [], "projections": [], "footprint": []})
     print_report(bare, OutputFormat.TABLE)
-    told = capsys.readouterr().out
-    assert len(told.split("\n\n")) == 3
-    assert not told.endswith("\n\n")
+    reported = capsys.readouterr().out
+    assert len(reported.split("\n\n")) == 3
+    assert not reported.endswith("\n\n")
 
 
 def test_tables_tell_verdicts_in_short_and_what_each_side_takes_but_the_twin(
@@ -356,7 +356,7 @@ def test_tables_tell_verdicts_in_short_and_what_each_side_takes_but_the_twin(
 
 
 @pytest.mark.parametrize(
-    ("banner", "told"),
+    ("banner", "reported"),
     [
         (Banner(text="Files.", busy="It was busy."), ["It was busy.", "Files."]),
         (Banner(text="It was busy. No answer.", busy="It was busy."), ["It was busy. No answer."]),
@@ -364,12 +364,12 @@ def test_tables_tell_verdicts_in_short_and_what_each_side_takes_but_the_twin(
     ],
 )
 def test_that_the_machine_was_busy_is_told_first_and_once(
-    made: Result, capsys: pytest.CaptureFixture[str], banner: Banner, told: list[str]
+    made: Result, capsys: pytest.CaptureFixture[str], banner: Banner, reported: list[str]
 ) -> None:
     whole = judge(made).model_copy(update={"banner": banner})
     print_report(whole, OutputFormat.TABLE)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[: lines.index(whole.answers.sentence)] == told
+    assert lines[: lines.index(whole.answers.sentence)] == reported
 
 
 def test_answers_that_differ_are_told_with_what_was_asked_and_by_whom(

@@ -31,7 +31,7 @@ def test_a_result_that_was_written_is_read_again(made: Result, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
         ({"seconds": -1}, "seconds: Input should be greater than or equal to 0"),
@@ -45,13 +45,13 @@ def test_a_result_that_was_written_is_read_again(made: Result, tmp_path: Path) -
     ],
 )
 def test_what_is_no_result_is_refused(
-    made: Result, tmp_path: Path, change: dict[str, object], told: str
+    made: Result, tmp_path: Path, change: dict[str, object], reported: str
 ) -> None:
     path = tmp_path / "result.json"
     path.write_text(json.dumps(made.model_dump(mode="json") | change))
     with pytest.raises(StoreConfigError) as refused:
         read_result(path)
-    assert str(refused.value).startswith(f"this is not a result of cqstore ab: {told}")
+    assert str(refused.value).startswith(f"this is not a result of cqstore ab: {reported}")
 
 
 def test_a_side_that_is_nowhere_told_of_is_refused(made: Result, tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_a_side_that_is_nowhere_told_of_is_refused(made: Result, tmp_path: Path)
         else:
             data["workloads"] *= 2
         path.write_text(json.dumps(data))
-        told = "two workloads have the same name" if place == "twice" else "no such side: else"
-        with pytest.raises(StoreConfigError, match=told):
+        reported = "two workloads have the same name" if place == "twice" else "no such side: else"
+        with pytest.raises(StoreConfigError, match=reported):
             read_result(path)
 
 

@@ -137,11 +137,11 @@ def test_a_side_that_takes_a_tenth_longer_is_found(tmp_path: Path) -> None:
         effort=Effort(16, 0.1),  # of some thousand operations
     )
     (judged,) = judge(found).workloads
-    told = [judged.of("slow", figure) for figure in ("throughput", "cpu", "service_p50")]
-    outcomes = [each.outcome for each in told if each is not None]
+    reported = [judged.of("slow", figure) for figure in ("throughput", "cpu", "service_p50")]
+    outcomes = [each.outcome for each in reported if each is not None]
     assert len(outcomes) == 3
-    assert Outcome.WORSE in outcomes, told
-    assert Outcome.BETTER not in outcomes, told
+    assert Outcome.WORSE in outcomes, reported
+    assert Outcome.BETTER not in outcomes, reported
 
 
 def test_a_given_trace_is_run_at_its_own_times_or_at_a_rate(tmp_path: Path) -> None:

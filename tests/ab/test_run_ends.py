@@ -135,22 +135,22 @@ def test_what_makes_no_sense_is_one_sentence_and_nothing_is_made(root: Path, sen
     words = BAD[sentence](root)
     before = sorted(path.name for path in root.parent.iterdir())
     done = forked(root, *words, code=2)
-    told = [line for line in done.stderr.splitlines() if line.startswith("cqstore:")]
-    assert len(told) == 1
-    assert sentence in told[0]
+    output = [line for line in done.stderr.splitlines() if line.startswith("cqstore:")]
+    assert len(output) == 1
+    assert sentence in output[0]
     assert sorted(path.name for path in root.parent.iterdir()) == before
 
 
 @pytest.mark.slow
 def test_a_store_that_is_open_or_not_there_is_not_compared(root: Path) -> None:
-    def told(place: Path) -> Any:
+    def reported(place: Path) -> Any:
         return forked(place, code=2).stderr
 
     with MessageStore.open(root, CONFIG):
-        assert f"process {os.getpid()} has the store open" in told(root)
-    assert "no such folder" in told(root.with_name("nowhere"))
+        assert f"process {os.getpid()} has the store open" in reported(root)
+    assert "no such folder" in reported(root.with_name("nowhere"))
     root.with_name("empty").mkdir()
-    assert "no store here" in told(root.with_name("empty"))
+    assert "no store here" in reported(root.with_name("empty"))
 
 
 def test_a_log_that_gives_other_queues_than_those_there_is_refused(root: Path) -> None:

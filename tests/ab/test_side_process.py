@@ -87,25 +87,25 @@ def test_requests_are_lines_and_what_is_printed_is_no_answer(root: Path, tmp_pat
         text=True, check=True,
         input="".join(json.dumps(each) + "\n" for each in lines), capture_output=True,
     )  # fmt: skip
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [kind for kind, _ in told] == ["ok"] * 5
-    _, queues, units = told[1][1]
+    output = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [kind for kind, _ in output] == ["ok"] * 5
+    _, queues, units = output[1][1]
     digests = [json.loads(line) for line in path.read_text().splitlines()]
     assert (len(digests), sum(each[4] for each in digests)) == (queues, units)
     rows = Path(f"{path}2").read_text().splitlines()
     (hot,) = [each for each in digests if each[:2] == ["hot", 1]]
     assert [int(row.split(":")[0]) for row in rows] == list(range(hot[2], hot[3]))
-    assert told[4][1]["files"] > 0
+    assert output[4][1]["files"] > 0
     assert not (root / "abort").exists(), "the store is closed when the input ends"
 
 
 def test_a_process_whose_parent_has_gone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     kills: list[tuple[int, int]] = []
-    asked: list[tuple[int, int]] = []
+    requested: list[tuple[int, int]] = []
 
     class Library:
         def __init__(self, name: None) -> None:
-            self.prctl = lambda *words: asked.append(words)
+            self.prctl = lambda *words: requested.append(words)
 
     monkeypatch.setattr("ctypes.CDLL", Library)
     monkeypatch.setattr("os.kill", lambda *words: kills.append(words))
@@ -113,7 +113,7 @@ def test_a_process_whose_parent_has_gone_ends(monkeypatch: pytest.MonkeyPatch) -
     assert kills == []
     parent.die_with_parent(os.getppid() + 1)
     assert kills == [(os.getpid(), signal.SIGKILL)]
-    assert asked == [(1, signal.SIGKILL)] * 2  # PR_SET_PDEATHSIG
+    assert requested == [(1, signal.SIGKILL)] * 2  # PR_SET_PDEATHSIG
     monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     parent.die_with_parent(os.getppid() + 1)
     assert len(kills) == 1, "where the system cannot do that nothing happens"

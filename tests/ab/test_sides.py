@@ -76,7 +76,7 @@ def test_without_sides_all_backends_are_compared_that_of_the_store_first() -> No
 def test_a_side_that_makes_no_sense_is_refused_with_a_sentence(
     given: list[str], sentence: str
 ) -> None:
-    with pytest.raises(Exception) as told:  # noqa: PT011 - its class is asked below
+    with pytest.raises(Exception) as reported:  # noqa: PT011 - its class is asked below
         parse_sides(given, BASE)
-    assert sentence in str(told.value)
-    assert isinstance(told.value, StoreConfigError) or "library" in given[1]
+    assert sentence in str(reported.value)
+    assert isinstance(reported.value, StoreConfigError) or "library" in given[1]

@@ -56,19 +56,19 @@ def test_a_pull_is_told_with_holes_and_damage() -> None:
         GetMessageStatus.FOUND, 9, 1, 20, [memoryview(b"ab"), memoryview(b"c")], [3, 4], 3
     )
     checksum = f"{zlib.crc32(b'abc'):08x}"
-    told = f"FOUND, next 9, min 1, max 20, messages 3 to 4, 3 bytes, checksum {checksum}"
-    assert pull.to_text(found) == (told, 2)
+    reported = f"FOUND, next 9, min 1, max 20, messages 3 to 4, 3 bytes, checksum {checksum}"
+    assert pull.to_text(found) == (reported, 2)
     found.hole = range(5, 8)
-    assert pull.to_text(found) == (f"{told}, hole 5 to 7", 2)
+    assert pull.to_text(found) == (f"{reported}, hole 5 to 7", 2)
     found.damaged = [DamagedRecord(6, 77, 8, "odd"), DamagedRecord(7, 78, 8, "odd")]
-    assert pull.to_text(found) == (f"{told}, hole 5 to 7, damaged [6, 7]", 2)
+    assert pull.to_text(found) == (f"{reported}, hole 5 to 7, damaged [6, 7]", 2)
     nothing = GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     assert "messages none, 0 bytes, checksum 00000000" in pull.to_text(nothing)[0]
     assert pull.to_text("odd") == ("odd", 0)
 
 
 @pytest.mark.parametrize(
-    ("offsets", "told"),
+    ("offsets", "reported"),
     [
         ([5], "5 to 5"),
         ([5, 6, 7], "5 to 7"),
@@ -78,9 +78,9 @@ def test_a_pull_is_told_with_holes_and_damage() -> None:
         (list(range(0, 130, 2)), ", ".join(map(str, range(0, 128, 2))) + ", 65 in total"),
     ],
 )
-def test_offsets_are_told_in_short(offsets: list[int], told: str) -> None:
+def test_offsets_are_told_in_short(offsets: list[int], reported: str) -> None:
     found = GetMessageResult(GetMessageStatus.FOUND, 0, 0, 0, [], offsets)
-    assert f"messages {told}, 0 bytes" in Pull(topic="t", offset=0).to_text(found)[0]
+    assert f"messages {reported}, 0 bytes" in Pull(topic="t", offset=0).to_text(found)[0]
 
 
 def test_lists_are_told_by_number_and_checksum_in_whatever_order() -> None:
@@ -89,12 +89,12 @@ def test_lists_are_told_by_number_and_checksum_in_whatever_order() -> None:
     for topics in (["b", "a"], ["a", "b"]):
         assert listing.to_text(topics) == (f"2 topics, checksum {checksum}", 2)
     rows = [QueueSpan(QueueKey("t", at), 1, 5) for at in range(2)]
-    told, count = spans.to_text(rows)
+    reported, count = spans.to_text(rows)
     assert count == 2
-    assert told.startswith("2 queues, checksum ")
-    assert spans.to_text(rows[::-1])[0] == told
+    assert reported.startswith("2 queues, checksum ")
+    assert spans.to_text(rows[::-1])[0] == reported
     for other in (rows[0]._replace(max_offset=6), rows[0]._replace(queue=QueueKey("u", 0))):
-        assert spans.to_text([other, rows[1]])[0] != told
+        assert spans.to_text([other, rows[1]])[0] != reported
     assert listing.to_text("odd") == spans.to_text("odd") == ("odd", 0)
     assert Put(topic="t").to_text("odd") == ("odd", 0)
     put = PutMessageResult(PutMessageStatus.FLUSH_DISK_TIMEOUT, queue_offset=4)
@@ -111,7 +111,7 @@ def test_each_question_is_the_one_that_the_store_answers(tmp_path: Path) -> None
         ]
         queue = {"topic": "hot", "queue_id": 1}
         rare = store.estimate_message_count("hot", 1, low, high, TagFilter("rare"))
-        asked: list[Operation] = [
+        requested: list[Operation] = [
             Estimate(**queue, offset=low, to=high),
             Estimate(**queue, offset=low, to=high, tags="rare"),
             TimeSearch(**queue, timestamp=times[1]),
@@ -120,19 +120,19 @@ def test_each_question_is_the_one_that_the_store_answers(tmp_path: Path) -> None
             ListQueues(topic="hot"), ListTopics(), ListQueues(),
             Pull(**queue, offset=low, count=3, tags="rare"),
         ]  # fmt: skip
-        told = run_closed(asked, store)
+        reported = run_closed(requested, store)
         found = [
             store.offset_by_time("hot", 1, times[1], kind)
             for kind in (BoundaryType.LOWER, BoundaryType.UPPER)
         ]
-        assert told.answers[:6] == [str(each) for each in (high - low, rare, *found, low, high)]
+        assert reported.answers[:6] == [str(each) for each in (high - low, rare, *found, low, high)]
         topics, queues = len(list(store.topics())), len(list(store.queue_keys()))
         some = [len(list(store.topics("topic3"))), len(list(store.queue_spans("hot")))]
         counts = [f"{some[0]} topics", f"{some[1]} queues", f"{topics} topics", f"{queues} queues"]
-        assert [text.split(",")[0] for text in told.answers[6:10]] == counts
+        assert [text.split(",")[0] for text in reported.answers[6:10]] == counts
         pulled = store.get_message("hot", 1, low, 3, TagFilter("rare"))
-        assert told.items == 6 + sum(some) + topics + queues + len(pulled.records)
-        assert told.answers[10] == asked[10].to_text(pulled)[0]
+        assert reported.items == 6 + sum(some) + topics + queues + len(pulled.records)
+        assert reported.answers[10] == requested[10].to_text(pulled)[0]
         put = Put(**queue, size=7, tags="x").bind(store)()
         assert isinstance(put, PutMessageResult)
         message = store.get_message("hot", 1, high, 1).messages()[0]
@@ -156,21 +156,23 @@ def test_a_fault_is_an_answer_and_the_next_operation_is_run(tmp_path: Path) -> N
     run_calls([lambda: 1, fail, lambda: 2], answers, service)
     assert answers == [1, error, 2]
     assert len(service) == 3
-    asked = MinOffset(topic="hot")
-    assert timing.answer_text(asked, error) == ("CorruptionError: odd", 0)
-    assert timing.answer_text(asked, 4) == ("4", 1)
+    requested = MinOffset(topic="hot")
+    assert timing.answer_text(requested, error) == ("CorruptionError: odd", 0)
+    assert timing.answer_text(requested, 4) == ("4", 1)
 
 
 def test_all_blocks_of_operations_are_run_whatever_is_left_over(tmp_path: Path) -> None:
     make_varied_store(tmp_path / "s", 100)
     count = 2 * timing.BLOCK + 1
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
-        asked: list[Operation] = [MaxOffset(topic="hot", queue_id=at % 3) for at in range(count)]
-        ran = run_closed(asked, store)
+        requested: list[Operation] = [
+            MaxOffset(topic="hot", queue_id=at % 3) for at in range(count)
+        ]
+        ran = run_closed(requested, store)
         expected = [str(store.max_offset("hot", at % 3)) for at in range(count)]
         assert ran.answers == expected
         assert len(ran.service) == ran.items == count
-        again = run_open(asked, [0.0] * count, store)
+        again = run_open(requested, [0.0] * count, store)
     assert again.answers == expected
     assert len(again.intended) == count
     assert min(again.intended) > 0
@@ -179,8 +181,8 @@ def test_all_blocks_of_operations_are_run_whatever_is_left_over(tmp_path: Path) 
 def test_an_operation_is_late_by_what_the_one_before_it_took(tmp_path: Path) -> None:
     make_varied_store(tmp_path / "s", 100)
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
-        asked: list[Operation] = [MinOffset(topic="hot"), MinOffset(topic="hot")]
-        ran = run_open(asked, [0.0, 0.01], store)
+        requested: list[Operation] = [MinOffset(topic="hot"), MinOffset(topic="hot")]
+        ran = run_open(requested, [0.0, 0.01], store)
     assert ran.spent.seconds >= 0.01
     assert all(late >= took > 0 for late, took in zip(ran.intended, ran.service, strict=True))
     assert ran.intended[0] < 1e9
@@ -213,16 +215,16 @@ def test_an_error_comes_back_as_it_is_and_all_else_ends_the_process() -> None:
 
 def test_answers_of_a_block_are_told_with_what_was_asked() -> None:
     worker = SideWorker()
-    asked: list[Operation | dict[str, int | str]] = [
+    requested: list[Operation | dict[str, int | str]] = [
         MaxOffset(topic="half \ud800", queue_id=at) for at in range(300)
     ]
-    asked += [{"op": "o", "n": at, "topic": "half \ud800"} for at in range(20)]
-    worker._done.asked = asked
+    requested += [{"op": "o", "n": at, "topic": "half \ud800"} for at in range(20)]
+    worker._done.requests = requested
     worker._done.answers = [f"\udfff {at}" for at in range(320)]
     first, second = worker.answers(0), worker.answers(1)
     assert (len(first), len(second), worker.answers(2)) == (256, 64, [])
-    told = {"op": "maxOffset", "topic": "half \\ud800", "queueId": 5}
-    assert first[5] == (told, "\\udfff 5")
+    reported = {"op": "maxOffset", "topic": "half \\ud800", "queueId": 5}
+    assert first[5] == (reported, "\\udfff 5")
     assert second[-1] == ({"op": "o", "n": 19, "topic": "half \\ud800"}, "\\udfff 319")
     json.dumps([first, second]).encode()
 
@@ -306,8 +308,8 @@ class _Holed:
         assert first + most <= 9
         hole = next((each for each in self._missing if first in each), None)
         if hole is not None:
-            told = None if self._last and hole.stop == 9 else hole
-            return UnitBlock(first, b"", 20, BlockStop.HOLE, told)
+            reported = None if self._last and hole.stop == 9 else hole
+            return UnitBlock(first, b"", 20, BlockStop.HOLE, reported)
         end = min([each.start for each in self._missing if each.start > first], default=9)
         data = b"".join(struct.pack(">qiq", at * 100, at, -at) for at in range(first, end))
         return UnitBlock(first, data, 20, BlockStop.LIMIT)

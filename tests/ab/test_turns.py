@@ -78,7 +78,7 @@ def test_a_restart_opens_and_closes_and_answers_for_the_queues(side: SideStore) 
     restart = workloads()["restart"]
     done = restart.turn(side, setting, Turn(3, 2))
     assert (done.operations, done.items, done.answers) == (2, 2, [expected] * 2)
-    assert done.asked == [{"op": "restart", "opening": at} for at in range(2)]
+    assert done.requests == [{"op": "restart", "opening": at} for at in range(2)]
     assert len(done.service) == 2
     assert min(done.service) > 0
     assert sum(done.service) == pytest.approx(done.spent.seconds * 1e9, abs=10)
@@ -100,7 +100,7 @@ def test_replay_makes_the_queues_of_a_log_like_the_stores(side: SideStore) -> No
         done = dispatch.turn(side, setting, Turn(number, 1))
         assert (done.operations, done.items) == (put, put)
         assert done.answers[0].startswith(f"{put} units in {len(setting.keys)} queues, digest ")
-        assert done.asked == [{"op": "dispatch", "turn": number}]
+        assert done.requests == [{"op": "dispatch", "turn": number}]
         assert done.spent.seconds > 0
     own = StoreConfig(mapped_file_size_commit_log=FILE)
     with MessageStore.open(side.scratch, own, backend=side.backend, read_only=True) as store:
@@ -140,7 +140,7 @@ def test_expiry_lets_the_oldest_file_of_a_copy_go(side: SideStore) -> None:
         assert answer == f"1 files, {FILE} bytes deleted; {ends_of(store, setting)}"
         assert store.min_phy_offset() == setting.min_phy_offset + FILE
     assert (done.operations, done.items) == (1, 1)
-    assert done.asked == [{"op": "expiry", "turn": 5}]
+    assert done.requests == [{"op": "expiry", "turn": 5}]
     assert done.service == [int(done.spent.seconds * 1e9)]
     assert done.service[0] > 1000
 
@@ -166,7 +166,7 @@ def test_a_killed_writer_has_put_messages_durably_and_others_not(
     side: SideStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting = surveyed(side)
-    told = {"root": str(side.root), "backend": side.backend, "body_bytes": 0, "config": {}}
+    reported = {"root": str(side.root), "backend": side.backend, "body_bytes": 0, "config": {}}
     kills: list[object] = []
 
     def kill(pid: int, number: int) -> NoReturn:
@@ -177,7 +177,7 @@ def test_a_killed_writer_has_put_messages_durably_and_others_not(
         patched.setattr(killed_writer, "die_with_parent", kills.append)
         patched.setattr(os, "kill", kill)
         patched.setattr(sys, "argv", ["killed_writer", "77"])
-        patched.setattr(sys, "stdin", io.StringIO(json.dumps(told)))
+        patched.setattr(sys, "stdin", io.StringIO(json.dumps(reported)))
         with pytest.raises(Killed) as caught:
             killed_writer.main()
     assert kills == [77, (os.getpid(), signal.SIGKILL)]
@@ -204,7 +204,7 @@ def test_after_a_kill_the_store_opens_with_what_was_put_and_loses_it_again(side:
     done = workload.turn(side, setting, Turn(4, 1))
     assert done.answers == [f"4000 messages recovered; {expected}"]
     assert (done.operations, done.items) == (1, 1)
-    assert done.asked == [{"op": "restart-after-kill", "turn": 4}]
+    assert done.requests == [{"op": "restart-after-kill", "turn": 4}]
     assert 0 < done.service[0] == int(done.spent.seconds * 1e9)
     assert not side.is_open
     with side.open_at(side.root) as store:
@@ -226,7 +226,9 @@ def test_topics_are_created_seen_and_gone_when_the_turn_ends(side: SideStore) ->
     create = workloads()["topic-create"]
     done = create.turn(side, Setting(), Turn(7, 3))
     assert done.answers == ["PUT_OK, offset 0, then max 1"] * 3
-    assert done.asked == [{"op": "createTopic", "topic": f"cqstore-ab-7-{at}"} for at in range(3)]
+    assert done.requests == [
+        {"op": "createTopic", "topic": f"cqstore-ab-7-{at}"} for at in range(3)
+    ]
     assert (done.operations, done.items, len(done.service)) == (3, 3, 3)
     assert done.spent.seconds * 1e9 >= sum(done.service) > 0
     assert set(side.store.queue_keys()) == before
@@ -240,7 +242,9 @@ def test_topics_of_eight_queues_are_deleted_one_by_one(side: SideStore) -> None:
     delete = workloads()["topic-delete"]
     done = delete.turn(side, Setting(body_bytes=5), Turn(7, 2))
     assert done.answers == [f"deleted, then max {[0] * 8}"] * 2
-    assert done.asked == [{"op": "deleteTopic", "topic": f"cqstore-ab-7-{at}"} for at in range(2)]
+    assert done.requests == [
+        {"op": "deleteTopic", "topic": f"cqstore-ab-7-{at}"} for at in range(2)
+    ]
     assert (done.operations, done.items, len(done.service)) == (2, 2, 2)
     assert done.spent.seconds * 1e9 >= sum(done.service) > 0
     assert set(side.store.queue_keys()) == before
@@ -273,14 +277,14 @@ def test_a_trace_goes_on_where_the_last_turn_ended_and_begins_again(
     setting = Setting(trace=trace(tmp_path, *questions(5)))
     read = workloads()["offsets"]
     read.begin(side, setting)
-    asked = []
+    requested = []
     for number in range(4):
         done = read.turn(side, setting, Turn(number, 3))
-        assert [str(side.store.max_offset("hot", each.queue_id)) for each in done.asked
+        assert [str(side.store.max_offset("hot", each.queue_id)) for each in done.requests
                 if isinstance(each, MaxOffset)] == done.answers  # fmt: skip
         assert (done.operations, done.items, done.intended) == (3, 3, [])
-        asked += [each.queue_id for each in done.asked if isinstance(each, MaxOffset)]
-    assert asked == [*range(5)] * 2 + [0, 1]
+        requested += [each.queue_id for each in done.requests if isinstance(each, MaxOffset)]
+    assert requested == [*range(5)] * 2 + [0, 1]
     read.end(side, setting)
     with pytest.raises(ZeroDivisionError):
         read.turn(side, setting, Turn(0, 1))
@@ -323,7 +327,7 @@ def test_a_mixture_answers_in_the_order_of_its_trace_and_loses_what_it_put(
             *answers,
         ]  # fmt: skip
         assert (done.operations, done.items, len(done.service)) == (9, 9, 9)
-        assert done.asked == operations
+        assert done.requests == operations
         assert done.spent.seconds > 0
         assert side.store.max_offset("cqstore-ab-put", 0) == 0
     only = Setting(trace=trace(tmp_path, *asks), readers=9)

@@ -43,9 +43,9 @@ def test_equal_sides_show_no_difference_in_nineteen_of_twenty_runs(noise: float)
 def test_equal_sides_show_no_difference() -> None:
     judgement = judge(made_result(7, sides=("files", "files-2", "files-3"), histograms=False))
     assert decided(judgement) == []
-    told = [each for workload in judgement.workloads for each in workload.sentences]
-    assert {each.outcome for each in told} == {Outcome.SAME}
-    assert all(each.text.startswith("No difference shown at ") for each in told)
+    reported = [each for workload in judgement.workloads for each in workload.sentences]
+    assert {each.outcome for each in reported} == {Outcome.SAME}
+    assert all(each.text.startswith("No difference shown at ") for each in reported)
 
 
 # ---- a side that is slower

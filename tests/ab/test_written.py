@@ -85,18 +85,18 @@ def made() -> Result:
 
 
 def test_a_side_that_counts_beside_one_that_does_not_is_shown_and_not_judged(made: Result) -> None:
-    told = counted(with_counts(made, rocksdb=21))
-    assert told.value == pytest.approx(42)
-    assert (told.reference, told.ratio) == (None, None)
-    assert told.outcome is Outcome.SHOWN
-    assert "does not count" in told.why
+    reported = counted(with_counts(made, rocksdb=21))
+    assert reported.value == pytest.approx(42)
+    assert (reported.reference, reported.ratio) == (None, None)
+    assert reported.outcome is Outcome.SHOWN
+    assert "does not count" in reported.why
 
 
 def test_sides_that_both_count_are_compared(made: Result) -> None:
     given = {"files": 20, "files-again": 20, "rocksdb": 30}
-    told = counted(with_counts(made, **given))
-    assert told.ratio == pytest.approx(1.5)
-    assert told.outcome is Outcome.WORSE
+    reported = counted(with_counts(made, **given))
+    assert reported.ratio == pytest.approx(1.5)
+    assert reported.outcome is Outcome.WORSE
 
 
 def test_a_result_without_counts_says_nothing_of_them(made: Result) -> None:

@@ -26,7 +26,7 @@ class _WrongQueue(NamedFileQueue):
 
     __slots__ = ()
 
-    def plain_units(self, queue_offset: int, max_count: int) -> None:
+    def fast_units(self, queue_offset: int, max_count: int) -> None:
         """Keep the core from reading the files itself: its answers are right."""
         _ = queue_offset, max_count
 

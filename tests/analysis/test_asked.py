@@ -113,18 +113,18 @@ class _Frame:
         return pa.table({name: list(range(self.count)) for name in self.columns})
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, frame: object, limit: int) -> query.Answer:
+def requested(monkeypatch: pytest.MonkeyPatch, frame: object, limit: int) -> query.Answer:
     def sql(_: str) -> object:
         if isinstance(frame, Exception):
             raise frame
         return frame
 
-    class Asked(_Spark):
+    class Requested(_Spark):
         def __init__(self) -> None:
             self.sql = sql
 
     monkeypatch.setattr(query, "register", lambda _: None)
-    spark = cast("SparkSession", Asked())
+    spark = cast("SparkSession", Requested())
     return query.run_query(spark, SourceOptions(path=Path("root")), "SELECT 1", limit)
 
 
@@ -135,14 +135,14 @@ def asked(monkeypatch: pytest.MonkeyPatch, frame: object, limit: int) -> query.A
 def test_an_answer_is_cut_at_its_limit_and_says_so(
     monkeypatch: pytest.MonkeyPatch, count: int, limit: int, shown: int, *, more: bool
 ) -> None:
-    answer = asked(monkeypatch, _Frame(["a", "b"], count), limit)
+    answer = requested(monkeypatch, _Frame(["a", "b"], count), limit)
     assert (answer.table.num_rows, answer.more) == (shown, more)
     assert answer.table.column("a").to_pylist() == list(range(shown))
 
 
 def test_two_columns_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreConfigError, match="two columns have the name 'a': rename one with AS"):
-        asked(monkeypatch, _Frame(["b", "c", "b", "a", "a"], 1), 0)
+        requested(monkeypatch, _Frame(["b", "c", "b", "a", "a"], 1), 0)
 
 
 def test_a_column_that_is_not_there_is_told_with_those_that_are(
@@ -155,11 +155,11 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(
     ]:
         exc = AnalysisException("odd", condition, objects)
         with pytest.raises(StoreConfigError, match=said) as caught:
-            asked(monkeypatch, exc, 0)
+            requested(monkeypatch, exc, 0)
         assert f"commitlog has {', '.join(names)}; cq has" in str(caught.value)
     other = AnalysisException("first line\nsecond")
     with pytest.raises(StoreConfigError, match=r"^cannot run the query: first line$"):
-        asked(monkeypatch, other, 0)
+        requested(monkeypatch, other, 0)
 
 
 # ---- the command

@@ -95,9 +95,9 @@ def test_filters_are_taken_where_that_is_asked_for_and_understood(root: Path, ki
     left: list[Filter] = [
         StringContains(("topic",), "a"), EqualTo(("topic", "deeper"), "b"), EqualTo((), "b"),
     ]  # fmt: skip
-    asked: list[Filter] = [left[0], EqualTo(("topic",), "b"), *left[1:],
+    requested: list[Filter] = [left[0], EqualTo(("topic",), "b"), *left[1:],
                            GreaterThan(("queue_id",), 0)]  # fmt: skip
-    assert list(reader.pushFilters(asked)) == left
+    assert list(reader.pushFilters(requested)) == left
     found = rows(reader)
     assert sorted(row["phy_offset"] for row in found) == sorted(
         row["phy_offset"]
@@ -105,7 +105,7 @@ def test_filters_are_taken_where_that_is_asked_for_and_understood(root: Path, ki
         if at % 2 and at % 3
     )
     without = KINDS[kind](options={"path": str(root)}).reader(SCHEMA)
-    assert list(without.pushFilters(asked)) == asked
+    assert list(without.pushFilters(requested)) == requested
 
 
 def refuse(*_: object, **__: object) -> None:

@@ -26,7 +26,7 @@ def stamps(options: SourceOptions, rows: RowFilter) -> list[int]:
     return [row["store_timestamp"] for batch in batches for row in batch.to_pylist()]
 
 
-def asked(kind: str, value: int | list[int]) -> RowFilter:
+def requested(kind: str, value: int | list[int]) -> RowFilter:
     rows = RowFilter().taking(kind, "store_timestamp", value)
     assert rows is not None
     return rows
@@ -59,17 +59,17 @@ def test_no_row_of_the_times_that_are_asked_for_is_left_out(
     for hour in {*hours, -6000, 0, 15, 50}:
         at = (1 + hour) * HOUR
         for each in (options, together):
-            assert stamps(each, asked("LessThan", at)) == [one for one in every if one < at]
-            assert stamps(each, asked("GreaterThan", at)) == [one for one in every if one > at]
-            assert stamps(each, asked("EqualTo", at)) == [one for one in every if one == at]
+            assert stamps(each, requested("LessThan", at)) == [one for one in every if one < at]
+            assert stamps(each, requested("GreaterThan", at)) == [one for one in every if one > at]
+            assert stamps(each, requested("EqualTo", at)) == [one for one in every if one == at]
     some = [20 * HOUR, 10 * HOUR, 2 * HOUR]
-    assert stamps(options, asked("In", some)) == [one for one in every if one in some]
+    assert stamps(options, requested("In", some)) == [one for one in every if one in some]
 
 
 def test_where_no_time_is_asked_for_no_file_is_read(tmp_path: Path) -> None:
     options = hourly(tmp_path, [0])
-    assert plan_log(options, asked("In", [])) == []
-    never = asked("GreaterThan", 5).taking("LessThan", "store_timestamp", 5)
+    assert plan_log(options, requested("In", [])) == []
+    never = requested("GreaterThan", 5).taking("LessThan", "store_timestamp", 5)
     assert never is not None
     assert plan_log(options, never) == []
 

@@ -44,14 +44,14 @@ def test_a_store_left_by_a_crash_is_not_mended(golden: Golden, way: Way) -> None
     assert tree_digest(root) == before
 
 
-@pytest.mark.parametrize("told", ["commitlog", "config"])
-def test_a_log_that_lies_elsewhere_is_found(golden: Golden, tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("reported", ["commitlog", "config"])
+def test_a_log_that_lies_elsewhere_is_found(golden: Golden, tmp_path: Path, reported: str) -> None:
     root, elsewhere = golden("basic-default"), tmp_path / "elsewhere"
     (root / "commitlog").rename(elsewhere)
     config = tmp_path / "broker.conf"
     config.write_text(f"storePathCommitLog={elsewhere}\n")
-    place = {"commitlog": elsewhere, "config": config}[told]
-    options = SourceOptions.parse({"path": str(root), told: str(place)})
+    place = {"commitlog": elsewhere, "config": config}[reported]
+    options = SourceOptions.parse({"path": str(root), reported: str(place)})
     options.check_root()
     first = load_dump("basic-default")["messages"][0]
     with options.open_store() as store:

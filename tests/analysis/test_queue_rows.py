@@ -157,7 +157,7 @@ HELD = st.dictionaries(
 @given(
     held=HELD, stride=st.sampled_from([PACKED_PREFIX, QUEUE_UNIT.size]), timed=st.booleans(),
     units=st.sampled_from([1, 2, 5, 100]),
-    asked=st.none() | st.tuples(st.sampled_from(["queue_offset", "queue_id"]),
+    requested=st.none() | st.tuples(st.sampled_from(["queue_offset", "queue_id"]),
                                 st.sampled_from(["LessThan", "GreaterThanOrEqual", "EqualTo"]),
                                 st.integers(0, 12)),
 )  # fmt: skip
@@ -165,15 +165,15 @@ def test_rows_are_those_of_the_lists_however_they_are_cut(
     held: dict[QueueKey, dict[int, Unit]],
     stride: int,
     units: int,
-    asked: tuple[str, str, int] | None,
+    requested: tuple[str, str, int] | None,
     *,
     timed: bool,
 ) -> None:
     lists = Lists(held, stride)
     rows: RowFilter | None = RowFilter(first_stamp=0)
     wanted = expected(lists, timed=timed)
-    if asked is not None:
-        column, kind, value = asked
+    if requested is not None:
+        column, kind, value = requested
         assert rows is not None
         rows = rows.taking(kind, column, value)
         tests = {"LessThan": int.__lt__, "GreaterThanOrEqual": int.__ge__, "EqualTo": int.__eq__}

@@ -62,9 +62,9 @@ def test_a_time_is_compared_to_the_microsecond_in_any_zone(
     ]
     zone = timezone(timedelta(hours=hours))
     for given_time in (value, value.astimezone(zone), value.replace(tzinfo=None)):
-        for told in (kind, "In") if kind == "EqualTo" else (kind,):
+        for reported in (kind, "In") if kind == "EqualTo" else (kind,):
             rows = RowFilter().taking(
-                told, "store_time", [given_time] if told == "In" else given_time
+                reported, "store_time", [given_time] if reported == "In" else given_time
             )
             assert rows is not None
             found = rows.mask({"store_timestamp": stamps})

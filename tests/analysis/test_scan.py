@@ -190,12 +190,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "sentence"), WRONG)
+@pytest.mark.parametrize(("requested", "sentence"), WRONG)
 def test_what_makes_no_sense_is_refused_at_once(
-    asked: dict[str, Any], sentence: str, golden_folder: Path
+    requested: dict[str, Any], sentence: str, golden_folder: Path
 ) -> None:
     with pytest.raises(StoreConfigError, match=sentence):
-        cqstore.scan(golden_folder / COMBINED, **asked)
+        cqstore.scan(golden_folder / COMBINED, **requested)
 
 
 def test_a_folder_that_is_no_store_is_refused_at_once(tmp_path: Path) -> None:

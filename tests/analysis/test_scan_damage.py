@@ -13,7 +13,7 @@ from tests.kit.golden import load_dump
 from tests.kit.scanned import flip, rows_of
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000)
-Told = list[tuple[str, cqstore.TopicDamage]]
+Damages = list[tuple[str, cqstore.TopicDamage]]
 
 
 @pytest.fixture
@@ -32,21 +32,21 @@ def test_a_damaged_body_is_named(damaged: tuple[Path, Path, int]) -> None:
     found = met.value
     assert (found.path, found.phy_offset) == (file, phy_offset)
     assert found.expected != found.got
-    told = str(found)
-    assert told.startswith("t, queue 1, offset 2: the body's CRC does not match")
-    assert f"({file}, phy_offset {phy_offset}): expected 0x" in told
-    assert ", found 0x" in told
+    reported = str(found)
+    assert reported.startswith("t, queue 1, offset 2: the body's CRC does not match")
+    assert f"({file}, phy_offset {phy_offset}): expected 0x" in reported
+    assert ", found 0x" in reported
     with pytest.raises((pa.ArrowException, OSError), match="CRC does not match") as at_a_consumer:
         pa.table(cqstore.scan(root))
-    assert told in str(at_a_consumer.value)
+    assert reported in str(at_a_consumer.value)
 
 
 def test_a_damaged_body_is_passed_over_and_reported(damaged: tuple[Path, Path, int]) -> None:
-    told: Told = []
-    found = cqstore.scan(damaged[0], on_damage=lambda *each: told.append(each))
+    reported: Damages = []
+    found = cqstore.scan(damaged[0], on_damage=lambda *each: reported.append(each))
     rows = rows_of(found)
     assert sorted(row["body"] for row in rows) == [b"body %d" % at for at in range(10) if at != 5]
-    ((topic, damage),) = told
+    ((topic, damage),) = reported
     assert (topic, *damage[:3]) == ("t", 1, 2, 1)
     assert "CRC does not match" in damage.reason
 
@@ -66,10 +66,10 @@ def test_a_record_that_does_not_lie_there_is_named(damaged: tuple[Path, Path, in
     assert (met.value.path, met.value.phy_offset) == (file, phy_offset)
     assert met.value.got == "0x01020304"
     assert str(met.value).startswith("t, queue 1, offset 2: no record starts here")
-    told: Told = []
-    found = cqstore.scan(root, columns=["flag"], on_damage=lambda *each: told.append(each))
+    reported: Damages = []
+    found = cqstore.scan(root, columns=["flag"], on_damage=lambda *each: reported.append(each))
     assert pa.table(found).num_rows == 9
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 @pytest.mark.parametrize("columns", [["phy"], ["phy", "flag"], ["phy", "storeTimestamp"]])
@@ -81,11 +81,13 @@ def test_a_unit_without_its_record_is_damage_whatever_is_asked(
         list(cqstore.scan(root, columns=columns).to_batches())
     assert met.value.path is not None
     assert met.value.phy_offset == load_dump("torn-default")["commitLog"]["maxPhy"]
-    told: Told = []
-    found = rows_of(cqstore.scan(root, columns=columns, on_damage=lambda *each: told.append(each)))
+    reported: Damages = []
+    found = rows_of(
+        cqstore.scan(root, columns=columns, on_damage=lambda *each: reported.append(each))
+    )
     expected = {each["phy"] for each in load_dump("torn-default")["messages"]}
     assert {row["phy"] for row in found} <= expected
-    assert [damage.units for _, damage in told] == [1]
+    assert [damage.units for _, damage in reported] == [1]
 
 
 @pytest.mark.parametrize("columns", [["queueId", "queueOffset"], None])
@@ -101,26 +103,26 @@ def test_units_that_are_missing_are_damage(columns: list[str] | None, tmp_path: 
         f"t, queue 1, offset 4: missing in the queue ({tmp_path}): expected units 4 to 5,"
         " found none"
     )
-    told: Told = []
-    found = cqstore.scan(tmp_path, columns=columns, on_damage=lambda *each: told.append(each))
+    reported: Damages = []
+    found = cqstore.scan(tmp_path, columns=columns, on_damage=lambda *each: reported.append(each))
     places = [(row["queueId"], row["queueOffset"]) for row in rows_of(found)]
     assert places == [(at, offset) for at in (0, 1) for offset in range(10)
                       if (at, offset) not in {(1, 4), (1, 5)}]  # fmt: skip
-    assert told == [("t", cqstore.TopicDamage(1, 4, 2, "missing in the queue"))]
+    assert reported == [("t", cqstore.TopicDamage(1, 4, 2, "missing in the queue"))]
 
 
 def test_units_that_are_lost_at_the_end_of_a_queue_are_damage(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
         store.put_messages([Message("t", b"%d" % at) for at in range(10)])
-    told: Told = []
-    found = cqstore.scan(tmp_path, columns=["phy"], on_damage=lambda *each: told.append(each))
+    reported: Damages = []
+    found = cqstore.scan(tmp_path, columns=["phy"], on_damage=lambda *each: reported.append(each))
     batches = found.to_batches()  # the store is open, and knows where the queue ends
     queue = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
     with queue.open("r+b") as file:
         file.seek(7 * 20)
         file.write(bytes(3 * 20))
     assert sum(batch.num_rows for batch in batches) == 7
-    assert told == [("t", cqstore.TopicDamage(0, 7, 3, "missing in the queue"))]
+    assert reported == [("t", cqstore.TopicDamage(0, 7, 3, "missing in the queue"))]
 
 
 def test_a_damaged_record_that_no_queue_shows_yet_is_named_once(tmp_path: Path) -> None:
@@ -137,10 +139,10 @@ def test_a_damaged_record_that_no_queue_shows_yet_is_named_once(tmp_path: Path) 
             file.write(b"B")
         with pytest.raises(ChecksumError, match=r"^t, not dispatched yet: the body's CRC"):
             list(cqstore.scan(tmp_path).to_batches())
-        told: Told = []
-        found = rows_of(cqstore.scan(tmp_path, on_damage=lambda *each: told.append(each)))
+        reported: Damages = []
+        found = rows_of(cqstore.scan(tmp_path, on_damage=lambda *each: reported.append(each)))
         assert sorted(row["body"] for row in found) == [b"body %d" % at for at in (0, 1, 3, 4, 5)]
-        assert [(topic, *damage[:3]) for topic, damage in told] == [("t", -1, -1, 1)]
+        assert [(topic, *damage[:3]) for topic, damage in reported] == [("t", -1, -1, 1)]
 
 
 @pytest.mark.parametrize("table", ["messages", "units"])

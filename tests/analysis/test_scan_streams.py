@@ -65,11 +65,11 @@ def test_topics_queues_and_times_are_selected(backend: str, roots: dict[str, Pat
     stamps = sorted({row["storeTimestamp"] for row in every})
     middle = stamps[len(stamps) // 2]
 
-    def taken(row: Row, asked: dict[str, Any]) -> bool:
-        begin, end = asked.get("begin", 0), asked.get("end", 1 << 62)
+    def taken(row: Row, requested: dict[str, Any]) -> bool:
+        begin, end = requested.get("begin", 0), requested.get("end", 1 << 62)
         return (
-            row["topic"] in asked.get("topic", "tu")
-            and row["queueId"] in asked.get("queue_ids", range(QUEUES))
+            row["topic"] in requested.get("topic", "tu")
+            and row["queueId"] in requested.get("queue_ids", range(QUEUES))
             and begin <= row["storeTimestamp"] <= end
         )
 
@@ -78,12 +78,12 @@ def test_topics_queues_and_times_are_selected(backend: str, roots: dict[str, Pat
         {"queue_ids": [1, 9]}, {"begin": middle}, {"end": middle}, {"begin": middle, "end": middle},
         {"begin": stamps[-1] + 1}, {"end": stamps[0] - 1}, {"topic": "t", "begin": middle},
     ]  # fmt: skip
-    for asked in cases:
-        expected = [row for row in every if taken(row, asked)]
-        assert rows_of(cqstore.scan(root, **asked)) == expected, asked
-        few = rows_of(cqstore.scan(root, columns=["phy"], **asked))
-        assert few == [{"phy": row["phy"]} for row in expected], asked
-        units = rows_of(cqstore.scan(root, table="units", columns=["phy_offset"], **asked))
+    for requested in cases:
+        expected = [row for row in every if taken(row, requested)]
+        assert rows_of(cqstore.scan(root, **requested)) == expected, requested
+        few = rows_of(cqstore.scan(root, columns=["phy"], **requested))
+        assert few == [{"phy": row["phy"]} for row in expected], requested
+        units = rows_of(cqstore.scan(root, table="units", columns=["phy_offset"], **requested))
         assert sorted(row["phy_offset"] for row in units) == sorted(row["phy"] for row in expected)
     moment = datetime.fromtimestamp(middle / 1000, UTC)
     assert rows_of(cqstore.scan(root, begin=moment)) == rows_of(cqstore.scan(root, begin=middle))
@@ -98,16 +98,16 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def get_message(self, *asked: Any) -> Any:
-        found = self._store.get_message(*asked)
+    def get_message(self, *requested: Any) -> Any:
+        found = self._store.get_message(*requested)
         self.records += found.record_count()
         return found
 
 
-def counted(root: Path, **asked: Any) -> tuple[int, int]:
+def counted(root: Path, **requested: Any) -> tuple[int, int]:
     """Return how many rows a scan has and how many records it read for them."""
     given = dict.fromkeys(("columns", "topic", "queue_ids", "begin", "end", "on_damage"))
-    request = scan_request(tuple(COLUMNS), **given | asked)
+    request = scan_request(tuple(COLUMNS), **given | requested)
     with MessageStore.open(root, read_only=True, housekeeping=False) as store:
         counting: Any = Counting(store)
         batches = message_scan.MessageScan(counting, request).batches()
@@ -231,8 +231,8 @@ def test_what_queues_do_not_show_yet_is_selected_too(tmp_path: Path) -> None:
         for number in range(3):
             store.put_message(Message("t", body(number), number, dict(light) if number else {}))
 
-        def found(*asked: Any, **of: Any) -> list[bytes]:
-            return [row["body"] for row in rows_of(cqstore.scan(tmp_path, *asked, **of))]
+        def found(*requested: Any, **of: Any) -> list[bytes]:
+            return [row["body"] for row in rows_of(cqstore.scan(tmp_path, *requested, **of))]
 
         assert found() == found("t") == [b"shown", body(0), body(1), body(2)]
         assert found(queue_ids=[1, 2]) == [b"shown", body(1), body(2)]
@@ -280,19 +280,19 @@ def test_types_that_are_requested_are_granted_where_they_can_be(roots: dict[str,
     found = cqstore.scan(roots["file"], columns=["topic", "queueId", "body"])
     own = pa.table(found)
 
-    def asked(*types: pa.DataType, names: Iterator[str] | None = None) -> pa.Table:
+    def requests(*types: pa.DataType, names: Iterator[str] | None = None) -> pa.Table:
         fields = zip(names or found.schema.names, types, strict=False)
         wanted = pa.schema([pa.field(name, kind) for name, kind in fields])
         return pa.RecordBatchReader.from_stream(found, schema=wanted).read_all()
 
-    large = asked(pa.large_string(), pa.int64(), pa.large_binary())
+    large = requests(pa.large_string(), pa.int64(), pa.large_binary())
     assert [field.type for field in large.schema] == [
         pa.large_string(), pa.int64(), pa.large_binary(),
     ]  # fmt: skip
     assert large.to_pylist() == own.to_pylist()
     for kind in (pa.date32(), pa.float64(), pa.string(), pa.list_(pa.uint8())):
-        assert asked(pa.large_string(), pa.int32(), kind).equals(own), "as the interface allows"
-    assert asked(pa.string(), pa.int16(), pa.binary()).equals(own)
+        assert requests(pa.large_string(), pa.int32(), kind).equals(own), "as the interface allows"
+    assert requests(pa.string(), pa.int16(), pa.binary()).equals(own)
     for types, names in (
         ([pa.string(), pa.int32()], None),
         ([pa.string(), pa.int32(), pa.binary()], iter(["topic", "queue", "body"])),
@@ -300,4 +300,4 @@ def test_types_that_are_requested_are_granted_where_they_can_be(roots: dict[str,
         with pytest.raises(
             cqstore.StoreConfigError, match="wrong columns in the requested schema: expected"
         ):
-            asked(*types, names=names)
+            requests(*types, names=names)

@@ -30,8 +30,8 @@ def test_a_full_temporary_folder_of_sparks_is_told_with_its_path(tmp_path: Path)
         timeout=300, env=os.environ | {"SPARK_LOCAL_DIRS": str(small)},
     )  # fmt: skip
     assert done.returncode == 2
-    told = [line for line in done.stderr.splitlines() if "incubator" not in line]
-    assert told == [
+    output = [line for line in done.stderr.splitlines() if "incubator" not in line]
+    assert output == [
         "cqstore: no space left in Spark's temporary folder: free some space, or set"
         f" SPARK_LOCAL_DIRS to another folder ({small})"
     ]

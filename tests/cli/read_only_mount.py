@@ -40,7 +40,7 @@ rocksdb audit ROOT
 """
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
 
 
@@ -72,18 +72,18 @@ def run(root: str, folder: Path) -> None:
     for line in verbs.splitlines():
         code = ended(line.replace("ROOT", root).split(), folder / "said")
         if code:
-            tell(line, code, (folder / "said").read_text(encoding="utf-8"))
+            report(line, code, (folder / "said").read_text(encoding="utf-8"))
     code = ended(["put", root, "--topic", "t", "--body", "x"], folder / "said")
     said = (folder / "said").read_text(encoding="utf-8")
     if code != 2 or "Read-only file system" not in said or root not in said:
-        tell("put", code, said)
+        report("put", code, said)
     backup = str(folder / "backup")
     for words in (
         ["backup", root, backup],
         ["check", backup, "--against", f"{backup}/cqstore/backup.json"],
     ):
         if code := ended(words, folder / "said"):
-            tell(*words, code, (folder / "said").read_text(encoding="utf-8"))
+            report(*words, code, (folder / "said").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

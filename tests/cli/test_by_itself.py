@@ -12,7 +12,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.double_write import Told, open_store
+from tests.kit.double_write import StoredOffsets, open_store
 from tests.kit.verbs import call, rows
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400)
@@ -63,9 +63,9 @@ def test_a_long_queue_is_dumped_to_its_end(root: Path, monkeypatch: pytest.Monke
     [("recover", ""), ("rebuild", ""), ("rebuild", "--topic t")],
 )
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, verb: str, more: str) -> None:
-    told = call(*verb.split(), tmp_path / "none", *more.split())
-    assert told.exit_code != 0
-    assert "no such folder" in f"{told.output}{told.exception}"
+    reported = call(*verb.split(), tmp_path / "none", *more.split())
+    assert reported.exit_code != 0
+    assert "no such folder" in f"{reported.output}{reported.exception}"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,7 +79,7 @@ def test_no_verb_starts_what_deletes_old_files(root: Path, monkeypatch: pytest.M
     ):
         assert call(*words).exit_code == 0
     with open_store(both := root.with_name("both")) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
     assert call("mode", both, "--verify").exit_code == 0
     assert call("mode", both, "--to", "file").exit_code == 0
     assert "cqstore-expiry" not in started
@@ -120,7 +120,7 @@ def test_queues_that_were_written_to_after_they_were_left_are_told(tmp_path: Pat
     """As a broker does that is started with the storeType of before: its checkpoint tells."""
     root = tmp_path / "s"
     with open_store(root) as store:
-        Told().put(store, 20)
+        StoredOffsets().put(store, 20)
         line = store.max_phy_offset()
     for state in ("double-write-rocksdb", "rocksdb"):
         assert call("mode", root, "--to", state).exit_code == 0
@@ -146,7 +146,7 @@ def test_queues_that_were_written_to_after_they_were_left_are_told(tmp_path: Pat
 def test_queues_that_were_left_need_not_be_readable(tmp_path: Path) -> None:
     root = tmp_path / "s"
     with open_store(root) as store:
-        Told().put(store, 20)
+        StoredOffsets().put(store, 20)
     assert call("mode", root, "--to", "file").exit_code == 0
     (current,) = root.glob("consumequeue*/CURRENT")
     current.write_bytes(b"MANIFEST-999999\n")
@@ -159,5 +159,5 @@ def test_queues_that_were_left_need_not_be_readable(tmp_path: Path) -> None:
 
 def test_double_write_tells_what_a_backend_gets_only(tmp_path: Path) -> None:
     with open_store(tmp_path / "s") as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
     assert not [fact for fact in rows("info", tmp_path / "s")[0] if "gets only" in fact]

@@ -223,11 +223,11 @@ def test_keys_that_are_not_ours_are_named_where_they_matter(golden: Golden, tmp_
     root, conf = golden("basic-default"), tmp_path / "broker.conf"
     conf.write_text("haListenPort=10912\nbrokerName=b\n")
     assert run("info", root, "--config", conf).stderr == ""
-    told = run("--verbose", "info", root, "--config", conf).stderr
-    assert told == f"cqstore: {conf}: no setting of cqstore's: brokerName, haListenPort\n"
+    output = run("--verbose", "info", root, "--config", conf).stderr
+    assert output == f"cqstore: {conf}: no setting of cqstore's: brokerName, haListenPort\n"
     conf.write_text("flushDiskTyp=SYNC_FLUSH\nhaListenPort=10912\n")
-    told = run("info", root, "--config", conf).stderr
-    assert told == (
+    output = run("info", root, "--config", conf).stderr
+    assert output == (
         f"cqstore: {conf}: flushDiskTyp is not a setting of cqstore: did you mean flushDiskType?\n"
     )
 

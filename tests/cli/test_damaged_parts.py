@@ -238,12 +238,15 @@ def test_a_cut_index_file_is_damage_and_has_one_advice_that_mends_it(
     (found,) = checked(files)
     assert of(found, "path", "position", "found") == (str(path), size, f"{size} bytes")
     assert str(found["problem"]).endswith(REBUILD_INDEX)
-    asked = run(["query", files, "--topic", "t0", "--key", "k0"])
-    assert (asked.returncode, REBUILD_INDEX in asked.stderr) == (1, True)
-    told = json.loads(run(["info", files, "--output", "json"]).stdout)
-    assert [REBUILD_INDEX in one for one in told["warnings"]] == [True]
+    requested = run(["query", files, "--topic", "t0", "--key", "k0"])
+    assert (requested.returncode, REBUILD_INDEX in requested.stderr) == (1, True)
+    printed_output = json.loads(run(["info", files, "--output", "json"]).stdout)
+    assert [REBUILD_INDEX in one for one in printed_output["warnings"]] == [True]
     fault = f"the index file is truncated ({path}, position {size}): expected "
-    assert (told["index_files"], str(told["index_fault"])[: len(fault)]) == (None, fault)
+    assert (printed_output["index_files"], str(printed_output["index_fault"])[: len(fault)]) == (
+        None,
+        fault,
+    )
     shown = "".join(run(["info", files]).stdout.split())
     assert "indexfilescannotberead:seewarnings" in shown
     assert f"warnings the index cannot be read: {fault}".replace(" ", "") in shown
@@ -258,9 +261,9 @@ def test_an_index_file_that_is_left_out_is_told_by_who_asks_the_others(files: Pa
     os.truncate(cut, 555)
     (found,) = checked(files)
     assert of(found, "path", "position") == (str(cut), 555)
-    asked = run(["query", files, "--topic", "t0", "--key", "k0"])
-    assert (asked.returncode, asked.stdout.count("\n")) == (1, 1)
-    assert f"{REBUILD_INDEX} ({cut})" in asked.stderr
+    requested = run(["query", files, "--topic", "t0", "--key", "k0"])
+    assert (requested.returncode, requested.stdout.count("\n")) == (1, 1)
+    assert f"{REBUILD_INDEX} ({cut})" in requested.stderr
     assert REBUILD_INDEX in run(["info", files]).stdout.replace("\n", " ").replace("  ", "")
 
 

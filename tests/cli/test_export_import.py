@@ -404,9 +404,9 @@ def test_columns_of_another_type_are_refused(tmp_path: Path, conf: Path) -> None
 
     assert "unknown column 'colour'" in refused(pa.table({"topic": ["t"], "colour": ["red"]}))
     assert "column topic is missing" in refused(pa.table({"body": [b"x"]}))
-    told = refused(pa.table({"topic": ["t"], "body": ["x"]}))
-    assert "column body has the wrong type" in told
-    assert "expected binary, found string" in told
+    reported = refused(pa.table({"topic": ["t"], "body": ["x"]}))
+    assert "column body has the wrong type" in reported
+    assert "expected binary, found string" in reported
     pq.write_table(pa.table({"topic": ["t", None], "body": [b"x", b"y"]}), path)
     done = cqstore("import", tmp_path / "new", path, "--new", "--config", conf, code=2)
     assert "row 2: topic is null, not a string" in done.stderr

@@ -107,6 +107,6 @@ def test_a_comparison_that_cannot_be_made_leaves_the_last_report(
     space.report.write_text("the last one")
     before = tree_digest(tmp_path)
     assert refused("migrate", "verify", root).reason.endswith(WITHOUT)
-    told = refused("migrate", "verify", root, "--master", NO_SPARK).reason
-    assert told == "this needs jinja2: pip install 'cqstore[report]'"
+    reported = refused("migrate", "verify", root, "--master", NO_SPARK).reason
+    assert reported == "this needs jinja2: pip install 'cqstore[report]'"
     assert tree_digest(tmp_path) == before

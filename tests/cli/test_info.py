@@ -12,7 +12,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import verbs
 from tests.kit.commands import COMMAND
-from tests.kit.told import CONFIG
+from tests.kit.reported import CONFIG
 from tests.kit.verbs import call, rows
 
 BACKENDS = ["file", "rocksdb"]
@@ -30,11 +30,11 @@ def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path / "s"
 
 
-def fits(value: object, told: dict[str, Any]) -> bool:
+def fits(value: object, reported: dict[str, Any]) -> bool:
     """Return whether a value is of the types that a schema names."""
-    if told["type"] == "array":
+    if reported["type"] == "array":
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    kinds = [told["type"]] if isinstance(told["type"], str) else told["type"]
+    kinds = [reported["type"]] if isinstance(reported["type"], str) else reported["type"]
     is_whole = isinstance(value, bool) and "boolean" not in kinds
     return not is_whole and any(isinstance(value, _TYPES[kind]) for kind in kinds)
 
@@ -60,11 +60,11 @@ def test_the_table_fits_a_hundred_columns(root: Path) -> None:
     (root / "commitlog" / f"{0:020d}").write_bytes(data)
     lines = call("info", root).stdout.splitlines()
     assert max(map(len, lines)) <= 100
-    told = {line[:32].strip(): line for line in lines}
-    assert "not clean: recovery is needed" in told["last exit"]
-    assert "16,384 bytes" in told["commit log file size"]
-    assert "after the end of the log" in told["warnings"]
-    assert "72" in told["file reserved hours"]
+    reported = {line[:32].strip(): line for line in lines}
+    assert "not clean: recovery is needed" in reported["last exit"]
+    assert "16,384 bytes" in reported["commit log file size"]
+    assert "after the end of the log" in reported["warnings"]
+    assert "72" in reported["file reserved hours"]
     assert "timestamp" not in "".join(lines)
 
 
@@ -100,9 +100,9 @@ def test_a_file_and_a_folder_in_the_place_of_a_verb_are_told(root: Path, tmp_pat
 
 
 def test_clean_says_which_setting_decides(root: Path, tmp_path: Path) -> None:
-    told = call("clean", root).stderr
-    assert "fileReservedTime is 72 hours by default (see --config)" in told
-    assert "(diskMaxUsedSpaceRatio)" in told
+    output = call("clean", root).stderr
+    assert "fileReservedTime is 72 hours by default (see --config)" in output
+    assert "(diskMaxUsedSpaceRatio)" in output
     conf = tmp_path / "broker.conf"
     conf.write_text("fileReservedTime=5\n")
     done = call("clean", root, "--config", conf)
@@ -131,16 +131,16 @@ def test_bash_completes_verbs_and_options(tmp_path: Path) -> None:
     script = tmp_path / "completion"
     script.write_text(call("completion", "bash").stdout)
     (tmp_path / "cqstore").symlink_to(COMMAND[0])
-    asked = {"mig": "migrate", "migrate pla": "plan", "check --rep": "--repair"}
+    requested = {"mig": "migrate", "migrate pla": "plan", "check --rep": "--repair"}
     words = "; ".join(
         f"COMP_WORDS=(cqstore {each}); COMP_CWORD={len(each.split())}; _cqstore_completion"
         f" {tmp_path}/cqstore; echo ${{COMPREPLY[@]}}"
-        for each in asked
+        for each in requested
     )
     done = subprocess.run(
         ["bash", "-c", f". {script}; {words}"], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [*asked.values()]
+    assert done.stdout.split() == [*requested.values()]
     assert done.stderr == ""
 
 

@@ -24,7 +24,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.any_topics import any_topics
 from tests.kit.tree import tree_digest
-from tests.kit.verbs import told_never
+from tests.kit.verbs import never_reported
 
 INPUTS = Path(__file__).parent / "inputs.txt"
 SIZES = {
@@ -128,7 +128,7 @@ def _filled(word: str, made: Path) -> str:
 
 def typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
     """Return the exit code, standard output and standard error of a command."""
-    told_never()
+    never_reported()
     out, err = io.StringIO(), io.StringIO()
     # ``main`` adds the verbs of upper layers, once in a process.
     monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
@@ -159,15 +159,15 @@ def test_what_is_typed_is_answered(
         shutil.copytree(made, place)
     words = [_filled(word, place) for word in line.words]
     code, out, err = typed(words, monkeypatch)
-    told = " ".join(FRAMES.sub(" ", COLORS.sub("", out + err)).split())
+    reported = " ".join(FRAMES.sub(" ", COLORS.sub("", out + err)).split())
     before, digests[0] = digests[0], tree_digest(made)
     assert digests[0] == before, "bytes have changed"
-    assert "Traceback" not in told, told
-    assert code == line.code, told
+    assert "Traceback" not in reported, reported
+    assert code == line.code, reported
     for part in line.said:
-        assert _filled(part, place) in told
+        assert _filled(part, place) in reported
     for part in line.unsaid:
-        assert _filled(part, place) not in told
+        assert _filled(part, place) not in reported
     if code == EXIT_REFUSED:
         assert err, "a refusal is said on standard error"
         assert not out or "--repair" in words, "and only --repair lists before what it found"

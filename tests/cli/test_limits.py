@@ -77,7 +77,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def asked(
+def requested(
     bounded: Bounded, root: Path, limit: int, kind: str
 ) -> tuple[list[dict[str, object]], str]:
     """Return the rows and the notes of an answer."""
@@ -92,11 +92,11 @@ def asked(
 @pytest.mark.parametrize("kind", ["json", "jsonl"])
 @pytest.mark.parametrize("bounded", BOUNDED, ids=lambda each: " ".join(each.words))
 def test_an_answer_that_is_cut_says_so(root: Path, bounded: Bounded, kind: str) -> None:
-    whole, notes = asked(bounded, root, bounded.rows, kind)
+    whole, notes = requested(bounded, root, bounded.rows, kind)
     assert bounded.subject or len(whole) == bounded.rows
     assert not [row for row in whole if "has_more" in row]
     assert f"({bounded.option}" not in notes
-    cut, notes = asked(bounded, root, bounded.rows - 1, kind)
+    cut, notes = requested(bounded, root, bounded.rows - 1, kind)
     assert len(cut) == len(whole) - 1
     assert [at for at, row in enumerate(cut) if "has_more" in row] == [len(cut) - 1]
     assert cut[-1]["has_more"] is True

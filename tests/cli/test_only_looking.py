@@ -50,11 +50,11 @@ def test_who_has_a_store_open_is_told_without_a_right_to_write(tmp_path: Path) -
     assert locked_by(StorePaths(root)) == 0
     with MessageStore.open(root, CONFIG):
         assert locked_by(StorePaths(root)) == os.getpid()
-        asked = "from pathlib import Path; from cqstore.store.paths import StorePaths\n"
-        asked += "from cqstore.store.journals.store_lock import locked_by; import sys\n"
-        asked += "print(locked_by(StorePaths(Path(sys.argv[1]))))"
+        requested = "from pathlib import Path; from cqstore.store.paths import StorePaths\n"
+        requested += "from cqstore.store.journals.store_lock import locked_by; import sys\n"
+        requested += "print(locked_by(StorePaths(Path(sys.argv[1]))))"
         done = subprocess.run(
-            [sys.executable, "-c", asked, root], capture_output=True, text=True, check=True,
+            [sys.executable, "-c", requested, root], capture_output=True, text=True, check=True,
             cwd=Path(__file__).parents[2],
         )  # fmt: skip
         assert done.stdout == f"{os.getpid()}\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cqstore.cli import progress as telling
+from cqstore.cli import progress as reporting
 from cqstore.cli.app import app, main
 from cqstore.cli.options import about_end
 from cqstore.cli.progress import Tick, progress, span_of_time
@@ -30,7 +30,7 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering import queue_rebuild
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.operating import write_database
-from tests.kit.told import CONFIG
+from tests.kit.reported import CONFIG
 from tests.kit.verbs import call
 from tests.kit.waiting import until
 
@@ -93,7 +93,7 @@ def test_times_are_told_as_people_do(seconds: float, text: str) -> None:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SHOWN_AFTER", "REDRAWN_AFTER", "LINE_AFTER"):
-        monkeypatch.setattr(telling, name, 0.001)
+        monkeypatch.setattr(reporting, name, 0.001)
 
 
 def test_without_a_terminal_a_line_comes_now_and_then() -> None:
@@ -119,7 +119,7 @@ def test_quiet_shows_nothing_before_and_behind_the_verb(
         shown.append(1)
         yield
 
-    monkeypatch.setattr(telling, "_shown", noted)
+    monkeypatch.setattr(reporting, "_shown", noted)
     assert call("info", tmp_path / "s").exit_code == 0
     assert shown == [1]
     assert call("info", tmp_path / "s", "--quiet").exit_code == 0
@@ -216,7 +216,7 @@ def test_of_a_store_that_cannot_be_looked_at_no_end_is_known(tmp_path: Path) -> 
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Return what the ticks say, label and sentence, whenever they are told."""
     said: list[tuple[str, str]] = []
     take = Tick.__call__
@@ -243,7 +243,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     ],
 )
 def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
-    tmp_path: Path, told: list[tuple[str, str]], words: list[str], label: str
+    tmp_path: Path, reported: list[tuple[str, str]], words: list[str], label: str
 ) -> None:
     made_store(tmp_path / "s")
     if words[0] == "recover":
@@ -253,7 +253,7 @@ def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
     places = {"STORE": tmp_path / "s", "COPY": tmp_path / "copy"}
     done = call(*(places.get(word, word) for word in words))
     assert done.exit_code == 0, done.output
-    said = [sentence for name, sentence in told if name == label]
+    said = [sentence for name, sentence in reported if name == label]
     assert said
     assert all(" %, " in sentence for sentence in said)
 
@@ -285,7 +285,7 @@ def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
     ],
 )
 def test_what_reads_or_lists_tells_how_much_of_it_is_done(
-    tmp_path: Path, told: list[tuple[str, str]], words: list[object], last: str
+    tmp_path: Path, reported: list[tuple[str, str]], words: list[object], last: str
 ) -> None:
     is_rocksdb = "ROCKSDB" in words
     root = tmp_path / "s"
@@ -294,35 +294,39 @@ def test_what_reads_or_lists_tells_how_much_of_it_is_done(
     table = '{"offsetTable": {"t0@g": {"0": 1, "1": 0}}, "dataVersion": {}}'
     (root / "config" / "consumerOffset.json").write_text(table)
     typed(*(re.sub("STORE|ROCKSDB", str(root), str(word)) for word in words))
-    assert re.fullmatch(last + "(, .*)?", told[-1][1]), told[-1]
+    assert re.fullmatch(last + "(, .*)?", reported[-1][1]), reported[-1]
 
 
 @pytest.mark.parametrize("words", [[], ["--list"], ["--of", "half"], ["--of", "delay"]])
 def test_all_that_waits_is_read_when_the_last_of_it_is_told(
-    golden_folder: Path, told: list[tuple[str, str]], words: list[str]
+    golden_folder: Path, reported: list[tuple[str, str]], words: list[str]
 ) -> None:
     typed("pending", golden_folder / "special-default", *words)
-    (done, _), found = told[-1], re.fullmatch(_ALL_READ, told[-1][1])
+    (done, _), found = reported[-1], re.fullmatch(_ALL_READ, reported[-1][1])
     assert done == "reading"
-    assert found, told[-1]
+    assert found, reported[-1]
     assert int(found[1]) > 1
 
 
 _ALL_READ = r"reading: 100 %, (\d+) of \1 messages(, .*)?"
 
 
-def test_keys_of_rocksdbstore_are_told(tmp_path: Path, told: list[tuple[str, str]]) -> None:
+def test_keys_of_rocksdbstore_are_told(tmp_path: Path, reported: list[tuple[str, str]]) -> None:
     made_store(tmp_path / "s")
     rows = {number.to_bytes(8, "big") + b"key": bytes(12) for number in range(5)}
     write_database(tmp_path / "s" / "rocksdbstore", "timer", rows)
     typed("pending", tmp_path / "s")
     label = "reading family timer of rocksdbstore"
-    assert told[-1][1].startswith(f"{label}: 80 %, 4 of 5 keys")
+    assert reported[-1][1].startswith(f"{label}: 80 %, 4 of 5 keys")
 
 
 @pytest.mark.parametrize("is_file", [True, False])
 def test_a_put_tells_messages_and_how_much_of_a_file_was_read(
-    tmp_path: Path, told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, *, is_file: bool
+    tmp_path: Path,
+    reported: list[tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_file: bool,
 ) -> None:
     lines = b'{"topic": "t", "body": "x"}\n' * 600
     (tmp_path / "lines").write_bytes(lines)
@@ -336,7 +340,7 @@ def test_a_put_tells_messages_and_how_much_of_a_file_was_read(
         wanted = f"appending, 600 messages, [0-9,]+ messages/s: 100 %, {size:.1f} of {size:.1f} KB"
     else:
         wanted = "appending: 600 messages"
-    assert re.fullmatch(wanted + "(, .*)?", told[-1][1]), told[-1]
+    assert re.fullmatch(wanted + "(, .*)?", reported[-1][1]), reported[-1]
 
 
 def test_a_compaction_tells_how_much_of_the_tables_it_has_taken_up(tmp_path: Path) -> None:
@@ -352,12 +356,12 @@ def test_a_compaction_tells_how_much_of_the_tables_it_has_taken_up(tmp_path: Pat
 
 
 def test_a_plan_tells_the_units_and_a_step_what_it_does(
-    tmp_path: Path, told: list[tuple[str, str]]
+    tmp_path: Path, reported: list[tuple[str, str]]
 ) -> None:
     made_store(tmp_path / "s")
     done = CliRunner().invoke(migrate, ["plan", str(tmp_path / "s")])
     assert done.exit_code == 0
-    assert ("planning", "planning: 50 units") in told
+    assert ("planning", "planning: 50 units") in reported
     tick = Tick("switching")
     tick.set_label("opening the store")
     assert tick.sentence() == "opening the store: 0 s"

@@ -17,7 +17,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching.arrivals import ArrivalListener
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import listed
-from tests.kit.told import CONFIG
+from tests.kit.reported import CONFIG
 
 EXTRAS = {"pandas", "pyarrow", "pyspark", "jinja2", "scipy", "hdrh", "prometheus_client"}
 HEAVY = EXTRAS | {"numpy", "pydantic", "rocksdict", "lz4", "zstandard", "crcmod"}
@@ -28,8 +28,8 @@ GROUPS = ("rocksdb", "migrate", "meta", "ab")
 
 def imported(code: str) -> set[str]:
     """Return the modules of a new process once it has run ``code``."""
-    told = "print(json.dumps([*sys.modules]), file=sys.stderr)"
-    whole = f"import json, sys\ntry:\n    {code}\nfinally:\n    {told}"
+    output = "print(json.dumps([*sys.modules]), file=sys.stderr)"
+    whole = f"import json, sys\ntry:\n    {code}\nfinally:\n    {output}"
     done = subprocess.run([sys.executable, "-c", whole], capture_output=True, check=False)
     return set(json.loads(next(line for line in done.stderr.splitlines() if line[:2] == b'["')))
 
@@ -90,14 +90,14 @@ def test_what_lists_verbs_imports_none(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("given", "told"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
+@pytest.mark.parametrize(("given", "reported"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
 def test_numpy_starts_no_threads_for_a_verb_unless_it_is_told_to(
-    tmp_path: Path, given: dict[str, str], told: str
+    tmp_path: Path, given: dict[str, str], reported: str
 ) -> None:
     with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as opened:
         opened.put_message(Message("t", b"x"))
-    threads = min(int(told), len(os.sched_getaffinity(0)))
-    told_last = "print(os.environ[NAME], len(os.listdir('/proc/self/task')), file=sys.stderr)"
+    threads = min(int(reported), len(os.sched_getaffinity(0)))
+    reported_last = "print(os.environ[NAME], len(os.listdir('/proc/self/task')), file=sys.stderr)"
     code = f"""
 import os, sys
 from cqstore.cli import main
@@ -109,14 +109,14 @@ try:
 finally:
     assert "numpy" in sys.modules
     until(lambda: len(os.listdir("/proc/self/task")) == {threads})  # a joined thread may show still
-    {told_last}
+    {reported_last}
 """
     without = {key: text for key, text in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env=without | given,
     )  # fmt: skip
-    assert done.stderr.split() == [told, str(threads)]
+    assert done.stderr.split() == [reported, str(threads)]
 
 
 @pytest.mark.slow
@@ -163,9 +163,9 @@ def test_a_store_without_a_share_of_reads_imports_no_comparison(tmp_path: Path, 
 
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
-    told = [(verb.name, verb.help, verb.load()) for verb in listed()]
-    assert len(told) == 53
-    for name, sentence, whole in told:
+    reported = [(verb.name, verb.help, verb.load()) for verb in listed()]
+    assert len(reported) == 53
+    for name, sentence, whole in reported:
         assert whole.name == name
         first = inspect.cleandoc(whole.help).split("\n\n", maxsplit=1)[0]
         assert sentence == " ".join(first.splitlines())

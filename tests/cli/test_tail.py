@@ -120,9 +120,9 @@ def test_wrong_options_are_refused_before_anything_is_printed(
     root: Path, words: list[str], sentence: str
 ) -> None:
     done = run(["tail", root, "t", *words])
-    told = " ".join(done.stderr.replace("│", " ").split())
+    output = " ".join(done.stderr.replace("│", " ").split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in told
+    assert sentence in output
 
 
 def test_an_unknown_topic_or_queue_is_refused(root: Path) -> None:

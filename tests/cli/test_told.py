@@ -20,7 +20,7 @@ from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.double_write import Told, open_store
+from tests.kit.double_write import StoredOffsets, open_store
 from tests.kit.faults import EIO, Faults
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
@@ -106,7 +106,7 @@ def first_of(count: int, offset: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "numbers", "told"),
+    ("words", "numbers", "reported"),
     [
         ([], range(25), "FOUND: next offset 25, min 0, max 25"),
         (["--count", 25], range(25), "FOUND: next offset 25, min 0, max 25"),
@@ -126,21 +126,21 @@ def first_of(count: int, offset: int) -> str:
     ],
 )
 def test_messages_are_printed_as_they_were_put(
-    made: Made, words: list[object], numbers: list[int], told: str
+    made: Made, words: list[object], numbers: list[int], reported: str
 ) -> None:
     done = call("get", made.root, "--topic", "t", *words)
     expected = [*map(made.row, numbers)]
-    if told.startswith("only"):
+    if reported.startswith("only"):
         expected[-1] |= MORE
     assert [json.loads(line) for line in done.stdout.splitlines()] == expected
-    assert done.stderr == (f"cqstore: {told}\n" if told else "")
+    assert done.stderr == (f"cqstore: {reported}\n" if reported else "")
     assert done.exit_code == 0
 
 
 def test_a_message_has_a_topic_or_an_id(made: Made) -> None:
-    told = made.row(11)
-    assert rows("get", made.root, "--message-id", told["msgId"]) == [told]
-    for words in ([], ["--topic", "t", "--message-id", told["msgId"]]):
+    reported = made.row(11)
+    assert rows("get", made.root, "--message-id", reported["msgId"]) == [reported]
+    for words in ([], ["--topic", "t", "--message-id", reported["msgId"]]):
         done = call("get", made.root, *words)
         assert (done.exit_code, done.stdout) == (2, "")
 
@@ -330,7 +330,7 @@ def test_a_file_with_another_name_is_none_of_a_store(tmp_path: Path, name: str) 
 
 def test_what_a_store_holds_is_told(made: Made) -> None:
     done = call("info", made.root, "--output", "json")
-    told = json.loads(done.stdout)
+    printed_output = json.loads(done.stdout)
     log = sorted((made.root / "commitlog").iterdir())
     units = [path for path in (made.root / "consumequeue").rglob("*") if path.is_file()]
     last = made.put[-1][1]
@@ -358,7 +358,7 @@ def test_what_a_store_holds_is_told(made: Made) -> None:
         "disk_max_used_percent": 75,
         "warnings": [],
     }
-    assert expected.items() <= told.items()
+    assert expected.items() <= printed_output.items()
     assert done.stderr == ""
 
 
@@ -368,14 +368,14 @@ def test_topics_and_queues_are_counted_up_to_a_bound(
     with MessageStore.open(tmp_path / "s", CONFIG, backend="rocksdb") as store:
         for topic, queue_id in (("a", 0), ("a", 7), ("b", 0)):
             assert store.put_message(Message(topic, b"", queue_id)).ok
-    for most, told in ((4, (2, 3, True)), (3, (2, 3, False)), (2, (1, 2, False))):
+    for most, reported in ((4, (2, 3, True)), (3, (2, 3, False)), (2, (1, 2, False))):
         monkeypatch.setattr(informing, "COUNTED_QUEUES", most)
         (facts,) = rows("info", tmp_path / "s")
-        assert (facts["topics"], facts["queues"], facts["counted_all"]) == told
+        assert (facts["topics"], facts["queues"], facts["counted_all"]) == reported
 
 
 def test_a_look_from_outside_tells_the_same(made: Made) -> None:
-    told = {(row["part"], row["fact"]): row["value"] for row in rows("top", made.root)}
+    reported = {(row["part"], row["fact"]): row["value"] for row in rows("top", made.root)}
     last = made.put[-1][1]
     assert last.appended is not None
     end = last.phy_offset + last.appended.size
@@ -390,13 +390,15 @@ def test_a_look_from_outside_tells_the_same(made: Made) -> None:
     }
     disk = os.statvfs(made.root)
     used = disk.f_blocks - disk.f_bfree
-    percents = [told.pop(("disk", f"used by the {what}, percent")) for what in ("log's", "queues'")]
+    percents = [
+        reported.pop(("disk", f"used by the {what}, percent")) for what in ("log's", "queues'")
+    ]
     assert percents == pytest.approx([100 * used / (used + disk.f_bavail)] * 2, abs=0.5)
-    assert {key: told.pop(key) for key in folders} == folders
-    ages = [fact for part, fact in told if fact.endswith(", s ago")]
-    assert [told.pop(("checkpoint", fact)) is None for fact in ages] == [False, False, True]
-    assert told.pop(("store", "looked at"))
-    assert told == {
+    assert {key: reported.pop(key) for key in folders} == folders
+    ages = [fact for part, fact in reported if fact.endswith(", s ago")]
+    assert [reported.pop(("checkpoint", fact)) is None for fact in ages] == [False, False, True]
+    assert reported.pop(("store", "looked at"))
+    assert reported == {
         ("store", "state"): "closed",
         ("log", "files"): 2,
         ("log", "file size, bytes"): 2048,
@@ -421,9 +423,9 @@ def test_a_store_that_needs_recovery_says_so_and_is_shown_as_it_lies(
     before = tree_digest(tmp_path)
     done = call("info", tmp_path / "s", "--output", "json")
     assert "the store needs recovery and is shown unrecovered (cqstore recover)" in done.stderr
-    told = json.loads(done.stdout)
-    assert told["last_exit"] == "not clean"
-    count, why = told["warnings"]
+    printed_output = json.loads(done.stdout)
+    assert printed_output["last_exit"] == "not clean"
+    count, why = printed_output["warnings"]
     assert count == "4 bytes lie behind the end of the log"
     assert f"phy_offset {end}" in why
     assert tree_digest(tmp_path) == before
@@ -479,16 +481,16 @@ def test_what_cannot_be_mended_is_said_and_no_copy_made(
 def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     root = tmp_path / "s"
     with open_store(root) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         end = store.max_phy_offset()
-    told = "cqstore: 50 units of 5 queues compared, file with rocksdb: {} differ\n"
+    reported = "cqstore: 50 units of 5 queues compared, file with rocksdb: {} differ\n"
     done = call("mode", root, "--verify", "--output", "jsonl")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", told.format(0))
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", reported.format(0))
     with Database(root) as database:
         database.lose(2, 3, 4)
     done = call("mode", root, "--verify", "--output", "jsonl")
-    assert (done.exit_code, done.stderr) == (1, told.format(2))
-    assert done.output.endswith(told.format(2)), "the sum comes last"
+    assert (done.exit_code, done.stderr) == (1, reported.format(2))
+    assert done.output.endswith(reported.format(2)), "the sum comes last"
     assert json.loads(done.stdout) == {
         "kind": "hole", "topic": "t", "queueId": 2, "from": 3, "to": 4, "lacking": "rocksdb",
         "field": "", "values": None,

@@ -22,7 +22,7 @@ from cqstore.cli.top_topics import topic_rows
 from cqstore.cq_rocksdb.folders import log_folder
 from cqstore.store.errors import StoreLockedError
 from cqstore.store.journals.store_lock import StoreLock
-from cqstore.store.log.tail_topics import Came, TailTopics
+from cqstore.store.log.tail_topics import TailTopics, TopicTraffic
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.layout.store_layout import detect
@@ -55,7 +55,7 @@ def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def told(root: Path) -> Facts:
+def reported(root: Path) -> Facts:
     rows = [json.loads(line) for line in run(root, "--output", "jsonl").stdout.splitlines()]
     assert {row["perSecond"] for row in rows} == {None}
     return {(row["part"], row["fact"]): row["value"] for row in rows}
@@ -86,7 +86,7 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         let_end(store)
         rocksdb_log = log_folder(components_of(store).paths)  # written whenever RocksDB likes
         before = tree_digest(root, rocksdb_log)
-        seen = told(root)
+        seen = reported(root)
         table = run(root).stdout.splitlines()  # no terminal: one table
         assert run(root, "--once").stdout.count("max phy offset") == 1
         assert tree_digest(root, rocksdb_log) == before
@@ -106,7 +106,7 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         assert counts == sum(part in PARTS for part, _ in seen) + 1
         store.put_messages([Message("t", bytes(1000))] * 100)
         assert store.max_offset("t", 0) == 201
-    assert told(root)["store", "state"] == "closed"
+    assert reported(root)["store", "state"] == "closed"
     with MessageStore.open(root, CONFIG) as store:
         assert store.last_exit_ok
         assert list(store.check()) == []
@@ -155,7 +155,7 @@ def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
         " rocksdb.block.cache.miss COUNT : 12\n"
         "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1 P100 : 1 COUNT : 3 SUM : 2\n"
     )
-    seen = told(tmp_path)
+    seen = reported(tmp_path)
     assert seen["logged by RocksDB at 2026/01/02-03:04:05.678", "rocksdb_block_cache_misses"] == 12
 
 
@@ -183,14 +183,14 @@ def test_a_killed_store_is_told_from_an_open_one(tmp_path: Path) -> None:
     dies = "import os, sys, cqstore as c; c.MessageStore.open(sys.argv[1]); os.kill(os.getpid(), 9)"
     done = subprocess.Popen([sys.executable, "-c", dies, str(tmp_path)])
     assert done.wait() == -signal.SIGKILL
-    seen = told(tmp_path)
+    seen = reported(tmp_path)
     assert seen["log", "files"] == 0  # nothing was put, still there is a store
     state = seen["store", "state"]
     why = f"process {done.pid} does not exist here"
     assert state == f"not closed cleanly, or open on another machine: {why}"
     for text in ("", "x" * 5000, "9" * 50, "-1", "²"):
         (tmp_path / "abort").write_text(text)
-        assert told(tmp_path)["store", "state"] == "open, or not closed cleanly"
+        assert reported(tmp_path)["store", "state"] == "open, or not closed cleanly"
 
 
 def test_the_view_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
@@ -315,7 +315,14 @@ def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: 
         ("a", 200), ("b", 20), ("(others)", 10)
     ]  # fmt: skip
     assert sum(float(str(row["share"])) for row in few) == pytest.approx(1, abs=0.001)
-    unlisted = replace(second, topics={"a": Came(2, 20), "b": Came(1, 10), "(others)": Came(9, 90)})
+    unlisted = replace(
+        second,
+        topics={
+            "a": TopicTraffic(2, 20),
+            "b": TopicTraffic(1, 10),
+            "(others)": TopicTraffic(9, 90),
+        },
+    )
     rest = [(row["topic"], row["messages"], row["bytes"]) for row in topic_rows(unlisted, first, 1)]
     assert rest == [("a", 2, 20), ("(others)", 10, 100)]
 
@@ -329,7 +336,7 @@ def test_by_topic_memory_is_bounded() -> None:
     for number in range(5):
         record = PlainRecord(b"t%d" % number).encode()
         topics.passed(len(record), partial(read_of, record))
-    assert {name: came.records for name, came in topics.take().items()} == {
+    assert {name: received.records for name, received in topics.take().items()} == {
         "t0": 1, "t1": 1, "(others)": 3
     }  # fmt: skip
     assert topics.take() == {}

@@ -85,8 +85,8 @@ def test_runs_step_over_holes_and_what_lies_behind_is_found_up_to_the_logs_end(
         found.update(enumerate(run.rows.tolist(), run.queue_offset))
     assert list(found) == [*range(3, 18), 30, 31, 32, 33, 34]
     damaged = {32: (1 << 50, SIZE, 7, -1)}
-    told = {at: (*rows(at + 100, 1)[0], -1) for at in found}
-    assert found == told | damaged
+    reported = {at: (*rows(at + 100, 1)[0], -1) for at in found}
+    assert found == reported | damaged
 
 
 def in_rocksdbs_order(queue: QueueKey) -> bytes:

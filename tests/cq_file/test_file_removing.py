@@ -168,9 +168,9 @@ def test_a_pull_that_a_new_incarnation_overtakes_tells_nothing_of_the_old_one(
     put(store, 0, rows(0, 33))
     real = FileConsumeQueue._read_block
 
-    def overtaken(self: FileConsumeQueue, *asked: int) -> UnitBlock:
+    def overtaken(self: FileConsumeQueue, *requested: int) -> UnitBlock:
         monkeypatch.setattr(FileConsumeQueue, "_read_block", real)
-        found = real(self, *asked)
+        found = real(self, *requested)
         if how == "deleted":
             store.delete_queue("T", 0)
         put(store, 0, rows(50, 2))

@@ -181,7 +181,7 @@ def test_a_sync_in_the_middle_of_a_write_leaves_the_file_noted(tmp_path: Path) -
 
     with Shim() as shim:
         shim.watch(tmp_path)
-        shim.tell(sync_before, "")  # in any thread
+        shim.notify(sync_before, "")  # in any thread
         put(store, 1, rows(2, 1))  # into the open file
         assert store._unsynced.files == {str(disk.file())}
         put(store, 2, rows(3, 12))  # and on into the next

@@ -23,17 +23,17 @@ from tests.kit.engines import ENGINES, engine_in_use, hold_compactions, using
 from tests.kit.golden import load_dump
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, put
 
-Told = tuple[list[dict[str, object]], str]
+Printed = tuple[list[dict[str, object]], str]
 Facts = dict[tuple[str, str], object]
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
 NAME = "basic-defaultRocksDB"
 
 
 @pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Told]:
+def report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Printed]:
     """Run a command here; return its rows and its notes."""
 
-    def run(command: Callable[..., None], root: Path, *words: object) -> Told:
+    def run(command: Callable[..., None], root: Path, *words: object) -> Printed:
         config = tmp_path / "conf"
         config.write_text(f"rocksdbEngine={engine_in_use().value}\n")
         command(root, *words, config, OutputFormat.JSONL)
@@ -43,8 +43,8 @@ def tell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., To
     return run
 
 
-def facts(told: Told) -> Facts:
-    return {(str(row["part"]), str(row["fact"])): row["value"] for row in told[0]}
+def facts(reported: Printed) -> Facts:
+    return {(str(row["part"]), str(row["fact"])): row["value"] for row in reported[0]}
 
 
 def made(root: Path, change: Callable[[RocksEngine], None] | None = None) -> None:
@@ -67,16 +67,16 @@ def lost(engine: RocksEngine) -> None:
 
 
 def test_an_audit_lists_damage_row_by_row_and_ends_with_1(
-    tell: Callable[..., Told], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    report: Callable[..., Printed], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(tmp_path / "store")
-    rows, notes = tell(audit, tmp_path / "store")
+    rows, notes = report(audit, tmp_path / "store")
     assert rows == []
     assert "2 queues, 12 units; 0 units below" in notes
     assert "; 0 errors" in notes
     made(tmp_path / "damaged", lost)
     with pytest.raises(typer.Exit) as ended:
-        tell(audit, tmp_path / "damaged")
+        report(audit, tmp_path / "damaged")
     assert ended.value.exit_code == 1
     printed, notes = capsys.readouterr()
     folder = str(tmp_path / "damaged" / "consumequeue")
@@ -93,16 +93,16 @@ def test_an_audit_lists_damage_row_by_row_and_ends_with_1(
 
 
 def test_by_a_file_that_is_no_table_of_topics_no_topic_is_an_orphan(
-    tell: Callable[..., Told], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    report: Callable[..., Printed], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "store"
     made(root)
     table = root / "config" / "topics.json"
     table.parent.mkdir(exist_ok=True)
     table.write_text('{"topicConfigTable": {"t": {}, "nobodys": {}}}')
-    assert [row["topic"] for row in tell(audit, root)[0]] == ["u"]
+    assert [row["topic"] for row in report(audit, root)[0]] == ["u"]
     table.write_text("{}")  # to a broker an empty table
-    assert [row["topic"] for row in tell(audit, root)[0]] == ["t", "u"]
+    assert [row["topic"] for row in report(audit, root)[0]] == ["t", "u"]
     for broken in ("[]", "{", '{"topicConfigTable": 5}', "\xff", None):
         if broken is None:
             table.unlink()
@@ -110,23 +110,23 @@ def test_by_a_file_that_is_no_table_of_topics_no_topic_is_an_orphan(
         else:
             table.write_text(broken, encoding="latin-1")
         with pytest.raises(StoreError, match="cannot be read from the form json") as caught:
-            tell(audit, root)
+            report(audit, root)
         assert caught.value.path == table
         assert not capsys.readouterr().out
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_stats_sum_up_the_tables_of_each_level(
-    golden: Callable[[str], Path], tell: Callable[..., Told], engine: object
+    golden: Callable[[str], Path], report: Callable[..., Printed], engine: object
 ) -> None:
     root, dump = golden(NAME), load_dump(NAME)
     (raw,) = [raw for path, raw in dump["rocksdbRaw"].items() if path.startswith("consume")]
     own = [path.stat() for path in (root / "consumequeue").iterdir() if path.is_file()]
     tables = [path.stat().st_size for path in (root / "consumequeue").glob("*.sst")]
     with using(engine):  # type: ignore[arg-type] # of the kit's list
-        told = facts(tell(stats, root, 0))
+        reported = facts(report(stats, root, 0))
         native = engine_in_use().value == "native"
-    levels = {key: value for key, value in told.items() if ", level " in key[0]}
+    levels = {key: value for key, value in reported.items() if ", level " in key[0]}
     families = {part.partition(",")[0] for part, _ in levels}
     assert families == ({"default", "offset"} if native else {"both"})
     sums = {
@@ -141,21 +141,21 @@ def test_stats_sum_up_the_tables_of_each_level(
             there = [value for (part, fact), value in levels.items()
                      if part.startswith(family) and fact == "entries"]  # fmt: skip
             assert sum(int(str(value)) for value in there) >= len(rows)
-    assert told["database", "on disk, bytes"] == sum(each.st_blocks for each in own) * 512
-    assert 0 < int(str(told["database", "block cache in use, bytes"])) < 16 << 20
-    assert told["default", "background errors"] == told["offset", "background errors"] == 0
-    assert told["default", "keys (estimate)"] == len(raw["default"])
-    assert not [part for part, _ in told if part.startswith("topic")]
+    assert reported["database", "on disk, bytes"] == sum(each.st_blocks for each in own) * 512
+    assert 0 < int(str(reported["database", "block cache in use, bytes"])) < 16 << 20
+    assert reported["default", "background errors"] == reported["offset", "background errors"] == 0
+    assert reported["default", "keys (estimate)"] == len(raw["default"])
+    assert not [part for part, _ in reported if part.startswith("topic")]
 
 
-def test_tombstones_are_counted_apart(tell: Callable[..., Told], tmp_path: Path) -> None:
+def test_tombstones_are_counted_apart(report: Callable[..., Printed], tmp_path: Path) -> None:
     def delete(engine: RocksEngine) -> None:
         hold_compactions(engine)  # else one may take the tombstones away
         lost(engine)
 
     made(tmp_path / "store", delete)
-    told = facts(tell(stats, tmp_path / "store", 0))
-    counted = {part: value for (part, fact), value in told.items() if fact == "tombstones"}
+    reported = facts(report(stats, tmp_path / "store", 0))
+    counted = {part: value for (part, fact), value in reported.items() if fact == "tombstones"}
     there = {part: value for part, value in counted.items() if value}
     assert there == {"default, level 0": 1, "offset, level 0": 1}
     wanted = Counter[tuple[str, str]]()
@@ -167,10 +167,12 @@ def test_tombstones_are_counted_apart(tell: Callable[..., Told], tmp_path: Path)
         for fact, value in (sums | {"tombstones": file.deletions}).items():
             wanted[part, fact] += value
     queues.close()
-    assert {key: value for key, value in told.items() if ", level " in key[0]} == wanted
+    assert {key: value for key, value in reported.items() if ", level " in key[0]} == wanted
 
 
-def test_the_largest_of_many_topics_are_found(tell: Callable[..., Told], tmp_path: Path) -> None:
+def test_the_largest_of_many_topics_are_found(
+    report: Callable[..., Printed], tmp_path: Path
+) -> None:
     root = tmp_path / "store"
     made(root)
     counts = {"a": 300, "b": 9_000, "c": 200, "d": 4_000, "e": 100, "f": 2_000, "g": 6_000}
@@ -179,38 +181,38 @@ def test_the_largest_of_many_topics_are_found(tell: Callable[..., Told], tmp_pat
         put(queues, topic, 0, range(count), 0, end=0)
     queues.close()
     for most, wanted in ((1, ["b"]), (2, ["b", "g"]), (3, ["b", "g", "d"])):
-        rows, _ = tell(stats, root, most)
+        rows, _ = report(stats, root, most)
         found = [row["part"] for row in rows if row["fact"] == "bytes in tables (estimate)"]
         assert found == [f"topic {topic}" for topic in wanted]
     with using(ENGINES[0]):
         assert engine_in_use().value == "rocksdict"
-        rows, notes = tell(stats, root, 2)
+        rows, notes = report(stats, root, 2)
     assert notes.count("does not report topic sizes") == 1
     assert not [row for row in rows if "topic" in str(row["part"])]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_compaction_tells_what_it_has_made_of_the_folder(
-    tell: Callable[..., Told], tmp_path: Path, engine: object
+    report: Callable[..., Printed], tmp_path: Path, engine: object
 ) -> None:
     root = tmp_path / "store"
     made(root, lost)
     folder = root / "consumequeue"
     with using(engine):  # type: ignore[arg-type] # of the kit's list
-        ((told,), _) = tell(compact, root)
+        ((reported,), _) = report(compact, root)
         native = engine_in_use().value == "native"
-    assert told["ended"] == "done"
-    assert told["droppedUnits"] == (0 if native else None)
-    assert int(str(told["bytesBefore"])) > 0
-    assert int(str(told["bytesAfter"])) > 0
+    assert reported["ended"] == "done"
+    assert reported["droppedUnits"] == (0 if native else None)
+    assert int(str(reported["bytesBefore"])) > 0
+    assert int(str(reported["bytesAfter"])) > 0
     assert sum(path.stat().st_size for path in folder.glob("*.sst")) > 0
-    after = facts(tell(stats, root, 0))
+    after = facts(report(stats, root, 0))
     assert not [part for part, _ in after if part.endswith(", level 0")]
     assert sum(int(str(value)) for (_, fact), value in after.items() if fact == "tombstones") == 0
 
 
 def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_so(
-    tell: Callable[..., Told],
+    report: Callable[..., Printed],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -230,7 +232,7 @@ def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_s
         patched.setattr(CompactionRun, "wait", interrupted)
         patched.setattr(CompactionRun, "is_running", True)
         with using(ENGINES[0]), pytest.raises(typer.Exit) as ended:
-            tell(compact, root)
+            report(compact, root)
     assert ended.value.exit_code == 1
     printed, notes = capsys.readouterr()
     assert json.loads(printed)["ended"] == "cancelled"
@@ -241,4 +243,4 @@ def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_s
             file.seek(20)
             file.write(b"\xa5" * 16)
     with pytest.raises(StoreError, match="Corruption"):
-        tell(compact, root)
+        report(compact, root)

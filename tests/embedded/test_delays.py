@@ -188,8 +188,8 @@ def test_one_consumer_of_a_group_gets_what_came_back(tmp_path: Path, clock: Cloc
                 log.tail("orders", group="billing", begin="latest") as one,
                 log.tail("payments", group="billing", begin="latest", retries=False) as other,
             ):
-                came = await take(one, 2)
-                assert [each.origin_topic for each in came] == ["orders", "payments"]
+                received = await take(one, 2)
+                assert [each.origin_topic for each in received] == ["orders", "payments"]
                 log.put("payments", b"new")
                 assert [each.body for each in await take(other, 1)] == [b"new"]
 
@@ -227,8 +227,8 @@ def test_a_group_of_several_topics_has_one_retry_topic_and_figures_say_so(
                 log.tail("payments", group="billing", begin="latest", retries=False) as payments,
                 log.tail(RETRY, group="billing") as retries,
             ):
-                came = await take(retries, 3)
-                assert [each.origin_topic for each in came] == ["orders", "orders", "payments"]
+                received = await take(retries, 3)
+                assert [each.origin_topic for each in received] == ["orders", "orders", "payments"]
                 log.put("orders", b"new")
                 log.put("payments", b"new")
                 for tail in (orders, payments):

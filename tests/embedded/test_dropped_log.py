@@ -37,9 +37,9 @@ def test_a_dropped_log_is_released_and_no_byte_changes(tmp_path: Path, backend: 
         open_log(root, CONFIG)
     until(lambda: not any(each.name == "cqstore-allocate" for each in threading.enumerate()))
     before = state_of(root)
-    told = dropped(holder.clear)
-    assert len(told) == 1
-    assert told[0].startswith(f"store {root} was not closed: ")
+    reported = dropped(holder.clear)
+    assert len(reported) == 1
+    assert reported[0].startswith(f"store {root} was not closed: ")
     assert state_of(root) == before
     assert descriptors_of(root) == []
     with open_log(root, CONFIG) as log:

@@ -26,7 +26,7 @@ class Model:
     """What was stored, and what each group was given, in which run."""
 
     stored: list[int] = field(default_factory=list)
-    asked: set[int] = field(default_factory=set)
+    requested: set[int] = field(default_factory=set)
     given: dict[str, list[Counter[int]]] = field(
         default_factory=lambda: {group: [] for group in GROUPS}
     )
@@ -40,9 +40,9 @@ class Model:
             return
         match json.loads(line):
             case ["putting", number]:
-                self.asked.add(number)
+                self.requested.add(number)
             case ["put", number]:
-                self.asked.discard(number)
+                self.requested.discard(number)
                 self.stored.append(number)
             case ["got", group, number]:
                 self.given[group][-1][number] += 1
@@ -54,7 +54,7 @@ class Model:
                 assert max(each.values(), default=1) == 1, (group, each)  # once a run
                 every.update(each)
             assert {*self.stored} <= every.keys(), (group, {*self.stored} - every.keys())
-            assert every.keys() <= {*self.stored, *self.asked}
+            assert every.keys() <= {*self.stored, *self.requested}
 
 
 def follow_a_kill(root: Path, backend: str, seed: int, model: Model) -> None:

@@ -33,16 +33,16 @@ def open_store(root: Path, backend: str, engine: str) -> MessageStore:
     return MessageStore.open(root, config, backend=backend)
 
 
-def fill(store: MessageStore, told: Acknowledged) -> str:
+def fill(store: MessageStore, acknowledged: Acknowledged) -> str:
     """Put and flush until the disk is full; return how it showed."""
     try:
-        while told.asked < MAX_PUTS:
-            result = told.put(store, 60)
+        while acknowledged.requested < MAX_PUTS:
+            result = acknowledged.put(store, 60)
             if result.status in FULL:
                 assert "No space left on device" in result.reason
                 return "status"
             assert result.ok, result
-            if told.asked % 20 == 0:
+            if acknowledged.requested % 20 == 0:
                 with suppress(RetryableDiskFullError):
                     store.flush()
     except DiskFullError as exc:
@@ -52,9 +52,9 @@ def fill(store: MessageStore, told: Acknowledged) -> str:
     raise AssertionError("the disk never became full")
 
 
-def refuse_until_reopened(store: MessageStore, told: Acknowledged) -> None:
+def refuse_until_reopened(store: MessageStore, acknowledged: Acknowledged) -> None:
     try:
-        told.put(store)
+        acknowledged.put(store)
     except StoreFailedError:
         return
     raise AssertionError("a store whose write failed took another one")
@@ -65,43 +65,43 @@ def main(mount: Path, root: Path, part: str, backend: str, engine: str) -> str:
     if part != ".":
         (mount / part).mkdir()
         (root / part).symlink_to(mount / part)
-    told = Acknowledged()
+    acknowledged = Acknowledged()
     store = open_store(root, backend, engine)
     for _ in range(50):
-        assert told.put(store, 60).ok
+        assert acknowledged.put(store, 60).ok
     store.flush()
     ballast = mount / "ballast"
     free = os.statvfs(mount)
     ballast.write_bytes(bytes(max(free.f_bavail * free.f_frsize - LEFT, 0)))
-    how = fill(store, told)
+    how = fill(store, acknowledged)
     if how == "status":
         for _ in range(3):
-            assert told.put(store).status in FULL
+            assert acknowledged.put(store).status in FULL
         assert store.get_message(TOPIC, 0, 0).messages()[0].body
         ballast.unlink()
-        assert told.put(store).ok
-        told.check(store)
+        assert acknowledged.put(store).ok
+        acknowledged.check(store)
     else:
-        refuse_until_reopened(store, told)
+        refuse_until_reopened(store, acknowledged)
         assert store.get_message(TOPIC, 0, 0).messages()[0].body
         store.close()
         for _ in range(2):  # with the disk still full
             try:
                 store = open_store(root, backend, engine)
-                told.check(store)
+                acknowledged.check(store)
                 store.close()
             except StoreError as exc:
                 sys.stderr.write(f"reopening: {exc}\n")
         ballast.unlink()
         store = open_store(root, backend, engine)
     for _ in range(2):
-        told.check(store)
+        acknowledged.check(store)
         for _ in range(100):
-            assert told.put(store, 60).ok
+            assert acknowledged.put(store, 60).ok
         assert [finding for finding in store.check() if finding.damage] == []
         store.close()
         store = open_store(root, backend, engine)
-    told.check(store)
+    acknowledged.check(store)
     store.close()
     return how
 

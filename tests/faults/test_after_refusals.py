@@ -82,21 +82,21 @@ def test_who_waits_for_a_flush_that_fails_is_not_told_that_all_is_well(
 def test_no_room_for_the_next_file_is_a_status_until_there_is_room_again(
     tmp_path: Path, faults: Faults, backend: str
 ) -> None:
-    told = Acknowledged()
+    acknowledged = Acknowledged()
     with open_store(tmp_path, backend) as store:
-        told.put(store)
+        acknowledged.put(store)
         faults.fail("fallocate", ENOSPC, "/commitlog/")
-        while told.put(store).ok:
-            assert told.asked < 200
-        assert told.put(store).status is FULL
-        told.check(store)
+        while acknowledged.put(store).ok:
+            assert acknowledged.requested < 200
+        assert acknowledged.put(store).status is FULL
+        acknowledged.check(store)
         faults.heal()
-        while told.asked < 300:
-            assert told.put(store).ok
-        told.check(store)
+        while acknowledged.requested < 300:
+            assert acknowledged.put(store).ok
+        acknowledged.check(store)
     with open_store(tmp_path, backend) as store:
         assert store.last_exit_ok
-        told.check(store)
+        acknowledged.check(store)
 
 
 @pytest.mark.parametrize("backend", backend_names())
@@ -199,10 +199,10 @@ def test_a_queues_fault_is_not_the_end_of_the_log(
 def test_opening_raises_only_our_errors_and_frees_the_root(
     tmp_path: Path, faults: Faults, backend: str, call: str, code: int
 ) -> None:
-    told = Acknowledged()
+    acknowledged = Acknowledged()
     with open_store(tmp_path, backend) as store:
         for _ in range(60):
-            told.put(store)
+            acknowledged.put(store)
     if code == EIO:
         (tmp_path / "abort").touch()
     after, refused = 0, 1
@@ -215,7 +215,7 @@ def test_opening_raises_only_our_errors_and_frees_the_root(
         after += 1 + after // 2
     faults.heal()
     with open_store(tmp_path, backend) as store:
-        told.check(store)
+        acknowledged.check(store)
 
 
 def test_a_lock_that_cannot_be_had_at_all_is_not_somebody_elses(

@@ -24,23 +24,23 @@ from tests.faults.test_refusals import CONFIG
 from tests.kit.acknowledged import Acknowledged
 
 root, backend = Path(sys.argv[1]), sys.argv[2]
-told, refused = Acknowledged(), 0
+stored, refused = Acknowledged(), 0
 store = MessageStore.open(root, CONFIG, backend=backend)
 for _ in range(30):
-    assert told.put(store).ok
+    assert stored.put(store).ok
 used = len(os.listdir("/proc/self/fd"))
 for limit in (used, used + 2):
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, 4096))
     try:
         for _ in range(30):
-            told.put(store)
+            stored.put(store)
         store.flush()
     except StoreError as exc:
         refused += 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
     store.close()
     store = MessageStore.open(root, CONFIG)
-    told.check(store)
+    stored.check(store)
 low = 8
 while True:
     store.close()
@@ -53,11 +53,11 @@ while True:
         refused += 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
     low += 3
-told.check(store)
+stored.check(store)
 with suppress(StoreError):  # RocksDB may have met the last limit behind the opening
     store.close()
 with MessageStore.open(root, CONFIG) as store:
-    told.check(store)
+    stored.check(store)
 print(refused)
 """
 
@@ -74,7 +74,7 @@ def test_too_few_descriptors_are_an_error_and_lose_nothing(tmp_path: Path, backe
 def test_a_clock_that_goes_back_makes_no_gap(
     tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, now = Acknowledged(), time.time_ns()
+    acknowledged, now = Acknowledged(), time.time_ns()
     jumps = [0, 3_600, -86_400, 10, -40 * 365 * 86_400, 0]
     first = now // 1_000_000
     for seconds in jumps:
@@ -82,16 +82,16 @@ def test_a_clock_that_goes_back_makes_no_gap(
         monkeypatch.setattr(time, "time_ns", lambda moved=moved: moved)
         with open_store(tmp_path, backend) as store:
             for _ in range(25):
-                assert told.put(store).ok
+                assert acknowledged.put(store).ok
     for crashed in (False, True):
         if crashed:
             (tmp_path / "abort").touch()
         with open_store(tmp_path, backend) as store:
-            told.check(store)
+            acknowledged.check(store)
             assert [finding for finding in store.check() if finding.damage] == []
-            asked = len(jumps) * 25
-            assert sum(store.max_offset(TOPIC, q) for q in range(QUEUES)) == asked
-            for number in range(asked):
+            requested = len(jumps) * 25
+            assert sum(store.max_offset(TOPIC, q) for q in range(QUEUES)) == requested
+            for number in range(requested):
                 (found,) = store.query_message(TOPIC, f"k{number}")
                 assert found.queue_offset == number // QUEUES
             for stamp in (0, first - 86_400_000, first, first + 3_600_000, 1 << 62):

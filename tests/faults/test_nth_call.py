@@ -19,7 +19,7 @@ from tests.kit.engines import ENGINES
 from tests.kit.faults import EIO, Faults
 from tests.kit.mutations import in_time
 from tests.kit.nth_call import FAULTS, Case, NthCall, faults_of
-from tests.kit.told import CONFIG, Told
+from tests.kit.reported import CONFIG, AcknowledgedWrites
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
 SAMPLES = {"file": 20, "rocksdb": 6}
@@ -30,7 +30,7 @@ NEVER = {
     ("rocksdb", RocksDBEngine.NATIVE): {"msync"},
 }
 """Calls that no store makes."""
-UNTOLD = {
+UNREPORTED = {
     "fsync": re.compile(r"commitlog(/\d{20})?|cqstore(/file-queue-ends\.npz\.new)?"),
     "fdatasync": re.compile("cqstore/synced"),
 }
@@ -43,18 +43,18 @@ SECONDS = 60
 LIVES = 2
 
 
-def run(root: Path, backend: str, engine: RocksDBEngine, told: Told) -> None:
+def run(root: Path, backend: str, engine: RocksDBEngine, written: AcknowledgedWrites) -> None:
     """Open, work, close, and once more."""
     config = CONFIG.model_copy(update={"rocksdb_engine": engine})
     for _ in range(LIVES):
         with MessageStore.open(root, config, backend=backend) as store:
-            told.work(store)
+            written.work(store)
 
 
 def count(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine) -> None:
     """Count the calls that the script makes."""
     calls.count()
-    run(root, backend, engine, Told())
+    run(root, backend, engine, AcknowledgedWrites())
     calls.heal()
     shutil.rmtree(root)
     check_seen(calls, backend)
@@ -71,32 +71,32 @@ def check_seen(calls: NthCall, backend: str) -> None:
 
 def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, case: Case) -> bool:
     """Let one fault happen, open the store again twice; return whether it happened."""
-    told = Told()
+    written = AcknowledgedWrites()
     calls.arm(case)
     met: StoreError | None = None
     try:
-        run(root, backend, engine, told)
+        run(root, backend, engine, written)
     except StoreError as exc:
         met = exc
     calls.heal()
     if isinstance(met, StoreIOError):
         assert met.path is not None, met
         assert met.path.is_relative_to(root), met
-    if met is None and len(told.stored) == told.asked and calls.struck:
+    if met is None and len(written.stored) == written.requested and calls.struck:
         check_harmless(case, calls.struck, root)
     config = CONFIG.model_copy(update={"rocksdb_engine": engine})
     with MessageStore.open(root, config, backend=backend) as store:
-        told.check(store)
-        told.work(store)
+        written.check(store)
+        written.work(store)
     with MessageStore.open(root, config, backend=backend) as store:
-        told.check(store)
+        written.check(store)
     shutil.rmtree(root)
     return bool(calls.struck)
 
 
 def check_harmless(case: Case, struck: str, root: Path) -> None:
     """What was not acknowledged promised nothing: no sync of what was acknowledged is among it."""
-    path, kept = struck.partition("/")[2], UNTOLD.get(case.call)
+    path, kept = struck.partition("/")[2], UNREPORTED.get(case.call)
     if kept is None or case.code == EINTR or kept.fullmatch(path):
         return
     if case.code == ENOSPC and re.fullmatch(r"index(/index\.new)?", path):
@@ -162,30 +162,30 @@ def test_a_fault_in_any_call_loses_nothing(
 def test_writes_of_which_a_part_is_taken_are_gone_on_with(
     calls: NthCall, tmp_path: Path, backend: str, engine: RocksDBEngine
 ) -> None:
-    told = Told()
+    written = AcknowledgedWrites()
     calls.write_parts_only()
-    run(tmp_path / "store", backend, engine, told)
+    run(tmp_path / "store", backend, engine, written)
     copy_store(tmp_path / "store", tmp_path / "copy")
     assert calls.counts["pwrite"] + calls.counts["write"] > 50
     check_seen(calls, backend)
     calls.heal()
     for name in ("store", "copy"):
         with MessageStore.open(tmp_path / name, CONFIG, backend=backend) as store:
-            told.check(store)
-            assert len(told.stored) == told.asked
+            written.check(store)
+            assert len(written.stored) == written.requested
 
 
 @pytest.mark.parametrize("backend", backend_names())
 def test_a_store_whose_marker_cannot_be_removed_is_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
-    told, faults = Told(), Faults(monkeypatch)
+    written, faults = AcknowledgedWrites(), Faults(monkeypatch)
     store = MessageStore.open(tmp_path, CONFIG, backend=backend, housekeeping=False)
-    told.work(store)
+    written.work(store)
     faults.fail("unlink", EIO, "/abort", times=1)
     with pytest.raises(StoreIOError, match="abort"):
         store.close()
     assert faults.refused == 1
     with MessageStore.open(tmp_path, CONFIG, backend=backend) as store:
         assert not store.report.last_exit_ok
-        told.check(store)
+        written.check(store)

@@ -17,7 +17,7 @@ from cqstore.store.settings.broker_conf import read_broker_conf
 from cqstore.store.settings.properties_file import MAX_CONFIG_BYTES
 from tests.kit.migrations import move
 from tests.kit.odd_files import KINDS, put_in_place
-from tests.kit.told import CONFIG, Told
+from tests.kit.reported import CONFIG, AcknowledgedWrites
 
 SECONDS = 60
 """Within which a case of five calls must end, on a busy machine."""
@@ -32,7 +32,7 @@ def made(root: Path, kind: str) -> Path:
     double = name == "double"
     config = CONFIG.model_copy(update={"rocksdb_cq_double_write_enable": double})
     with MessageStore.open(root, config, backend=None if double else name) as store:
-        Told().work(store)
+        AcknowledgedWrites().work(store)
     if moving:
         move(root, target=ODDER[name])
     return root

@@ -56,10 +56,10 @@ def open_store(root: Path, backend: str) -> MessageStore:
     return MessageStore.open(root, CONFIG, backend=backend)
 
 
-def work(store: MessageStore, told: Acknowledged) -> None:
+def work(store: MessageStore, acknowledged: Acknowledged) -> None:
     """Put until log, queues and index have rolled, read, flush, delete: everything that writes."""
     for number in range(70):
-        told.put(store, 700)
+        acknowledged.put(store, 700)
         if number % 10 == 9:
             store.max_offset(TOPIC, 0)
     assert store.put_message(Message("new", b"x")).ok
@@ -72,32 +72,34 @@ def work(store: MessageStore, told: Acknowledged) -> None:
 def test_a_refused_write_ends_all_writing_and_loses_nothing(
     tmp_path: Path, faults: Faults, backend: str, refusal: str, code: int
 ) -> None:
-    told = Acknowledged()
+    acknowledged = Acknowledged()
     store = open_store(tmp_path, backend)
     Acknowledged().put(store)  # a topic of its own would do as well: this one is not looked at
-    told.asked = 1
+    acknowledged.requested = 1
     for _ in range(19):
-        told.put(store)
+        acknowledged.put(store)
     store.flush()
     faults.fail(refusal.split(maxsplit=1)[0], code, refusal.split()[1])
     with pytest.raises(DiskFullError if code == ENOSPC else StoreIOError) as caught:
-        work(store, told)
+        work(store, acknowledged)
     first = caught.value
     assert first.path is not None
     assert faults.refused
-    for write in (lambda: told.put(store), store.flush, lambda: store.delete_topic("u")):
+    for write in (lambda: acknowledged.put(store), store.flush, lambda: store.delete_topic("u")):
         with pytest.raises(StoreFailedError) as refused:
             write()
         assert refused.value.__cause__ is first
         assert first.reason in str(refused.value)
     assert store.get_message(TOPIC, 0, store.min_offset(TOPIC, 0)).messages()[0].body
-    newest = max(told.bodies.values())  # of its keys, too, those that were drained are found
+    newest = max(
+        acknowledged.bodies.values()
+    )  # of its keys, too, those that were drained are found
     assert store.message_by_offset(newest[0]).body == newest[1]
     store.query_message(TOPIC, "k19")
     store.close()
     faults.heal()
     for _ in range(2):
         with open_store(tmp_path, backend) as store:
-            told.check(store)
+            acknowledged.check(store)
             assert [finding for finding in store.check() if finding.damage] == []
-            assert told.put(store).ok
+            assert acknowledged.put(store).ok

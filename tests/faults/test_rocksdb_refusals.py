@@ -18,8 +18,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES, using
 from tests.kit.faults import EIO, EMFILE, ENOSPC, Faults
+from tests.kit.reported import CONFIG
 from tests.kit.rocksdb_queues import RocksDBQueues, phys, put
-from tests.kit.told import CONFIG
 
 FULL = [ENOSPC, errno.EDQUOT, errno.EFBIG]
 OPENING = [
@@ -44,7 +44,7 @@ def open_store(root: Path, engine: RocksDBEngine) -> MessageStore:
     return MessageStore.open(root, config, backend="rocksdb", housekeeping=False)
 
 
-def check_told(error: StoreIOError, folder: Path, code: int) -> None:
+def check_reported(error: StoreIOError, folder: Path, code: int) -> None:
     assert os.strerror(code) in error.reason
     assert isinstance(error, DiskFullError) == (code in FULL)
     assert error.path == folder
@@ -71,7 +71,7 @@ def test_an_opening_that_is_refused_is_told_and_done_again(
 ) -> None:  # fmt: skip
     with refused(monkeypatch, call, code, part) as caught:
         open_store(tmp_path, engine)
-    check_told(caught.value, tmp_path / "consumequeue", code)
+    check_reported(caught.value, tmp_path / "consumequeue", code)
     with open_store(tmp_path, engine) as store:
         assert store.put_message(Message("t", b"x")).ok
 
@@ -83,7 +83,7 @@ def test_a_file_of_rocksdicts_own_that_is_refused_is_told(
 ) -> None:
     with refused(monkeypatch, call, code, "rocksdict-config.json") as caught:
         open_store(tmp_path, RocksDBEngine.ROCKSDICT)
-    check_told(caught.value, tmp_path / "consumequeue", code)
+    check_reported(caught.value, tmp_path / "consumequeue", code)
     open_store(tmp_path, RocksDBEngine.ROCKSDICT).close()
 
 
@@ -98,7 +98,7 @@ def test_a_database_that_cannot_be_built_is_told(
 ) -> None:
     with refused(monkeypatch, call, code, part) as caught:
         build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
-    check_told(caught.value, tmp_path / "db", code)
+    check_reported(caught.value, tmp_path / "db", code)
     shutil.rmtree(tmp_path / "db")  # and once more, while the error is kept
     build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
     with RawDatabase(tmp_path / "db") as database:
@@ -114,7 +114,7 @@ def test_a_database_that_cannot_be_looked_at_for_a_full_folder_is_not_damaged(
     build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
     with refused(monkeypatch, call, code, "rocksdict-config.json") as caught:
         RawDatabase(tmp_path / "db")
-    check_told(caught.value, tmp_path / "db", code)
+    check_reported(caught.value, tmp_path / "db", code)
     with RawDatabase(tmp_path / "db") as database:
         assert [*database.items("default")] == [(b"key", b"value")]
 
@@ -130,7 +130,7 @@ def test_a_flush_that_is_refused_is_told_and_nothing_is_lost(
         assert store.put_message(Message("t", b"%d" % number)).ok
     with refused(monkeypatch, call, code, part) as caught:
         store.flush()
-    check_told(caught.value, tmp_path / "consumequeue", code)
+    check_reported(caught.value, tmp_path / "consumequeue", code)
     with pytest.raises(StoreFailedError):
         store.put_message(Message("t", b"after"))
     store.close()

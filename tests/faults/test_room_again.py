@@ -17,7 +17,7 @@ from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.crash_images import crash_image
-from tests.kit.double_write import Told
+from tests.kit.double_write import StoredOffsets
 from tests.kit.double_write import open_store as open_both
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -42,11 +42,11 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     return Faults(monkeypatch)
 
 
-def fill(store: MessageStore, told: Acknowledged, upto: int = PUTS) -> bool:
+def fill(store: MessageStore, stored: Acknowledged, upto: int = PUTS) -> bool:
     """Put, read and flush until a put is refused for want of room; return whether one was."""
-    while told.asked < upto:
-        number = told.asked
-        result = told.put(store, 60)
+    while stored.requested < upto:
+        number = stored.requested
+        result = stored.put(store, 60)
         if not result.ok:
             assert result.status is REFUSED
             assert "No space left" in result.reason
@@ -64,32 +64,32 @@ def fill(store: MessageStore, told: Acknowledged, upto: int = PUTS) -> bool:
 
 def begin(root: Path, backend: str) -> tuple[MessageStore, Acknowledged]:
     """Return a store with a few messages, all of them flushed."""
-    store, told = open_store(root, backend), Acknowledged()
+    store, stored = open_store(root, backend), Acknowledged()
     for _ in range(19):
-        assert told.put(store, 60).ok
+        assert stored.put(store, 60).ok
     store.flush()
-    return store, told
+    return store, stored
 
 
 def stall(
     root: Path, faults: Faults, backend: str, refusal: str, after: int
 ) -> tuple[MessageStore, Acknowledged]:
     """Return a store that had no room from its call number ``after`` on, if it made as many."""
-    store, told = begin(root, backend)
+    store, reported = begin(root, backend)
     call, part = refusal.split()
     faults.fail(call, ENOSPC, part, after=after)
-    if not fill(store, told):
+    if not fill(store, reported):
         with suppress(DiskFullError):
             store.flush()
-    return store, told
+    return store, reported
 
 
-def check_all(store: MessageStore, told: Acknowledged, *, unacknowledged: int = 0) -> None:
+def check_all(store: MessageStore, stored: Acknowledged, *, unacknowledged: int = 0) -> None:
     """Compare messages and keys with what was acknowledged; so many may be there besides."""
-    told.check(store)
-    for number in range(told.asked):
+    stored.check(store)
+    for number in range(stored.requested):
         body = f"{number} ".encode()
-        kept = any(each.startswith(body) for _, each in told.bodies.values())
+        kept = any(each.startswith(body) for _, each in stored.bodies.values())
         found = store.query_message(TOPIC, f"k{number}")
         assert all(message.body.startswith(body) for message in found), number
         unacknowledged -= len(found) - kept
@@ -97,12 +97,12 @@ def check_all(store: MessageStore, told: Acknowledged, *, unacknowledged: int = 
     assert [finding for finding in store.check() if finding.damage] == []
 
 
-def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
+def refuse_all(store: MessageStore, stored: Acknowledged, faults: Faults) -> None:
     """See all writes refused, each after one more try, and reads answered."""
     tries = [faults.refused]
     before = store.metrics.snapshot().put_not_ok[REFUSED]
     puts: list[Callable[[], PutMessageResult]] = [
-        lambda: told.put(store),
+        lambda: stored.put(store),
         lambda: store.put_messages([Message("new", b"x")])[0],
         lambda: store.put_message_future(Message("new", b"x")).result(),
     ]
@@ -132,20 +132,20 @@ def test_the_store_goes_on_when_room_is_back(
 ) -> None:
     stalled = after = 0
     while True:
-        store, told = stall(tmp_path / str(after), faults, backend, refusal, after)
+        store, stored = stall(tmp_path / str(after), faults, backend, refusal, after)
         if store.metrics.snapshot().dispatch_stalled:
             stalled += 1
-            refuse_all(store, told, faults)
+            refuse_all(store, stored, faults)
         is_last = not faults.refused
         faults.heal()
-        assert told.put(store, 60).ok
-        check_all(store, told)
-        assert not fill(store, told, told.asked + PUTS)
-        check_all(store, told)
+        assert stored.put(store, 60).ok
+        check_all(store, stored)
+        assert not fill(store, stored, stored.requested + PUTS)
+        check_all(store, stored)
         store.close()
         with open_store(store.root, backend) as store:
             assert store.last_exit_ok
-            check_all(store, told)
+            check_all(store, stored)
         shutil.rmtree(store.root)
         if is_last:
             break
@@ -158,7 +158,7 @@ def test_the_store_goes_on_when_room_is_back(
 def test_a_stalled_store_that_is_closed_or_killed_recovers(
     tmp_path: Path, faults: Faults, backend: str, refusal: str, after: int
 ) -> None:
-    store, told = stall(tmp_path / "store", faults, backend, refusal, after)
+    store, stored = stall(tmp_path / "store", faults, backend, refusal, after)
     faults.heal()
     image = crash_image(store.root, tmp_path / "image")
     call, part = refusal.split()
@@ -173,11 +173,11 @@ def test_a_stalled_store_that_is_closed_or_killed_recovers(
     for root in (image, store.root):
         with open_store(root, backend) as store:
             assert store.last_exit_ok is not (stalled or root == image)
-            check_all(store, told)
-            assert told.put(store, 60).ok
-            check_all(store, told)
-        told.bodies.popitem()
-        told.asked -= 1
+            check_all(store, stored)
+            assert stored.put(store, 60).ok
+            check_all(store, stored)
+        stored.bodies.popitem()
+        stored.requested -= 1
 
 
 @pytest.mark.parametrize("refusal", ["write /index/", "write /consumequeue/"])
@@ -186,43 +186,43 @@ def test_a_stalled_dispatch_goes_on_by_itself(tmp_path: Path, faults: Faults, re
     config = CONFIG.model_copy(update=often)
     call, part = refusal.split()
     with MessageStore.open(tmp_path, config, backend="file") as store:
-        told = Acknowledged()
+        stored = Acknowledged()
         faults.fail(call, ENOSPC, part)
-        assert told.put(store).ok
+        assert stored.put(store).ok
         until(lambda: store.metrics.snapshot().dispatch_stalled)
-        assert told.put(store).status is REFUSED
+        assert stored.put(store).status is REFUSED
         faults.heal()
         until(lambda: not store.metrics.snapshot().dispatch_stalled)
-        assert told.put(store).ok
-        check_all(store, told)
+        assert stored.put(store).ok
+        check_all(store, stored)
 
 
 @pytest.mark.parametrize("read", ["file", "rocksdb"])
 def test_backends_are_alike_when_room_is_back(tmp_path: Path, faults: Faults, read: str) -> None:
     """A file backend that is needed stalls both; the batch comes to the other one twice."""
-    told = Told()
+    stored = StoredOffsets()
     with open_both(tmp_path, read, combine_assign_offset_cq_type="default") as store:
-        told.put(store, 50)
+        stored.put(store, 50)
         store.flush()
         faults.fail("write", ENOSPC, "/consumequeue/t/3")
-        told.put(store, 50)
+        stored.put(store, 50)
         with pytest.raises(DiskFullError):
             store.flush()
         assert store.detached_backends() == {}
         with pytest.raises(DiskFullError):
             store.verify()
         faults.heal()
-        told.put(store, 5)
+        stored.put(store, 5)
         store.flush()
         assert store.verify().is_clean
         assert [finding for finding in store.check() if finding.damage] == []
-    told.check(tmp_path)
+    stored.check(tmp_path)
 
 
 def test_no_log_file_expires_before_its_units_have_room(tmp_path: Path, faults: Faults) -> None:
-    store, told = begin(tmp_path, "file")
+    store, stored = begin(tmp_path, "file")
     while len(components_of(store).log.files.files()) < 4:
-        assert told.put(store, 700).ok
+        assert stored.put(store, 700).ok
     end = store.max_phy_offset()
     faults.fail("write", ENOSPC, "/consumequeue/")
     with pytest.raises(DiskFullError):
@@ -233,13 +233,13 @@ def test_no_log_file_expires_before_its_units_have_room(tmp_path: Path, faults: 
     assert not check.failed
     faults.heal()
     assert store.delete_expired_files(end).log_files == 3
-    assert told.put(store).ok
-    told.check(store)
+    assert stored.put(store).ok
+    stored.check(store)
     assert [finding for finding in store.check() if finding.damage] == []
     store.close()
     with open_store(tmp_path, "file") as store:
         assert store.last_exit_ok
-        told.check(store)
+        stored.check(store)
 
 
 @pytest.mark.filterwarnings(
@@ -251,9 +251,9 @@ def test_an_interrupt_while_the_dispatch_stalls_or_goes_on_loses_nothing(
     tmp_path: Path, faults: Faults, refusal: str, *, healed: bool
 ) -> None:
     def interrupted(number: int) -> int:
-        store, told = begin(tmp_path / str(number), "file")
+        store, stored = begin(tmp_path / str(number), "file")
         for _ in range(20):
-            assert told.put(store, 60).ok
+            assert stored.put(store, 60).ok
         call, part = refusal.split()
         faults.fail(call, ENOSPC, part)
         if healed:
@@ -262,21 +262,21 @@ def test_an_interrupt_while_the_dispatch_stalls_or_goes_on_loses_nothing(
             faults.heal()
         places = 0
         with suppress(Interrupted, DiskFullError):
-            places = run_interrupted(lambda: put(store, told), number)
+            places = run_interrupted(lambda: put(store, stored), number)
         faults.heal()
         with suppress(StoreError):
-            told.put(store)
+            stored.put(store)
         with suppress(StoreError):
             store.close()
         store.close()
         with open_store(store.root, "file") as store:
-            check_all(store, told, unacknowledged=1)
+            check_all(store, stored, unacknowledged=1)
         shutil.rmtree(store.root)
         return places
 
-    def put(store: MessageStore, told: Acknowledged) -> None:
+    def put(store: MessageStore, stored: Acknowledged) -> None:
         store.max_offset(TOPIC, 0)
-        told.put(store)
+        stored.put(store)
 
     places = interrupted(0)
     assert places > 20

@@ -16,8 +16,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.call_order import CallOrder
 from tests.kit.engines import ENGINES
+from tests.kit.reported import CONFIG
 from tests.kit.shim import KINDS, SHORT, Shim
-from tests.kit.told import CONFIG
 
 DATA = b"0123456789"
 LIBRARY = ctypes.CDLL(None, use_errno=True)
@@ -182,16 +182,16 @@ def test_the_order_of_calls_has_writes_to_the_index(tmp_path: Path) -> None:
 
 
 def test_what_the_core_writes_is_met_and_told(tmp_path: Path, shim: Shim) -> None:
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     shim.watch(tmp_path)
-    shim.tell(lambda kind, path: told.append((kind, path)), "/cq_file/_append")
+    shim.notify(lambda kind, path: reported.append((kind, path)), "/cq_file/_append")
     with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
         assert store.put_message(Message("t", b"x")).ok
         store.max_offset("t", 0)
-        assert told == []  # the first of a queue makes its file
+        assert reported == []  # the first of a queue makes its file
         assert store.put_message(Message("t", b"x")).ok
         store.max_offset("t", 0)
-    assert told == [("pwrite", str(tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"))]
+    assert reported == [("pwrite", str(tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"))]
     assert shim.foreign["pwrite"] == 1
 
 

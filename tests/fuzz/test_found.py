@@ -37,7 +37,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.fuzz.test_queue_files import known
 from tests.kit.file_queues import BATCH, PRE_BLANK, Disk, NoLog, put, rows
 from tests.kit.index_records import index_record
-from tests.kit.model import PlainLog
+from tests.kit.model import FastLog
 from tests.kit.mutations import in_time
 from tests.kit.queue_drive import QueueDrive
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of
@@ -89,7 +89,7 @@ def test_a_deliver_time_behind_all_time_wraps_as_javas_does() -> None:
 @pytest.mark.parametrize("offset", [-1, -(1 << 63), MAX_UNITS, LONG_MAX])
 def test_an_impossible_queue_offset_is_refused(tmp_path: Path, name: str, offset: int) -> None:
     """Queue files with names that are not read, or numbers too large for the next put."""
-    drive = QueueDrive(name, tmp_path, PlainLog([1] * 9))
+    drive = QueueDrive(name, tmp_path, FastLog([1] * 9))
     batch = UnitBatch()
     batch.add(("T", 0), offset, 100, 100, 7, 5)
     with pytest.raises(CorruptionError, match="invalid queue offset") as caught:

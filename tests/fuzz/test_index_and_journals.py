@@ -67,14 +67,14 @@ def use_index(folder: Path, *, read_only: bool, last_exit_ok: bool) -> None:
     given = (SLOTS, ENTRIES) if last_exit_ok else (None, None)
     index = IndexService(folder, *given, read_only=read_only)
     index.load(last_exit_ok, 12_000)
-    asked = [
+    requested = [
         lambda: index.query("T", "k3", 10, 0, LONG_MAX),
         lambda: index.query("T", "k3", 1, 11_000, 20_000),
         lambda: list(index.check(2_000)),
         index.resume_phy_offset,
     ]
     if not read_only:
-        asked += [
+        requested += [
             lambda: index.truncate_dirty(3_000),
             lambda: index_record(index, "T", "u", "k3 k4", 7_000, 90_000),
             lambda: put_many(index),
@@ -83,7 +83,7 @@ def use_index(folder: Path, *, read_only: bool, last_exit_ok: bool) -> None:
             lambda: index.delete_expired(5_000),
             lambda: list(index.check()),
         ]
-    for ask in asked:
+    for ask in requested:
         with suppress(StoreError):
             ask()
     index.close()

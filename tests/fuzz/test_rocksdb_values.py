@@ -31,7 +31,7 @@ from tests.fuzz.test_queue_files import ask
 from tests.kit.engines import ENGINES, put_raw, using
 from tests.kit.file_queues import NoLog
 from tests.kit.golden import load_dump
-from tests.kit.model import PlainLog
+from tests.kit.model import FastLog
 from tests.kit.mutations import fuzz
 from tests.kit.queue_drive import QueueDrive
 from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, put
@@ -142,7 +142,7 @@ class TestDamaged:
         made = [PLACE.pack(0, 3 + n, 600 + 100 * n, 7, 100, 5) for n in range(4)]
         numbers = [range(4), range(4, 12), range(12, 20), range(20, 28), range(28, 32)]
         fields = [range(r.start + 40 * n, r.stop + 40 * n) for n in range(3) for r in numbers]
-        drive = QueueDrive(name, tmp_path, PlainLog(low=100))
+        drive = QueueDrive(name, tmp_path, FastLog(low=100))
 
         def run(data: bytes) -> None:
             batch = UnitBatch()

@@ -23,10 +23,10 @@ def max_offset(broker: Broker, topic: str, queue_id: int = 0) -> int:
 
 
 def _ask(broker: Broker, code: int, fields: dict[str, str]) -> int | None:
-    async def asked() -> int | None:
+    async def requested() -> int | None:
         async with BrokerClient("127.0.0.1", broker.port) as client:
             answer = await client.request(code, fields)
         assert answer.code in {SUCCESS, _QUERY_NOT_FOUND}, answer
         return int(answer.fields["offset"]) if answer.code == SUCCESS else None
 
-    return asyncio.run(asked())
+    return asyncio.run(requested())

@@ -49,7 +49,7 @@ _LONGER = 4
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """What is to happen."""
 
     messages: int
@@ -65,14 +65,14 @@ class Asked:
 
 
 @contextmanager
-def proxies(asked: Asked) -> Iterator[dict[str, CuttingProxy]]:
+def proxies(requested: Requested) -> Iterator[dict[str, CuttingProxy]]:
     """A proxy a follower, all in one thread; where they lead is said later."""
     made = {}
     for at, name in enumerate(KINDS):
-        cuts = max(1, asked.cuts // (10 if name == ROCKETMQ else 1))
-        most = asked.messages * _BYTES_A_MESSAGE * 3 // 2 // cuts
-        made[name] = CuttingProxy(0, cuts, most, seed=asked.seed + at)
-        if asked.weather is not None:
+        cuts = max(1, requested.cuts // (10 if name == ROCKETMQ else 1))
+        most = requested.messages * _BYTES_A_MESSAGE * 3 // 2 // cuts
+        made[name] = CuttingProxy(0, cuts, most, seed=requested.seed + at)
+        if requested.weather is not None:
             made[name].address, made[name].target = NEAR, FAR
     loop, ended, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
 
@@ -95,9 +95,9 @@ def proxies(asked: Asked) -> Iterator[dict[str, CuttingProxy]]:
 class Run:
     """One master and its followers in ``folder``."""
 
-    def __init__(self, asked: Asked, folder: Path, rocketmq: RocketMQ) -> None:
-        self._asked, self._folder, self._rocketmq = asked, folder, rocketmq
-        self._draw = random.Random(asked.seed)
+    def __init__(self, requested: Requested, folder: Path, rocketmq: RocketMQ) -> None:
+        self._requested, self._folder, self._rocketmq = requested, folder, rocketmq
+        self._draw = random.Random(requested.seed)
         self._done: Counter[str] = Counter()
         self._conf = folder / "broker.conf"
         self._conf.write_text("".join(f"{key}={value}\n" for key, value in FAST.items()))
@@ -109,9 +109,9 @@ class Run:
             AssertionError: the logs or the queues are not the same, or a process did not do well.
         """
         began = time.monotonic()
-        with proxies(self._asked) as made, ExitStack() as stack:
+        with proxies(self._requested) as made, ExitStack() as stack:
             masters = Masters(
-                self._rocketmq, self._asked.is_ours, self._folder / "master", self._conf,
+                self._rocketmq, self._requested.is_ours, self._folder / "master", self._conf,
                 list(made.values()),
             )  # fmt: skip
             stack.callback(masters.end)
@@ -133,7 +133,7 @@ class Run:
             starts, seconds = masters.starts, round(time.monotonic() - began)
         compared = self._compared(end, masters.put_messages)
         return {
-            "master": "ours" if self._asked.is_ours else "RocketMQ 5.5.1",
+            "master": "ours" if self._requested.is_ours else "RocketMQ 5.5.1",
             "seconds": seconds, "log bytes": end,
             "connections": connections, "times the master was started": starts,
             "done": dict(self._done), **compared,
@@ -153,9 +153,9 @@ class Run:
 
     def _befall(self, masters: Masters, followers: dict[str, OurFollower | TheirFollower]) -> None:
         """Put all messages in rounds, and have something happen in each."""
-        each = -(-self._asked.messages // self._asked.rounds // len(QUEUES))
+        each = -(-self._requested.messages // self._requested.rounds // len(QUEUES))
         fates = [*(f"kill {name}" for name in KINDS), "kill the master", "restart the master", ""]
-        while masters.put_messages < self._asked.messages:
+        while masters.put_messages < self._requested.messages:
             fate = self._draw.choice(fates)
             is_cut_short = fate == "kill the master"
             thread = masters.putting(each * (_LONGER if is_cut_short else 1))
@@ -211,11 +211,15 @@ def in_namespace(words: Sequence[str]) -> int:
         subprocess.run(["ip", "netns", "del", _NAMESPACE], check=True)
 
 
-def told(asked: Asked, rocketmq: RocketMQ) -> dict[str, object]:
+def reported(requested: Requested, rocketmq: RocketMQ) -> dict[str, object]:
     """Return what was done, and what came of it, with what befell the link."""
-    link = nullcontext() if asked.weather is None else lossy_link(asked.weather, asked.seed)
+    link = (
+        nullcontext()
+        if requested.weather is None
+        else lossy_link(requested.weather, requested.seed)
+    )
     with tempfile.TemporaryDirectory(prefix="cqstore-ha-") as folder, link as packets:
-        found = Run(asked, Path(folder), rocketmq).run()
+        found = Run(requested, Path(folder), rocketmq).run()
         if packets is not None:
             assert min(packets["lost"], packets["overtaken"]) > 0, packets
             found["link"] = dict(packets)
@@ -237,10 +241,10 @@ def main(words: Sequence[str]) -> int:
         return in_namespace(words)
     rocketmq = RocketMQ.build("5.5.1")
     for master in [given.master] if given.master else ["rocketmq", "ours"]:
-        asked = Asked(
+        requested = Requested(
             given.messages, given.rounds, given.cuts, given.seed, master == "ours", given.link
         )
-        for what, value in told(asked, rocketmq).items():
+        for what, value in reported(requested, rocketmq).items():
             sys.stdout.write(f"{what}: {value}\n")
         sys.stdout.flush()
     return 0

@@ -85,11 +85,11 @@ def test_each_delivers_what_the_other_has_scheduled(
         deliver(store)
         for key in ("ours0", "theirs0"):
             waited = properties(store, SCHEDULE_TOPIC, key)
-            came = properties(store, "n0", key)
+            received = properties(store, "n0", key)
             assert waited.keys() >= OF_SCHEDULE, key
-            assert came.items() <= waited.items(), key
+            assert received.items() <= waited.items(), key
             # RocketMQ removes it when the properties are bytes already.
-            assert ("DELAY" in came) is (key == "ours0")
+            assert ("DELAY" in received) is (key == "ours0")
     assert on_disk(tmp_path) == {SOON: 4, LATER: 3}
     with brokers.running(tmp_path, **given) as broker:
         registered(broker)

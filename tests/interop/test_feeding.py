@@ -181,15 +181,17 @@ def test_a_former_master_that_is_longer_is_served_nothing(
     root = tmp_path / "theirs"
     rocketmq.append(root, "default", QUEUES, 20, crash=False, **SIZES)
     before = shutil.copytree(root / "commitlog", tmp_path / "before")
-    told: list[str] = []
+    reported: list[str] = []
     with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
         put(store, 1)
         with (
-            feeding(Feeder(store, settings=SETTINGS, on_event=told.append)) as feeder,
+            feeding(Feeder(store, settings=SETTINGS, on_event=reported.append)) as feeder,
             rocketmq.following(feeder.port, root, "default", QUEUES, **SLAVE),
         ):
             until(
-                lambda: any("the follower requested the log from" in sentence for sentence in told)
+                lambda: any(
+                    "the follower requested the log from" in sentence for sentence in reported
+                )
             )
     for path in before.iterdir():
         assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes()

@@ -55,9 +55,9 @@ def ours(root: Path) -> list[int] | None:
 
 def loaded(program: JavaProgram, home: Path, roots: list[Path]) -> list[dict[str, Any]]:
     """Return what RocketMQ makes of each log."""
-    asked = "".join(f"{root}/commitlog\t{SIZE}\n" for root in roots)
+    requested = "".join(f"{root}/commitlog\t{SIZE}\n" for root in roots)
     done = subprocess.run(
-        program.command(home, ["-Xmx256m"]), input=asked, capture_output=True, text=True,
+        program.command(home, ["-Xmx256m"]), input=requested, capture_output=True, text=True,
         check=True, timeout=300, env=program.environment(),
     )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines()]

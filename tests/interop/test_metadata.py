@@ -79,14 +79,14 @@ def test_a_broker_starts_on_what_was_followed_and_knows_all_that_its_master_knew
 def test_a_topic_that_a_broker_deletes_goes_and_its_next_incarnation_comes(
     tmp_path: Path, brokers: Brokers, backend: str
 ) -> None:
-    told = list[str]()
+    reported = list[str]()
 
     async def story(master: Broker) -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, backend=backend) as store:
             follower = Follower(store, "127.0.0.1", master.ha_port, timing=Timing(first_retry=0.01))
             beside = SlaveSynchronize(
                 store, follower, "127.0.0.1", master.port, intervals=Intervals(0.1, 0.1),
-                on_event=told.append,
+                on_event=reported.append,
             )  # fmt: skip
             tasks = [asyncio.create_task(follower.run()), asyncio.create_task(beside.run())]
             end = (await asyncio.to_thread(master.do, "end"))["end"]
@@ -110,7 +110,9 @@ def test_a_topic_that_a_broker_deletes_goes_and_its_next_incarnation_comes(
         filled(master, 60)
         master.do("put", "n1", 2, 10)
         asyncio.run(asyncio.wait_for(story(master), LIMIT_SECONDS))
-    assert [sentence for sentence in told if "the master has deleted them" not in sentence] == []
+    assert [
+        sentence for sentence in reported if "the master has deleted them" not in sentence
+    ] == []
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert store.max_offset("n0", 0) == 3
         assert list(store.check()) == []

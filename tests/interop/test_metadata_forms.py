@@ -33,7 +33,7 @@ def managers() -> JavaProgram:
         pytest.skip(f"the managers of RocketMQ 5.5.1 cannot be had: {exc}")
 
 
-def asked(
+def requested(
     managers: JavaProgram, word: str, root: Path, form: Form, *questions: str
 ) -> dict[str, Any]:
     words = [word, str(root), *SETTINGS[form], *questions]
@@ -48,7 +48,7 @@ def asked(
 @pytest.mark.parametrize("form", list(Form))
 def test_what_the_managers_wrote_is_read(managers: JavaProgram, tmp_path: Path, form: Form) -> None:
     root = tmp_path / "store"
-    written = asked(managers, "write", root, form)
+    written = requested(managers, "write", root, form)
     (found,) = read_forms(StorePaths(root))
     assert found.form is form
     assert not found.faults
@@ -78,7 +78,9 @@ def test_what_we_write_is_what_the_managers_read(
     root = tmp_path / "store"
     write_form(found, form, root)
     light = "?billing0,%LMQ%$parent$x,0"
-    read = asked(managers, "dump", root, form, light, "?billing3,orders10,2", "?grüppe@x,at@sign,1")
+    read = requested(
+        managers, "dump", root, form, light, "?billing3,orders10,2", "?grüppe@x,at@sign,1"
+    )
     assert {name: read["topics"][name] for name in found.topics} == found.topics
     assert {name: read["groups"][name] for name in found.groups} == found.groups
     assert read["forbidden"] == found.forbidden
@@ -99,7 +101,7 @@ def test_changed_offsets_are_what_the_managers_read(
 ) -> None:
     unpack_forms(tmp_path)
     root = tmp_path / form
-    before = asked(managers, "dump", root, form)
+    before = requested(managers, "dump", root, form)
     with MessageStore.open(root, CONFIG, backend="file") as store:
         store.put_messages([Message("orders11", b"1", 2)] * 3)
     for words in (
@@ -107,7 +109,7 @@ def test_changed_offsets_are_what_the_managers_read(
         ["reset", root, "late", "--topic", "orders11", "--to", "latest"],
     ):  # fmt: skip
         assert CliRunner().invoke(groups_app, [*map(str, words), "--yes"]).exit_code == 0
-    read = asked(managers, "dump", root, form)
+    read = requested(managers, "dump", root, form)
     expected = dict(before["offsets"])
     assert expected.pop("orders11@billing4")
     expected |= {
@@ -129,7 +131,7 @@ def test_topics_made_of_queues_are_taken_in(
         store.put_messages([Message("lost", b"1", queue_id) for queue_id in (0, 5)])
     (found,) = read_forms(StorePaths(root))
     assert CliRunner().invoke(app, ["make-topics", str(root), "--yes"]).exit_code == 0
-    read = asked(managers, "dump", root, form)
+    read = requested(managers, "dump", root, form)
     assert (read["topics"]["lost"]["readQueueNums"], read["topics"]["lost"]["perm"]) == (6, 6)
     assert {name: read["topics"][name] for name in found.topics} == found.topics
     assert read["groups"].keys() >= found.groups.keys()

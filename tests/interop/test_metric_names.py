@@ -66,7 +66,7 @@ def test_names_and_labels_are_those_of_a_broker(
 
     theirs = dict[str, Sample]()
 
-    def are_told() -> bool:
+    def are_reported() -> bool:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             found = samples(answer.read().decode())
         theirs.clear()
@@ -81,7 +81,7 @@ def test_names_and_labels_are_those_of_a_broker(
             broker.do("offset", "orders", "g0", queue_id, offset)
         broker.do("subscribe", "g0", "orders", "a", "IS", "NOT", "NULL", "OR", "a", "IS", "NULL")
         broker.do("delayed", "orders", 0, 3, "sent")  # by a client: these alone a broker counts
-        until(are_told, lambda: ("missing", BOTH - {*theirs}, "told", theirs))
+        until(are_reported, lambda: ("missing", BOTH - {*theirs}, "told", theirs))
     registry = CollectorRegistry()
     with MessageStore.open(root, read_only=True, housekeeping=False) as store:
         register(

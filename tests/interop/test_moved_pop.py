@@ -23,11 +23,11 @@ def popped(
     """Pop ``count`` messages, first come or come again; return their keys, sorted."""
     found = list[str]()
 
-    def all_came() -> bool:
+    def all_received() -> bool:
         found.extend(broker.do("pop", group, topic, 32, invisible_ms)["keys"])
         return len(found) >= count
 
-    until(all_came)
+    until(all_received)
     return sorted(found)
 
 

@@ -89,8 +89,8 @@ def test_a_store_that_a_release_began_is_read_and_gone_on_with(
     rows = equal(root, release.dump(copy, kind, DUMPED, **SETTINGS))
     assert [row["phy"] for row in rows] == [row["phy"] for row in written]
     assert run(["check", root]).returncode == 0
-    asked = run(["query", root, "--topic", "主题-é", "--key", "java395"])
-    assert (asked.returncode, len(asked.stdout.splitlines())) == (0, 1)
+    requested = run(["query", root, "--topic", "主题-é", "--key", "java395"])
+    assert (requested.returncode, len(requested.stdout.splitlines())) == (0, 1)
     ours = write(root, BACKENDS[kind], BY_US)
     rows = equal(root, release.dump(root, kind, DUMPED, **SETTINGS))
     assert [row["phy"] for row in rows] == [*(row["phy"] for row in written), *ours]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cqstore.cli.app import app
 from tests.interop.started import JVM
-from tests.kit.rocksdb_index import SETTINGS, asked_words
+from tests.kit.rocksdb_index import SETTINGS, requested_words
 from tools.bench.peer.maven import JavaProgram, UnavailableError
 
 pytestmark = pytest.mark.interop
@@ -35,7 +35,7 @@ def called(program: JavaProgram, *words: object) -> str:
 
 def answers(program: JavaProgram, root: Path, count: int) -> list[dict[str, Any]]:
     words = root.parent / "words"
-    words.write_text("".join(f"{topic},{key}\n" for topic, key in asked_words(count)), "utf-8")
+    words.write_text("".join(f"{topic},{key}\n" for topic, key in requested_words(count)), "utf-8")
     settings = [*SETTINGS, "indexFileReadEnable=false"]
     found: list[dict[str, Any]] = json.loads(called(program, "query", root, words, *settings))
     return found

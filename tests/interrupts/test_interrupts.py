@@ -58,9 +58,9 @@ class Case:
         self.known.put(self.store, is_odd=True)
 
     def put_list(self, *, is_odd: bool = False) -> None:
-        first = self.known.asked
+        first = self.known.requested
         numbers = range(first, first + 40)  # over two files of the log
-        self.known.asked += len(numbers)
+        self.known.requested += len(numbers)
         bodies = [b"%d " % number * 60 for number in numbers]
         messages = [
             Message(TOPIC, body, number % 2, {"KEYS": f"k{number}"}, flag=is_odd or 0)
@@ -80,7 +80,7 @@ class Case:
         assert self.store.put_message(Message("other", b"light", 0, names)).ok
 
     def follow(self) -> None:
-        self.known.asked = self.followed.asked
+        self.known.requested = self.followed.requested
         end = self.store.max_phy_offset()
         assert self.store.append_to_commit_log(end, self.further) == end + len(self.further)
         self.known.bodies.update(self.followed.bodies)
@@ -154,7 +154,7 @@ class Bench:
                 store.put_message(Message(GONE, b"g%d" % number, number % 3))
 
         shutil.copytree(folder / "first", folder / "other")
-        followed = Acknowledged(asked=self.known.asked)
+        followed = Acknowledged(requested=self.known.requested)
         with self.opened(folder / "other") as store:
             for _ in range(6):
                 followed.put(store)
@@ -171,7 +171,7 @@ class Bench:
         root = self.folder / "case"
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(self.folder / "first", root)
-        known = Acknowledged(dict(self.known.bodies), self.known.asked)
+        known = Acknowledged(dict(self.known.bodies), self.known.requested)
         case = Case(self.opened(root), known, *self.further)
         for _ in range(6):
             case.put()
@@ -190,7 +190,7 @@ class Bench:
     def check(self, root: Path, case: Case) -> None:
         with self.opened(root) as store:
             case.known.check(store)
-            for number in range(case.known.asked):
+            for number in range(case.known.requested):
                 found = store.query_message(TOPIC, f"k{number}")
                 places = [message.phy_offset for message in found]
                 assert len(places) == len(set(places))

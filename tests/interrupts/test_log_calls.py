@@ -130,16 +130,16 @@ def test_a_store_goes_on_and_closes_after_a_log_call_was_interrupted(
 ) -> None:
     """Where the lock of a handler is left taken, the other threads go on without the line."""
     store = MessageStore.open(tmp_path, SMALL, housekeeping=False)
-    left, asked = 0, 0
+    left, requested = 0, 0
     for logs in interrupted_logs(every):
         for _ in range(3):  # as many as a file of the index takes
-            assert store.put_message(Message("t", b"x", 0, {"KEYS": f"k{asked}"})).ok
-            asked += 1
+            assert store.put_message(Message("t", b"x", 0, {"KEYS": f"k{requested}"})).ok
+            requested += 1
         in_thread(store.flush)
         taken = is_left_taken(logs.handler.lock)
         left += taken
         assert ("created index file" in logs.text.getvalue()) != taken
-    assert 0 < left < asked // 3
+    assert 0 < left < requested // 3
     with in_time(SECONDS):
         store.close()
 

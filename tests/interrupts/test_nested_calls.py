@@ -52,7 +52,7 @@ class Case:
         self.config = SMALL.model_copy(update=changes)
         self.backend = None if backend == "both" else backend
         self.acknowledged: dict[int, bytes] = {}
-        self.refused = self.asked = 0
+        self.refused = self.requested = 0
         self.open()
 
     def open(self) -> None:
@@ -65,8 +65,10 @@ class Case:
             )
 
     def _message(self) -> Message:
-        self.asked += 1
-        return Message(TOPIC, b"%d" % self.asked, 0, {"TAGS": "a", "KEYS": f"k{self.asked}"})
+        self.requested += 1
+        return Message(
+            TOPIC, b"%d" % self.requested, 0, {"TAGS": "a", "KEYS": f"k{self.requested}"}
+        )
 
     def _note(self, bodies: Sequence[bytes], results: Sequence[object]) -> None:
         for body, done in zip(bodies, results, strict=True):
@@ -81,8 +83,8 @@ class Case:
 
     def put_odd(self) -> None:
         """The slow path."""
-        message = Message(TOPIC, b"x%d" % self.asked, 0, {"TIMER_ROLL_TIMES": "1"})
-        self.asked += 1
+        message = Message(TOPIC, b"x%d" % self.requested, 0, {"TIMER_ROLL_TIMES": "1"})
+        self.requested += 1
         self._note([message.body], [self.store.put_message(message)])
 
     def put_list(self) -> None:

@@ -23,7 +23,7 @@ from cqstore.store.settings.config import RocksDBEngine
 from tests.kit import interrupts
 from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted
-from tests.kit.model import RECORD_SIZE, PlainLog, batch_of
+from tests.kit.model import RECORD_SIZE, FastLog, batch_of
 from tests.kit.mutations import in_time
 from tests.kit.queue_drive import COMBINED, QueueDrive
 
@@ -97,7 +97,7 @@ class Case:
 
     def __init__(self, folder: Path, name: str, engine: RocksDBEngine) -> None:
         self.model = Model()
-        self.log = PlainLog()
+        self.log = FastLog()
         self.drive = QueueDrive(name, folder, self.log, engine, hot_queues=100)
         self.drive.store.allow_expiry(0)
         self.put(self.model.next_rows(*FIRST))
@@ -275,7 +275,7 @@ def variant(
         monkeypatch.setattr(NativeEngine, "append_job", lambda *_: None)
     if request.param == "file-long":
         # Between two lines of the slow path; the core has none.
-        monkeypatch.setattr(FileConsumeQueueStore, "_append_plain", lambda _, batch: batch)
+        monkeypatch.setattr(FileConsumeQueueStore, "_append_fast", lambda _, batch: batch)
     return VARIANTS[request.param]
 
 

@@ -30,7 +30,7 @@ def ask(store: MessageStore, number: int) -> list[str]:
     return [f"put {number}", f"pull {number}", "maxOffset"]
 
 
-def asked_in(path: Path) -> list[str]:
+def requested_in(path: Path) -> list[str]:
     """Return what a trace has, as ``ask`` says it."""
     found = []
     for line in path.read_text().splitlines()[1:]:
@@ -74,12 +74,12 @@ def test_a_trace_that_was_interrupted_ends_and_another_is_recorded(
             ask(store, 2)
             with record_trace(store, root / "third"):
                 third = ask(store, 3)
-            assert asked_in(root / "third") == third, number
+            assert requested_in(root / "third") == third, number
             assert not any(each.name == "cqstore-trace" for each in threading.enumerate()), number
             if step is end:
-                assert asked_in(root / "first")[:3] == first, number
+                assert requested_in(root / "first")[:3] == first, number
             ask(store, 4)
-            assert asked_in(root / "third") == third, number
+            assert requested_in(root / "third") == third, number
         assert {*threading.enumerate()} <= before, number
         # The number of a file that was being made may be lost between two calls.
         assert len(descriptors_of(root)) <= (step is begin and number > 0), number
@@ -100,10 +100,10 @@ def test_a_store_ends_a_trace_whose_end_was_interrupted(tmp_path: Path) -> None:
         root, places = tmp_path / str(number), 0
         with in_time(SECONDS), MessageStore.open(root, SMALL, housekeeping=False) as store:
             trace = record_trace(store, root / "trace")
-            asked = ask(store, 1)
+            requested = ask(store, 1)
             with suppress(Interrupted):
                 places = run_interrupted(trace.stop, number)
-        assert asked_in(root / "trace")[:3] == asked, number
+        assert requested_in(root / "trace")[:3] == requested, number
         assert {*threading.enumerate()} <= before, number
         assert descriptors_of(root) == [], number
         return places

@@ -15,7 +15,7 @@ class Acknowledged:
     """The puts that returned ``PUT_OK``: queue id and offset → phy offset and body."""
 
     bodies: dict[tuple[int, int], tuple[int, bytes]] = field(default_factory=dict)
-    asked: int = 0
+    requested: int = 0
 
     def put(
         self, store: MessageStore, size: int = 300, *, is_odd: bool = False
@@ -24,8 +24,8 @@ class Acknowledged:
 
         An odd one has a number of a class of its own: it leaves the fast path.
         """
-        number = self.asked
-        self.asked += 1
+        number = self.requested
+        self.requested += 1
         body = b"%d " % number * (size // 5)
         queue_id = number % QUEUES
         message = Message(TOPIC, body, queue_id, {"KEYS": f"k{number}"}, flag=is_odd or 0)

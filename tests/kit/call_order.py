@@ -42,7 +42,7 @@ class CallOrder:
         with ExitStack() as patched:
             patched.callback((shim := Shim()).off)
             shim.watch("/")
-            shim.tell(self._note_write, "/cq_file/_append", "/index/_writer")
+            shim.notify(self._note_write, "/cq_file/_append", "/index/_writer")
             for name, what in _CALLS.items():
                 patched.enter_context(mock.patch.object(os, name, self._noting(name, what)))
             yield

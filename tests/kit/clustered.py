@@ -28,9 +28,9 @@ def move_twice(space: Workspace, rate: float) -> None:
         for number in range(count)
     ]
     space.segments.mkdir()
-    told = run_tasks(move_segment, [item for item in items for _ in range(2)], MASTER)
-    assert told[::2] == told[1::2]
-    assert len(set(told)) == count
+    reported = run_tasks(move_segment, [item for item in items for _ in range(2)], MASTER)
+    assert reported[::2] == reported[1::2]
+    assert len(set(reported)) == count
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from cqstore.cq_rocksdb.engine.choice import engine_works
 from cqstore.store.entry_points import entries
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.quick_end import end_behind
-from tests.kit.verbs import told_never
+from tests.kit.verbs import never_reported
 
 COMMAND = [str(Path(sys.executable).parent / "cqstore")]
 _ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def _serve() -> None:
     for name in _IMPORTED:
         if name != "jinja2" or find_spec(name):  # an extra, which tests of packaging do without
             import_module(name)
-    told_never()
+    never_reported()
     entries("")  # this and the next each child would do for itself: read what is installed,
     engine_works(RocksDBEngine.AUTO)  # make sense of the settings, and load RocksDB
     gc.collect()

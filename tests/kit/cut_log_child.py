@@ -134,10 +134,10 @@ class Cut:
     def offset_by_time(self) -> None:
         result = self.store.get_message("t", 0, 0, COUNT)
         times = sorted({message.store_timestamp for message in result.messages()})
-        asked = [times[0] - 1, *times, times[-1] + 1]
-        wanted = [self.store.offset_by_time("t", 0, time) for time in asked]
+        requested = [times[0] - 1, *times, times[-1] + 1]
+        wanted = [self.store.offset_by_time("t", 0, time) for time in requested]
         self.cut()
-        for offset, time in zip(wanted, asked, strict=True):
+        for offset, time in zip(wanted, requested, strict=True):
             self.expect(offset, partial(self.store.offset_by_time, "t", 0, time))
 
     def times_of_many(self) -> None:
@@ -239,9 +239,9 @@ def questions() -> Iterator[str]:
 
 
 def main(root: str, backend: str, ask: str, cut: str) -> None:
-    asked = Cut(Path(root), backend, ask, cut)
-    getattr(asked, ask)()
-    print(json.dumps({"right": asked.right, "errors": asked.errors}), flush=True)  # noqa: T201
+    requested = Cut(Path(root), backend, ask, cut)
+    getattr(requested, ask)()
+    print(json.dumps({"right": requested.right, "errors": requested.errors}), flush=True)  # noqa: T201
     os._exit(0)  # a close would flush what is not there
 
 

@@ -12,10 +12,10 @@ class Declines:
     def get(self, *_: object) -> None:
         """Pull nothing."""
 
-    def ask(self, *_: object) -> None:
+    def query(self, *_: object) -> None:
         """Answer no query."""
 
-    def plain_units(self, *_: object) -> None:
+    def fast_units(self, *_: object) -> None:
         """Read no units."""
 
     def search(self, *_: object) -> None:

@@ -45,7 +45,7 @@ def open_store(root: Path, read: str = "file", **changes: object) -> MessageStor
     return MessageStore.open(root, config(read, **changes), housekeeping=False)
 
 
-class Told:
+class StoredOffsets:
     """What a store has said of the messages that it took: phy offsets by queue, in order."""
 
     def __init__(self) -> None:

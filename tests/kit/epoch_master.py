@@ -63,11 +63,11 @@ class EpochMaster(LogServer):
             assert state == 2
             yield phy_offset
 
-    async def _send(self, out: Cut, asked: int) -> None:
+    async def _send(self, out: Cut, requested: int) -> None:
         if self.instead is not None or self.behind is not None:
             await out.send(self.behind or b"")
             return
-        at = asked or (self.last_file if self.hellos[-1][1] else self.begin)
+        at = requested or (self.last_file if self.hellos[-1][1] else self.begin)
         while True:
             current = max((e for e in self.epochs if e[1] <= at), default=self.epochs[0])
             behind = min((e for e in self.epochs if e[1] > at), default=None)

@@ -21,7 +21,7 @@ TOPIC = "t"
 _Calls = dict[str, Callable[[], object]]
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
 
 
@@ -41,16 +41,16 @@ def main() -> None:
         _be_the_child(store, reader, Path(root))
         return  # by the way of every program: what is left is collected
     _, status = os.waitpid(child, 0)
-    tell("child", os.waitstatus_to_exitcode(status))
-    tell("abort", (Path(root) / "abort").exists())
+    report("child", os.waitstatus_to_exitcode(status))
+    report("abort", (Path(root) / "abort").exists())
     for number in range(100):
         assert store.put_message(Message(TOPIC, b"after %d" % number * 9)).ok
     reader.close()
     store.close()
     with MessageStore.open(Path(root), config) as store:
-        tell("clean", store.last_exit_ok)
-        tell("damage", sum(finding.damage for finding in store.check()))
-        tell("messages", store.max_offset(TOPIC, 0))
+        report("clean", store.last_exit_ok)
+        report("damage", sum(finding.damage for finding in store.check()))
+        report("messages", store.max_offset(TOPIC, 0))
 
 
 def _be_the_child(store: MessageStore, reader: MessageStore, root: Path) -> None:
@@ -73,16 +73,16 @@ def _be_the_child(store: MessageStore, reader: MessageStore, root: Path) -> None
     for name, call in calls.items():
         try:
             call()
-            tell(name, "went through")
+            report(name, "went through")
         except StoreError as exc:
-            tell(name, type(exc).__name__)
+            report(name, type(exc).__name__)
     with store:
         pass
     store.close()
     reader.close()
     del calls
     gc.collect()
-    tell("left")
+    report("left")
 
 
 if __name__ == "__main__":

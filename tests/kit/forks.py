@@ -13,7 +13,7 @@ from pathlib import Path
 RAISED = 99
 """What a child ends with whose step raised."""
 _SECONDS = 120
-_ASKED = signal.SIGUSR2
+_REQUESTED = signal.SIGUSR2
 """Has a child that ``forked`` has made write to standard error where its threads are."""
 _ANSWER_SECONDS = 5
 
@@ -38,7 +38,7 @@ def forked(step: Callable[[], int | None]) -> int:
     if not child:
         code = RAISED
         try:
-            faulthandler.register(_ASKED, file=2)
+            faulthandler.register(_REQUESTED, file=2)
             code = step() or 0
         except BaseException:  # noqa: BLE001 - told here, or never
             traceback.print_exc()
@@ -60,7 +60,7 @@ def ended(child: int, seconds: float = _SECONDS) -> int:
         has_ended = bool(waiting.poll(1000 * seconds))
         if not has_ended:
             where = _whereabouts(child)
-            os.kill(child, _ASKED)  # which ends one that does not know it
+            os.kill(child, _REQUESTED)  # which ends one that does not know it
             waiting.poll(1000 * _ANSWER_SECONDS)
     finally:
         os.close(handle)

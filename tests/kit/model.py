@@ -9,7 +9,7 @@ RECORD_SIZE = 100
 
 
 @dataclass
-class PlainLog(NoLogFiles):
+class FastLog(NoLogFiles):
     """Records of 100 bytes, one behind the other; the n-th was stored at ``stamps[n]`` ms."""
 
     stamps: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class ModelQueue:
 class ModelQueues:
     """What every backend must answer."""
 
-    def __init__(self, log: PlainLog) -> None:
+    def __init__(self, log: FastLog) -> None:
         self.log = log
         self.queues: dict[tuple[str, int], ModelQueue] = {}
 
@@ -94,7 +94,7 @@ class ModelQueues:
         return min((offset for offset, at in stamps.items() if at >= stamp), default=high)
 
 
-def batch_of(log: PlainLog, rows: list[tuple[tuple[str, int], int, Unit]]) -> UnitBatch:
+def batch_of(log: FastLog, rows: list[tuple[tuple[str, int], int, Unit]]) -> UnitBatch:
     """Return a batch of queue, queue offset and unit, in log order."""
     batch = UnitBatch()
     for key, offset, (phy_offset, size, code) in rows:

@@ -29,12 +29,12 @@ class Moving:
         timing: Timing = QUICK,
         without: Collection[AcceptedLoss] = (),
     ) -> None:
-        self.told: list[str] = []
-        self._said = threading.Condition()
+        self.reported: list[str] = []
+        self._condition = threading.Condition()
         self._actions: dict[str, Callable[[], object]] = {}
         self.move = FollowedMove(
             root, ("127.0.0.1", port), own, config,
-            backend=backend, timing=timing, tell=self._tell, without=without,
+            backend=backend, timing=timing, on_event=self._on_event, without=without,
         )  # fmt: skip
         self.ended: Future[FollowedReport] = Future()
         self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[FollowedReport]]] = (
@@ -46,12 +46,12 @@ class Moving:
         """Do something as soon as it says that."""
         self._actions[words] = action
 
-    def _tell(self, sentence: str) -> None:
+    def _on_event(self, sentence: str) -> None:
         for words in [words for words in self._actions if words in sentence]:
             self._actions.pop(words)()
-        with self._said:
-            self.told.append(sentence)
-            self._said.notify_all()
+        with self._condition:
+            self.reported.append(sentence)
+            self._condition.notify_all()
 
     def _run(self) -> None:
         async def run() -> FollowedReport:
@@ -64,15 +64,17 @@ class Moving:
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the test is told
             self.ended.set_exception(exc)
         finally:
-            self._tell("ended")
+            self._on_event("ended")
 
-    def has_said(self, words: str) -> bool:
-        return any(words in each or each == "ended" for each in self.told)
+    def has_reported(self, words: str) -> bool:
+        return any(words in each or each == "ended" for each in self.reported)
 
     def wait_for(self, words: str) -> None:
-        with self._said:
-            assert self._said.wait_for(lambda: self.has_said(words), SECONDS), self.told
-        assert any(words in each for each in self.told), self.ended.result()
+        with self._condition:
+            assert self._condition.wait_for(lambda: self.has_reported(words), SECONDS), (
+                self.reported
+            )
+        assert any(words in each for each in self.reported), self.ended.result()
 
     def cancel(self) -> None:
         loop, task = self._ready.result(SECONDS)

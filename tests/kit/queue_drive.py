@@ -12,7 +12,7 @@ from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import UnitBatch, UnitBlock
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
-from tests.kit.model import RECORD_SIZE, PlainLog, batch_of
+from tests.kit.model import RECORD_SIZE, FastLog, batch_of
 from tools.bench.no_log import NoCheckpoint
 
 COMBINED = "combined, reading "
@@ -31,13 +31,13 @@ class QueueDrive:
         self,
         name: str,
         root: Path,
-        log: PlainLog | None = None,
+        log: FastLog | None = None,
         engine: RocksDBEngine = RocksDBEngine.AUTO,
         hot_queues: int = 3,
     ) -> None:
         self.name = name
         self.root = root
-        self.log = log or PlainLog()
+        self.log = log or FastLog()
         self.config = CONFIG.model_copy(
             update={"rocksdb_engine": engine, "rocksdb_hot_queues": hot_queues}
         )

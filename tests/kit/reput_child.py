@@ -34,7 +34,7 @@ class Last:
         self._write(1, b"%d\n" % self._store.max_offset("t", 0))
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
@@ -69,15 +69,15 @@ def fork(store: MessageStore) -> None:
     if not child:
         try:
             store.put_message(Message("t", b"child", 0))
-            tell("put")
+            report("put")
         except StoreError as exc:
-            tell(type(exc).__name__)
+            report(type(exc).__name__)
         store.close()
         return  # to the end that every program has
     _, status = os.waitpid(child, 0)
-    tell("child", os.waitstatus_to_exitcode(status))
+    report("child", os.waitstatus_to_exitcode(status))
     assert store.put_message(Message("t", b"parent", 0)).ok
-    tell(store.max_offset("t", 0))
+    report(store.max_offset("t", 0))
     store.close()
 
 

@@ -16,7 +16,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def asked_words(count: int) -> Iterator[tuple[str, str]]:
+def requested_words(count: int) -> Iterator[tuple[str, str]]:
     """Yield topics and keys to ask for."""
     for topic in ("orders", "at@sign", "other"):
         yield from ((topic, key) for key in ("many", "a@b", "a", "none"))

@@ -78,7 +78,7 @@ class Compared:
     rejoined: int = 0
     refused_in_vain: int = 0
     """Followers that gave up though the master had their next bytes; begun again they go on."""
-    asked_beyond: int = 0
+    requested_beyond: int = 0
     """Connections that began behind the end of the master's log."""
     seconds: int = 0
     """That passed in the stories."""
@@ -139,7 +139,7 @@ class Story:
 
     # ---- what is to hold
 
-    def _heard(self, offset: int, *, is_request: bool) -> None:
+    def _received(self, offset: int, *, is_request: bool) -> None:
         """Look at a report in the moment in which it comes; what does not hold ends the story."""
         try:
             self._look_at(offset, is_request=is_request)
@@ -153,7 +153,7 @@ class Story:
         self.found.reports += 1
         if is_request:
             self.found.connections += 1
-            self.found.asked_beyond += offset > self._master.end
+            self.found.requested_beyond += offset > self._master.end
             return
         if offset <= 1:
             return
@@ -180,8 +180,8 @@ class Story:
         self._master_log = b""
         batch = draw.choice((1, 100, 700, 32768))
         self._master: Master = (
-            FeedingMaster(self._heard, batch, logs.config, self.folder / "feeding")
-            if self.feeding else ModelMaster(self._heard, batch)
+            FeedingMaster(self._received, batch, logs.config, self.folder / "feeding")
+            if self.feeding else ModelMaster(self._received, batch)
         )  # fmt: skip
         async with self._master:
             self._open()

@@ -24,7 +24,7 @@ from tests.kit.wire_server import WireServer
 HEARTBEAT_SECONDS = 5.0
 
 
-class Heard(Protocol):
+class OnReport(Protocol):
     """Who looks at what a follower reports."""
 
     def __call__(self, offset: int, *, is_request: bool) -> None:
@@ -52,18 +52,18 @@ class ModelMaster(WireMaster):
 
     refused = 0
 
-    def __init__(self, heard: Heard, batch: int) -> None:
+    def __init__(self, received: OnReport, batch: int) -> None:
         super().__init__(b"", batch=batch, heartbeat=HEARTBEAT_SECONDS)
-        self._heard, self._incarnation = heard, 0
+        self._received, self._incarnation = received, 0
 
     async def _read_reports(self, reader: asyncio.StreamReader) -> AsyncIterator[int]:
         """Let them be looked at; one that repeats the first says nothing more."""
-        incarnation, asked = self._incarnation, None
+        incarnation, requested = self._incarnation, None
         async for report in super()._read_reports(reader):
             if incarnation != self._incarnation:
                 return
-            asked = report if asked is None else asked
-            self._heard(report, is_request=report == asked)
+            requested = report if requested is None else requested
+            self._received(report, is_request=report == requested)
             yield report
 
     def come_back_with(self, log: bytes) -> None:
@@ -72,26 +72,26 @@ class ModelMaster(WireMaster):
         self._incarnation += 1  # what old ones still send is dropped
 
 
-class _ToldFollowers(Followers):
+class _ReportingFollowers(Followers):
     """Followers whose acknowledgements are looked at when they come."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, received: OnReport) -> None:
         super().__init__()
-        self._heard = heard
+        self._received = received
         self.is_over = False
         """Its master was stopped: what was on its way is dropped."""
 
     def acknowledge(self, link: Link, phy_offset: int) -> None:
         if not self.is_over:
-            self._heard(phy_offset, is_request=phy_offset == link.start)
+            self._received(phy_offset, is_request=phy_offset == link.start)
         super().acknowledge(link, phy_offset)
 
 
 class FeedingMaster(WireServer):
     """Our feeder's connections, over a store, without its sockets."""
 
-    def __init__(self, heard: Heard, batch: int, config: StoreConfig, folder: Path) -> None:
-        self._heard, self._config, self._folder = heard, config, folder
+    def __init__(self, received: OnReport, batch: int, config: StoreConfig, folder: Path) -> None:
+        self._received, self._config, self._folder = received, config, folder
         self._settings = FeedSettings(ha_transfer_batch_size=batch)
         self._lives = self.refused = 0
 
@@ -123,7 +123,7 @@ class FeedingMaster(WireServer):
         self._store = MessageStore.open(root, self._config, housekeeping=False)
         if log:
             assert self._store.append_to_commit_log(0, log) == len(log)
-        self.followers = _ToldFollowers(self._heard)
+        self.followers = _ReportingFollowers(self._received)
         self._log = ServedLog(self._store)
         self._growth = AppendNotifier()
         self._join(self._growth.run())
@@ -143,7 +143,7 @@ class FeedingMaster(WireServer):
         try:
             with suppress(OSError, asyncio.CancelledError):
                 await connection.begin()
-                self._heard(link.position, is_request=True)
+                self._received(link.position, is_request=True)
                 await connection.run()
         except (OutsideLogError, WireError):
             self.refused += 1

@@ -72,7 +72,7 @@ class Model:
 
     by_phy: dict[int, Kept] = field(default_factory=dict)
     by_queue: dict[Queue, list[Kept]] = field(default_factory=lambda: {q: [] for q in QUEUES})
-    asked: set[int] = field(default_factory=set)
+    requested: set[int] = field(default_factory=set)
     """Numbers of puts that have not been acknowledged: there or not."""
     deleted_from: int = 0
     """The topic's deletion that ended last began when the log ended there."""
@@ -86,7 +86,7 @@ class Model:
     def ask(self, queue: Queue) -> tuple[int, Message]:
         number = next(self.numbers)
         with self.lock:
-            self.asked.add(number)
+            self.requested.add(number)
         return number, message_of(number, queue)
 
     def answer(self, number: int, queue: Queue, result: PutMessageResult) -> None:
@@ -98,7 +98,7 @@ class Model:
             assert phy_offset not in self.by_phy
             self.by_phy[phy_offset] = kept
             self.by_queue[queue].append(kept)
-            self.asked.discard(number)
+            self.requested.discard(number)
 
     def compare(self, message: StoredMessage, queue: Queue, offset: int) -> int:
         """Compare a message that was found in a queue; return its number."""
@@ -190,9 +190,9 @@ class Threads:
 
     def put_list(self, draw: random.Random) -> None:
         queues = draw.choices(QUEUES, k=draw.choice([2, 10, 60]))
-        asked = [self.model.ask(queue) for queue in queues]
-        results = self.store.put_messages([message for _, message in asked])
-        for queue, (number, _), result in zip(queues, asked, results, strict=True):
+        requested = [self.model.ask(queue) for queue in queues]
+        results = self.store.put_messages([message for _, message in requested])
+        for queue, (number, _), result in zip(queues, requested, results, strict=True):
             self.model.answer(number, queue, result)
 
     def put_async(self, draw: random.Random) -> None:
@@ -351,7 +351,11 @@ def _compare_queue(store: MessageStore, model: Model, queue: Queue) -> int:
     known = 0
     for offset, message in found.items():
         number = model.compare(message, queue, offset)
-        assert message.phy_offset in model.by_phy or number in model.asked, (queue, offset, number)
+        assert message.phy_offset in model.by_phy or number in model.requested, (
+            queue,
+            offset,
+            number,
+        )
         known += message.phy_offset in model.by_phy
     living = [kept for kept in model.by_queue[queue] if kept.phy_offset >= least]
     if queue in DELETED:

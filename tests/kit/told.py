@@ -31,11 +31,11 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
-class Told:
+class AcknowledgedWrites:
     """What was acknowledged, and what was asked for without being told that it is done."""
 
     stored: list[Stored] = field(default_factory=list)
-    asked: int = 0
+    requested: int = 0
     deleting: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     ends: dict[str, int] = field(default_factory=dict)
@@ -43,13 +43,13 @@ class Told:
     expired_to: int = 0
     """Where the log begins at most."""
 
-    def copy(self) -> "Told":
+    def copy(self) -> "AcknowledgedWrites":
         """Return what has been told so far, to go on with it apart from this."""
         return deepcopy(self)
 
     def work(self, store: MessageStore) -> None:
         """Put, list, client batch, light queue, flush, roll, deletion of a topic, expiry."""
-        gone = f"gone{self.asked}"
+        gone = f"gone{self.requested}"
         self._put(store, self._message("early", 40))
         self._put(store, *(self._message("t", 40) for _ in range(3)))
         results = store.put_messages(many := [self._message("t", 200) for _ in range(9)])
@@ -106,8 +106,8 @@ class Told:
         return found
 
     def _message(self, topic: str, size: int, **properties: str) -> Message:
-        number = self.asked
-        self.asked += 1
+        number = self.requested
+        self.requested += 1
         properties |= {"KEYS": f"k{number}", "TAGS": "a"}
         return Message(topic, (b"%d " % number).ljust(size, b"x"), 0, properties)
 

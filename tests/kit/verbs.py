@@ -10,12 +10,12 @@ from cqstore.cli import progress
 from cqstore.cli.app import app
 
 
-def told_never() -> None:
+def never_reported() -> None:
     """Let no line of progress come into standard error, however slow the machine is."""
     progress.LINE_AFTER = threading.TIMEOUT_MAX
 
 
-told_never()
+never_reported()
 Rows = list[dict[str, Any]]
 
 

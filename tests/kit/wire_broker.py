@@ -59,7 +59,7 @@ class WireBroker(WireServer):
         self.page = page
         self.pages = True
         """Whether it splits tables and tells totals, as RocketMQ does since 5.3.4."""
-        self.asked: list[tuple[int, Fields]] = []
+        self.requested: list[tuple[int, Fields]] = []
         self.instead: dict[int, Callable[[int, Fields], bytes | None]] = {}
         """By code: what is sent in place of an answer, given its number; ``None``: the answer."""
         self.before: Callable[[int, Fields], object] = lambda _code, _fields: None
@@ -75,9 +75,13 @@ class WireBroker(WireServer):
             writer.write(answer)
             await writer.drain()
 
-    def _answer(self, asked: dict[str, Any]) -> bytes:
-        code, number, fields = asked["code"], asked["opaque"], asked.get("extFields", {})
-        self.asked.append((code, fields))
+    def _answer(self, requested: dict[str, Any]) -> bytes:
+        code, number, fields = (
+            requested["code"],
+            requested["opaque"],
+            requested.get("extFields", {}),
+        )
+        self.requested.append((code, fields))
         self.before(code, fields)
         instead = self.instead.get(code)
         if instead is not None and (given := instead(number, fields)) is not None:

@@ -54,11 +54,11 @@ class WireMaster(LogServer):
         if is_first:
             self.requests.append(report)
 
-    async def _send(self, out: Cut, asked: int) -> None:
+    async def _send(self, out: Cut, requested: int) -> None:
         if self.instead is not None:
             await out.send(self.instead)
             return
-        at = asked or self.last_file
+        at = requested or self.last_file
         for _ in range(self.hasty):
             await out.send(frame(at))
         while True:

@@ -175,9 +175,9 @@ class LogServer(WireServer):
             if sending is not None:
                 sending.cancel()
 
-    async def _send_all(self, out: Cut, asked: int) -> None:
+    async def _send_all(self, out: Cut, requested: int) -> None:
         try:
-            await self._send(out, asked)
+            await self._send(out, requested)
         except CutError:
             return  # the slave sees the end, and goes away
         except BaseException:
@@ -196,8 +196,8 @@ class LogServer(WireServer):
         self.reports.append(report)
 
     @abstractmethod
-    async def _send(self, out: Cut, asked: int) -> None:
-        """Send the log from ``asked`` on."""
+    async def _send(self, out: Cut, requested: int) -> None:
+        """Send the log from ``requested`` on."""
 
     def _part(self, at: int) -> bytes:
         """Return the bytes of the log for one frame: within a file, none where it has none."""

@@ -60,13 +60,13 @@ def test_what_breaks_the_layers_is_found(source: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("cq_file/_x.pyx", "from cqstore.store.log._log cimport PlainLog"),
+        ("cq_file/_x.pyx", "from cqstore.store.log._log cimport FastLog"),
         ("cq_file/_x.pyx", "cimport cython, cqstore.cq_file._units"),
         ("cq_file/_x.pxi", 'cdef extern from "_record.h":'),
         ("store/core/_x.pyx", 'include "_log.pxi"'),
         ("store/queue/_x.pyx", "from cqstore.store.core._column cimport Column"),
         ("store/log/_x.pyx", "from ._tail cimport LogTail"),
-        ("store/service/writing/_x.pyx", "from cqstore.store.record._encode cimport PlainEncoder"),
+        ("store/service/writing/_x.pyx", "from cqstore.store.record._encode cimport FastEncoder"),
         ("store/service/writing/_x.pyx", "from cqstore.store.service.dispatching cimport _columns"),
     ],
 )

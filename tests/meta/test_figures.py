@@ -48,11 +48,11 @@ def median(cell: str) -> str:
 
 @pytest.mark.parametrize("page", [README, PAGE], ids=lambda page: page.name)
 def test_figures_are_those_of_the_published_row_of_that_name(page: Path) -> None:
-    known, told = published(), repeating(page)
-    assert told
+    known, reported = published(), repeating(page)
+    assert reported
     assert [
         (row, column)
-        for row in told
+        for row in reported
         for column, there in FIGURES.items()
         if column in row
         and row[column].strip("*")

@@ -41,7 +41,7 @@ def test_each_help_has_whole_words_within_eighty_columns_and_no_marks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
-    told = 0
+    reported = 0
     for name, command in every_command():
         command.main(["--help"], prog_name=f"cqstore {name}".rstrip(), standalone_mode=False)
         text = FRAMES.sub(" ", COLORS.sub("", capsys.readouterr().out))
@@ -52,8 +52,8 @@ def test_each_help_has_whole_words_within_eighty_columns_and_no_marks(
         assert wanted <= printed, (name, wanted - printed)
         folded = [part for part in (command.help or "").split("\n\n") if "\n" in part.strip()]
         assert not folded, f"{name}: a terminal of any other width breaks these lines once more"
-        told += 1
-    assert told > len(verbs())
+        reported += 1
+    assert reported > len(verbs())
 
 
 def test_each_verb_is_below_one_heading() -> None:

@@ -46,11 +46,11 @@ with MessageStore.open(sys.argv[1], backend="rocksdb") as store:
     run = [sys.executable, "-c", code, str(tmp_path / "store")]
     silent = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
     assert (silent.stdout, silent.stderr) == ("", "")
-    asked = subprocess.run(
+    requested = subprocess.run(
         [*run, "aloud"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stderr
-    assert "cqstore.store.service.writing.putter ERROR put refused: no room" in asked
-    assert "cqstore.cq_rocksdb.queues.rocksdb_store INFO opened the RocksDB queues" in asked
+    assert "cqstore.store.service.writing.putter ERROR put refused: no room" in requested
+    assert "cqstore.cq_rocksdb.queues.rocksdb_store INFO opened the RocksDB queues" in requested
 
 
 def test_every_logger_is_below_its_packages_and_lets_no_thread_wait() -> None:

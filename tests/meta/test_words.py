@@ -20,17 +20,22 @@ PACKAGES = (
     "tools/bench",
     "tools/mutants",
 )
+VERBS = "tells?|told|hears?|heard|came|says?|said|asks?|asked"
+"""What people do, and things do not."""
 FUNCTIONS = re.compile(
-    r"_{0,2}(looks?|heeds?|tells?|told|untold|hands?_on|lets?|settle|way_back)(_|$)"
+    rf"_{{0,2}}(looks?|heeds?|untold|{VERBS}|plain|hands?_on|lets?|settle|way_back)(_|$)"
 )
 """What a name of a function does not begin with: what it does has a verb of the field."""
 LEFT_BEHIND = {
-    "Answers", "Course", "Growth", "HandedOn", "HowMuch", "Intake", "Lack", "Lasting", "Life",
-    "Loaded", "Marking", "NoPlainPuts", "Noting", "PagesAhead", "Part", "Parts", "PlainPulls",
-    "PlainPuts", "PlainQueries", "QueueLives", "Recovered", "Returning", "Section", "Standing",
-    "Surroundings", "Talk", "Tap", "Trusted", "WholeFlush",
+    "Answers", "AskedIndex", "Came", "Course", "Growth", "HandedOn", "Hearing", "HowMuch", "Intake",
+    "Lack", "Lasting", "Life", "Loaded", "Marking", "NoPlainPuts", "Noting", "PagesAhead", "Part",
+    "Parts", "PlainEncoder", "PlainFilter", "PlainLog", "PlainPulls", "PlainPuts", "PlainQueries",
+    "PlainReads", "QueueLives", "Recovered", "Returning", "Section", "Standing", "Surroundings",
+    "Talk", "Tap", "TellsEnds", "Trusted", "WholeFlush",
 }  # fmt: skip
 """Names of classes in the store's and the migration's packages that said nothing to a newcomer."""
+PEOPLE = re.compile(rf"_*({VERBS}|plain)(_|$)")
+"""What no parameter is named, for the same reason."""
 LIMIT = re.compile(r"_*(most|least)(_|$)")
 """What no parameter is named: limits are ``max_`` and ``min_``."""
 UPSTREAM = {"least_pages"}
@@ -75,6 +80,14 @@ def test_no_function_is_named_by_a_word_of_our_own() -> None:
         f"{path}: {name}"
         for path, kind, name, *_ in names()
         if kind in {ast.FunctionDef, ast.AsyncFunctionDef} and FUNCTIONS.match(name)
+    ] == []
+
+
+def test_no_parameter_is_named_by_what_people_do() -> None:
+    assert [
+        f"{path}: {name}"
+        for path, kind, name, *_ in names()
+        if kind is ast.arg and PEOPLE.match(name)
     ] == []
 
 

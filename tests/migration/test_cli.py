@@ -116,9 +116,9 @@ def test_a_run_takes_the_settings_of_its_plan_and_no_others(root: Path) -> None:
     run("plan", root, "--config", conf)
     other = root.with_name("other.conf")
     other.write_text("enableLmq=true\nenableConsumeQueueExt=false\n")
-    told = refusal("run", root, "--config", other, *NONE)
-    assert "enableLmq is True, planned with False" in told
-    assert "enableConsumeQueueExt" not in told
+    reported = refusal("run", root, "--config", other, *NONE)
+    assert "enableLmq is True, planned with False" in reported
+    assert "enableConsumeQueueExt" not in reported
     assert record("run", root, "--config", conf, *NONE)["units"] == 1_000
 
 
@@ -217,22 +217,24 @@ def test_steps_out_of_order(root: Path) -> None:
 
 def test_an_old_plan_is_named_and_ended_and_its_report_is_kept(root: Path) -> None:
     made = make_plan(root)
-    told = refusal("plan", root, "--to", "file")
-    assert f"already exists (made at {made.created} to move file to rocksdb). Continue it" in told
-    assert "cqstore migrate rollback" in told
-    assert "finish" not in told
+    reported = refusal("plan", root, "--to", "file")
+    assert (
+        f"already exists (made at {made.created} to move file to rocksdb). Continue it" in reported
+    )
+    assert "cqstore migrate rollback" in reported
+    assert "finish" not in reported
     run_plan(root, master=NO_SPARK)
     verify_migration(root, master=NO_SPARK)
     space = Workspace.of(root)
     proof = [path.read_bytes() for path in (space.report, space.report_page)]
     run("switch", root)
-    told = refusal("plan", root, "--to", "file")
-    assert "move file to rocksdb). The store was switched with it" in told
-    assert "cqstore migrate finish" in told
-    assert "cqstore migrate rollback" in told
-    told = refusal("run", root, *NONE)
-    assert "has already been carried out and the store was switched" in told
-    assert "cqstore migrate finish" in told
+    reported = refusal("plan", root, "--to", "file")
+    assert "move file to rocksdb). The store was switched with it" in reported
+    assert "cqstore migrate finish" in reported
+    assert "cqstore migrate rollback" in reported
+    reported = refusal("run", root, *NONE)
+    assert "has already been carried out and the store was switched" in reported
+    assert "cqstore migrate finish" in reported
     done = run("finish", root)
     kept = Path(done.stderr.split("is kept: ")[1].strip())
     assert [path.read_bytes() for path in (kept.with_suffix(".json"), kept)] == proof

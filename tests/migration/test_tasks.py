@@ -167,16 +167,16 @@ def test_sparks_answers_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
         assert ticked.wait(30)
         return {2: ("ok", "cc"), 0: ("ok", "aa"), 1: ("error", "b")}
 
-    told: list[int] = []
+    reported: list[int] = []
 
     def tick(done: int) -> None:
-        told.append(done)
+        reported.append(done)
         ticked.set()
 
     spark, run = on_spark(monkeypatch, collect, tick)
     assert run() == [("ok", "aa"), ("error", "b"), ("ok", "cc")]
     assert spark.calls == [("set", "cqstore", True, True), ("collect",)]
-    assert set(told) == {2}
+    assert set(reported) == {2}
 
 
 def test_an_interrupt_cancels_what_runs_on_spark_and_waits_for_it(

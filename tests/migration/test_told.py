@@ -86,7 +86,7 @@ def left_in(space: Workspace) -> list[str]:
 def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(root, segment_units=100)
     write_segment(Workspace.of(root), plan, 2)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     monkeypatch.setattr("cqstore.migration.run.segment.CHUNK_UNITS", 60)
 
     def tasks(
@@ -95,20 +95,20 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
         tick()
         write = Path.write_text
 
-        def telling(path: Path, *words: Any, **more: Any) -> int:
+        def reporting(path: Path, *words: Any, **more: Any) -> int:
             count = write(path, *words, **more)
             tick()
             return count
 
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "write_text", telling)
+            patched.setattr(Path, "write_text", reporting)
             done = [task(item) for item in items]
         tick()
         return done
 
     monkeypatch.setattr("cqstore.migration.run.run.run_tasks", tasks)
-    run_plan(root, master=NO_SPARK, progress=lambda *one: told.append(one))
-    assert told == [
+    run_plan(root, master=NO_SPARK, progress=lambda *one: reported.append(one))
+    assert reported == [
         (at, UNITS) for at in (100, 160, 200, 260, 300, 360, 400, 400, 400)
     ]  # fmt: skip
 
@@ -120,11 +120,11 @@ def test_how_much_is_moved_is_reported_before_spark_starts(
         raise StoreError("Spark does not start")
 
     write_segment(Workspace.of(root), make_plan(root, segment_units=100), 2)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     monkeypatch.setattr("cqstore.migration.tasks.spark_session", start)
     with pytest.raises(StoreError, match="does not start"):
-        run_plan(root, master="local[1]", progress=lambda *one: told.append(one))
-    assert told == [(100, UNITS)]
+        run_plan(root, master="local[1]", progress=lambda *one: reported.append(one))
+    assert reported == [(100, UNITS)]
 
 
 MANY = [(f"{number:06}.a", "no" if number % 2 else "1") for number in range(10, 50)]
@@ -198,9 +198,9 @@ def test_the_rate_is_shared_by_as_many_tasks_as_run_at_once(master: str, tasks: 
 def test_every_step_is_told_and_noted(root: Path) -> None:
     space = moved(root)
     plan = read_marker(space.plan)["digest"]
-    told: list[str] = []
-    report = switch(root, tell=told.append)
-    assert told == ["publishing", "going to double-write-file", "going to rocksdb"]
+    reported: list[str] = []
+    report = switch(root, on_event=reported.append)
+    assert reported == ["publishing", "going to double-write-file", "going to rocksdb"]
     assert steps(space)[-2:] == [("published", plan), ("switched", plan)]
     assert space.history()[-1]["state"] == "rocksdb"
     assert (report.before, report.state, report.caught_up_units) == (
@@ -211,22 +211,22 @@ def test_every_step_is_told_and_noted(root: Path) -> None:
     assert (noted.plan, noted.source, noted.target) == (plan, "file", "rocksdb")
     assert noted.at.endswith("Z")
     assert status(root)["stage"] == "switched"
-    told.clear()
-    again = switch(root, tell=told.append)
-    assert (told, again.before) == ([], StoreMode("rocksdb"))
+    reported.clear()
+    again = switch(root, on_event=reported.append)
+    assert (reported, again.before) == ([], StoreMode("rocksdb"))
     before = {path: path.read_bytes() for path in space.root.iterdir() if path.is_file()}
-    seen = rollback(root, dry_run=True, tell=told.append)
+    seen = rollback(root, dry_run=True, on_event=reported.append)
     assert seen is not None
-    assert (told, seen.returning, seen.state) == (["looking for deleted topics"], [],
+    assert (reported, seen.returning, seen.state) == (["looking for deleted topics"], [],
                                                   StoreMode("rocksdb"))  # fmt: skip
     assert {path: path.read_bytes() for path in before} == before
-    told.clear()
-    back = rollback(root, tell=told.append)
+    reported.clear()
+    back = rollback(root, on_event=reported.append)
     assert back is not None
-    assert (told[0], told[-1]) == (
+    assert (reported[0], reported[-1]) == (
         "looking for deleted topics", "moving the rocksdb queues to cqstore/replaced",
     )  # fmt: skip
-    assert "changing the state to file" in told
+    assert "changing the state to file" in reported
     assert (back.before, back.state, back.left_behind) == (
         StoreMode("rocksdb"),
         StoreMode("file"),

@@ -47,8 +47,8 @@ def test_one_driver_works_at_a_time_and_leaves_no_descriptor(tmp_path: Path) -> 
     ]  # fmt: skip
     times = [str(one["at"]) for one in space.history()]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", time) for time in times)
-    told = status(tmp_path, space)
-    assert told == {
+    reported = status(tmp_path, space)
+    assert reported == {
         "stage": "nothing", "workspace": str(space.root), "lastStep": f"second at {times[1]}"
     }  # fmt: skip
     space.note("third")
@@ -141,16 +141,16 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_marker_is_made_when_its_text_and_before_its_folder_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[Path, list[str]]] = []
+    reported: list[tuple[Path, list[str]]] = []
 
     def noted(folder: Path) -> None:
-        told.append((folder, sorted(path.name for path in folder.iterdir())))
+        reported.append((folder, sorted(path.name for path in folder.iterdir())))
         sync_folder(folder)
 
     monkeypatch.setattr("cqstore.migration.markers.sync_folder", noted)
     marker = tmp_path / "000001.done"
     assert make_marker(marker, "a", SegmentDone("plan", 1, "a"), lambda: None) is None
-    assert told == [(tmp_path, ["000001.done"])]
+    assert reported == [(tmp_path, ["000001.done"])]
     assert json.loads(marker.read_bytes())["attempt"] == "a"
     with pytest.raises(StoreIOError, match="mark a task as done") as caught:
         make_marker(tmp_path / "none" / "x", "a", SegmentDone("plan", 1, "a"), lambda: None)

@@ -47,7 +47,7 @@ def left_out() -> list[str]:
     return [name for name in names if find_spec(name) is None]
 
 
-def told(root: Path) -> dict[str, str]:
+def reported(root: Path) -> dict[str, str]:
     """Return what ``cqstore info`` says of the engine."""
     cqstore = Path(sys.executable).with_name("cqstore")
     command = [str(cqstore), "info", str(root), "--output", "json"]
@@ -65,7 +65,7 @@ def main() -> None:
     for backend in ("file", "rocksdb"):
         with tempfile.TemporaryDirectory() as folder:
             put_and_get(Path(folder), backend)
-            found |= {backend: told(Path(folder))}
+            found |= {backend: reported(Path(folder))}
     sys.stdout.write(json.dumps(found) + "\n")
 
 

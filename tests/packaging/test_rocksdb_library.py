@@ -47,16 +47,19 @@ def test_a_wheel_is_what_installers_take_for_one(jar: Path, tmp_path: Path) -> N
     with zipfile.ZipFile(path) as wheel:
         info = f"{path.name.split('-py3')[0]}.dist-info"
         files = {entry: wheel.read(entry) for entry in wheel.namelist()}
-    told = Metadata.from_email(files[f"{info}/METADATA"], validate=True)
-    assert told.name == "cqstore-rocksdb"
+    reported = Metadata.from_email(files[f"{info}/METADATA"], validate=True)
+    assert reported.name == "cqstore-rocksdb"
     licences = {entry for entry in files if entry.startswith(f"{info}/licenses/")}
-    assert {f"{info}/licenses/{each}" for each in told.license_files or ()} == licences
+    assert {f"{info}/licenses/{each}" for each in reported.license_files or ()} == licences
     rows = {row[0]: row for row in csv.reader(files[f"{info}/RECORD"].decode().splitlines())}
     assert rows.keys() == files.keys()
     for entry, data in files.items():
         if not entry.endswith("/RECORD"):
-            told_hash = base64.urlsafe_b64decode(rows[entry][1].removeprefix("sha256=") + "=")
-            assert (told_hash, int(rows[entry][2])) == (hashlib.sha256(data).digest(), len(data))
+            expected_hash = base64.urlsafe_b64decode(rows[entry][1].removeprefix("sha256=") + "=")
+            assert (expected_hash, int(rows[entry][2])) == (
+                hashlib.sha256(data).digest(),
+                len(data),
+            )
     assert files["cqstore_rocksdb/librocksdb.so.9.8.4"] == LIBRARY
     assert {entry for entry in files if entry.startswith("cqstore_rocksdb/")} == {
         f"cqstore_rocksdb/{each}" for each in ("__init__.py", "py.typed", "librocksdb.so.9.8.4")
@@ -142,12 +145,12 @@ def test_mavens_jar_must_be_the_pinned_one(
 
 
 def test_a_tag_is_held_against_the_symbols_of_the_library() -> None:
-    told = (
+    reported = (
         " 0x1 (NEEDED)  Shared library: [libc.so.6]\n 0x1 (NEEDED)  Shared library: [libz.so.1]\n"
         "  0x0010:   Name: GLIBC_2.17  Flags: none\n  0x0020:   Name: GLIBCXX_3.4.19  Flags: none"
     )
-    assert [*make_wheels.needs_beyond(told, "manylinux_2_17_aarch64")] == ["libz.so.1"]
-    found = [*make_wheels.needs_beyond(told, "manylinux_2_12_x86_64")]
+    assert [*make_wheels.needs_beyond(reported, "manylinux_2_17_aarch64")] == ["libz.so.1"]
+    found = [*make_wheels.needs_beyond(reported, "manylinux_2_12_x86_64")]
     assert found == ["libz.so.1", "GLIBC_2.17", "GLIBCXX_3.4.19"]
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.queue.time_search import BoundaryType
-from tests.kit.model import RECORD_SIZE, ModelQueue, ModelQueues, PlainLog, batch_of
+from tests.kit.model import RECORD_SIZE, FastLog, ModelQueue, ModelQueues, batch_of
 from tests.kit.queue_drive import QueueDrive
 
 KEYS = [("a", 0), ("a", 1), ("aa", 0), ("max", 7)]
@@ -23,7 +23,7 @@ class BackendsAgainstModel(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.log = PlainLog()
+        self.log = FastLog()
         self.model = ModelQueues(self.log)
         self.drives = [QueueDrive(name, self.folder / name, self.log) for name in backend_names()]
 

@@ -162,9 +162,9 @@ def test_what_the_opening_cuts_is_told(led: Led, tmp_path: Path, conf: Path) -> 
             log.seek(led.starts[3])
             log.write(b"torn")
         (root / "abort").touch()
-        told = run(master, root, conf, "--until", led.starts[3]).stderr
+        output = run(master, root, conf, "--until", led.starts[3]).stderr
     (kept,) = (root / "cqstore" / "cut").iterdir()
-    assert f"cut 4 bytes after the end of the log, kept in {kept}" in told
+    assert f"cut 4 bytes after the end of the log, kept in {kept}" in output
 
 
 @pytest.mark.slow
@@ -239,9 +239,11 @@ def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf:
     conf.write_text(SIZES + "haHousekeepingInterval=0\n")
     assert "haHousekeepingInterval" in refused(tmp_path, conf, "127.0.0.1:1")
     conf.write_text(SIZES + "haHousekeepingInterval=5000\n")
-    told = refused(tmp_path, conf, "127.0.0.1:1")
-    assert "haHousekeepingInterval=5000 must be greater than haSendHeartbeatInterval=5000" in told
-    assert str(conf) in told
+    reported = refused(tmp_path, conf, "127.0.0.1:1")
+    assert (
+        "haHousekeepingInterval=5000 must be greater than haSendHeartbeatInterval=5000" in reported
+    )
+    assert str(conf) in reported
     conf.write_text(SIZES + "haHousekeepingInterval=5000\nhaSendHeartbeatInterval=4999\n")
     assert HaSettings.read(conf).ha_housekeeping_interval == 5000
     conf.write_text(SIZES + "enableControllerMode=true\n")
@@ -254,12 +256,13 @@ def test_no_base_is_copied_for_what_could_not_be_opened(
     base = ("--base", str(led.root))
     assert "no backend 'odd'" in refused(tmp_path, conf, "127.0.0.1:1", *base, "--backend", "odd")
     conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/elsewhere\n")
-    told = refused(tmp_path, conf, "127.0.0.1:1", *base)
-    assert f"storePathCommitLog={tmp_path}/elsewhere" in told
-    assert "in another folder" in told
-    assert f"expected {tmp_path}/none/commitlog or no such key" in told
+    reported = refused(tmp_path, conf, "127.0.0.1:1", *base)
+    assert f"storePathCommitLog={tmp_path}/elsewhere" in reported
+    assert "in another folder" in reported
+    assert f"expected {tmp_path}/none/commitlog or no such key" in reported
     assert (
-        f"without the key, and start the broker on the new folder with that copy ({conf})" in told
+        f"without the key, and start the broker on the new folder with that copy ({conf})"
+        in reported
     )
     conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/none/commitlog,/b\n")
     assert "none/commitlog,/b: this key" in refused(tmp_path, conf, "127.0.0.1:1", *base)
@@ -315,8 +318,8 @@ def test_where_a_new_log_begins_is_told_once(
     root = tmp_path / "own"
     with MessageStore.open(root, CONFIG) as store:
         _report_start(store, root, "m:1", learner)
-        told = capsys.readouterr().err
-        assert told == f"cqstore: {root}: new log, starting with the {which}\n"
+        reported = capsys.readouterr().err
+        assert reported == f"cqstore: {root}: new log, starting with the {which}\n"
         assert store.put_message(Message("t", b"x")).ok
         _report_start(store, root, "m:1", learner)
         assert capsys.readouterr().err == ""

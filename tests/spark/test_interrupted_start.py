@@ -205,15 +205,15 @@ def test_a_long_query_ends_soon_at_ctrl_c_and_without_a_traceback(tmp_path: Path
         ) as process:  # fmt: skip
             ended.wait(draw.uniform(4, 20))  # any moment will do
             os.killpg(process.pid, signal.SIGINT)
-            told = process.communicate(timeout=60)[1]
+            reported = process.communicate(timeout=60)[1]
         assert process.returncode == 130
-        assert "Traceback" not in told
-        assert "Exception" not in told
+        assert "Traceback" not in reported
+        assert "Exception" not in reported
         until(partial(all_gone, mark))
 
 
 def test_what_py4j_says_of_an_interrupt_stays_out_of_the_root_logger() -> None:
     """It writes a traceback there; what others write comes through."""
-    for path, told in (("/x/py4j/java_gateway.py", False), ("/x/mine/py4j.py", True)):
+    for path, reported in (("/x/py4j/java_gateway.py", False), ("/x/mine/py4j.py", True)):
         record = logging.LogRecord("root", logging.ERROR, path, 1, "x", (), None)
-        assert _is_not_py4js(record) is told
+        assert _is_not_py4js(record) is reported

@@ -13,7 +13,7 @@ FRAME = '  File "pyspark/daemon.py", line 264, in manager\n'
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "reported"),
     [
         (["WARNING: Using incubator modules: jdk.incubator.vector\n", "a\n"], ["a\n"]),
         (["a\n", HEAD, FRAME, "BrokenPipeError: [Errno 32] Broken pipe\n", "b\n"], ["a\n", "b\n"]),
@@ -23,8 +23,8 @@ FRAME = '  File "pyspark/daemon.py", line 264, in manager\n'
         (["  a\n", "21:15:51 ERROR x\n"], ["  a\n", "21:15:51 ERROR x\n"]),
     ],
 )
-def test_what_is_no_news_is_left_out(lines: list[str], told: list[str]) -> None:
-    assert list(news(lines)) == told
+def test_what_is_no_news_is_left_out(lines: list[str], reported: list[str]) -> None:
+    assert list(news(lines)) == reported
 
 
 def test_the_rest_is_passed_on_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:

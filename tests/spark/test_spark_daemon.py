@@ -20,12 +20,12 @@ def test_a_closed_pipe_is_not_told_and_the_rest_is(
     except error:
         print_line("failed to flush", file=sys.stderr)
         print_exc()
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     if error in {BrokenPipeError, ConnectionResetError}:
-        assert told == ""
+        assert reported == ""
     else:
-        assert told.startswith("failed to flush\nTraceback")
-        assert "what happened" in told
+        assert reported.startswith("failed to flush\nTraceback")
+        assert "what happened" in reported
 
 
 def test_the_daemon_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:

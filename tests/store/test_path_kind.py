@@ -82,12 +82,12 @@ def test_a_folder_that_cannot_be_listed_is_not_empty(
 
 def test_the_product_asks_no_path_itself() -> None:
     """But for an entry of ``os.scandir``, which raises: by its name, which ends so."""
-    asked = {kind.__name__ for kind in KINDS}
+    requested = {kind.__name__ for kind in KINDS}
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sources()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and node.attr in asked
+        if isinstance(node, ast.Attribute) and node.attr in requested
         and not (isinstance(node.value, ast.Name) and node.value.id.endswith("entry"))
     ]  # fmt: skip
     assert found == []

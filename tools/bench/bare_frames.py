@@ -34,18 +34,18 @@ class BareFrames:
         self._followers.begin(self._link, 0, 0)
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def receiving(self) -> Iterator[None]:
         """Have a thread hear what is acknowledged, within the block; it ends the connection."""
-        hearing = threading.Thread(target=self._hear)
-        hearing.start()
+        thread = threading.Thread(target=self._receive)
+        thread.start()
         try:
             yield
         finally:
             self._peer.shutdown(socket.SHUT_RDWR)
-            hearing.join()
+            thread.join()
 
-    def _hear(self) -> None:
-        self._followers.hear(self._link, self._peer.fileno(), _PATIENCE_SECONDS)
+    def _receive(self) -> None:
+        self._followers.receive(self._link, self._peer.fileno(), _PATIENCE_SECONDS)
 
     def writer(self, _place: int) -> Callable[[], None]:
         """Return what sends one record, and waits until the follower has reported it."""

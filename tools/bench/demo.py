@@ -41,13 +41,13 @@ def main() -> int:
     table = Table("step", "seconds", "units/s", "result")
     root = Path(tempfile.mkdtemp(prefix="cqstore-demo-")) / "store"
 
-    def step(name: str, work: Callable[[], T], say: Callable[[T], str], units: int = 0) -> T:
+    def step(name: str, work: Callable[[], T], to_text: Callable[[T], str], units: int = 0) -> T:
         console.print(f"… {name}", style="dim")
         started = time.perf_counter()
         outcome = work()
         seconds = time.perf_counter() - started
         rate = f"{units / seconds:,.0f}" if units else ""
-        table.add_row(name, f"{seconds:.1f}", rate, say(outcome))
+        table.add_row(name, f"{seconds:.1f}", rate, to_text(outcome))
         return outcome
 
     step("put on files", lambda: put(root), str, MESSAGES)

@@ -106,7 +106,7 @@ def awaited(slave: str, tasks: int, seconds: float) -> Reached:
         reached = asyncio.run(_awaited_a_second(writer, tasks, seconds))
     with _bare_peer() as peer:
         frames = BareFrames(peer)
-        with frames.heard():
+        with frames.receiving():
             bare = asyncio.run(_awaited_a_second(BareTasks(frames).writer, tasks, seconds))
     return Reached(reached, bare, "messages/s")
 
@@ -191,7 +191,7 @@ def _bare_puts(writers: int, seconds: float) -> float:
     """Return how many frames of threads another process acknowledges a second, without a store."""
     with _bare_peer() as peer:
         frames = BareFrames(peer)
-        with frames.heard():
+        with frames.receiving():
             return _puts_a_second(frames.writer, writers, seconds)
 
 

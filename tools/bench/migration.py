@@ -70,7 +70,7 @@ def measure(folder: Path, units: int, queues: int) -> Table:
         row("Spark's start and first job", time.monotonic() - started, 0)
         raw = row("numpy + SST, 2 processes", _raw(root, folder, units, queues))
         row("plan", _timed(lambda: make_plan(root, config)))
-        plain = row("run without store timestamps", _run(root, timestamps=False))
+        untimed = row("run without store timestamps", _run(root, timestamps=False))
         _again(root)
         spark = row("run on Spark", _run(root))
         size = _bytes(Workspace.of(root).made.consume_queue)
@@ -94,7 +94,7 @@ def measure(folder: Path, units: int, queues: int) -> Table:
         row("rebuild from the log: both", made + rebuilt)
     table.caption = (
         f"on disk {size / units:.1f} bytes a unit; Spark / numpy + SST {spark / raw:.2f}"
-        f" (without timestamps {plain / raw:.2f}); unit by unit / Spark {single / spark:.1f};"
+        f" (without timestamps {untimed / raw:.2f}); unit by unit / Spark {single / spark:.1f};"
         f" RocketMQ's re-dispatch: {ROCKETMQ} units/s"
     )
     return table

@@ -62,7 +62,7 @@ def measured(folder: Path, units: int, queues: int) -> list[str]:
             level.set()
 
     with _broker(root, config) as (store, port):
-        move = FollowedMove(root, ("127.0.0.1", port), folder / "own", config, tell=note_stage)
+        move = FollowedMove(root, ("127.0.0.1", port), folder / "own", config, on_event=note_stage)
         reports: list[FollowedReport] = []
         thread = threading.Thread(target=lambda: reports.append(asyncio.run(move.run())))
         thread.start()

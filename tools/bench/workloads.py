@@ -218,9 +218,9 @@ def time_search(backend: str, queues: int, count: int, calls: int) -> Reached:
             topic = "topic_of_17_chars"
             queue = components_of(store).queues.queue(topic, 0)
             low, high = queue.unit_timestamp(0), queue.unit_timestamp(count // queues - 1)
-            asked = [(draw.randrange(queues), draw.randint(low, high)) for _ in range(calls)]
+            searches = [(draw.randrange(queues), draw.randint(low, high)) for _ in range(calls)]
             started = time.perf_counter()
-            for queue_id, moment in asked:
+            for queue_id, moment in searches:
                 store.offset_by_time(topic, queue_id, moment, BoundaryType.LOWER)
             seconds = time.perf_counter() - started
         raw = raw_search(first_log_file(root), calls, count // queues)
@@ -250,13 +250,13 @@ def lag(backend: str, count: int, calls: int) -> Reached:
             queue, tags = components_of(store).queues.queue("t", 0), TagFilter("TagA")
             started = time.perf_counter()
             for _ in range(calls):
-                queue.estimate_message_count(0, count, tags.may_match, tags.plain)
+                queue.estimate_message_count(0, count, tags.may_match, tags.fast)
             seconds = time.perf_counter() - started
-        plain = root / "units"
-        plain.write_bytes(bytes(CQ_UNIT_SIZE * count))
+        path = root / "units"
+        path.write_bytes(bytes(CQ_UNIT_SIZE * count))
         began = time.perf_counter()
         for _ in range(calls):
-            plain.read_bytes()
+            path.read_bytes()
         raw = time.perf_counter() - began
     return Reached(calls * count / seconds, calls * count / raw, "units/s")
 

@@ -59,8 +59,8 @@ def jar_at_hand(folder: Path) -> Path:
     except subprocess.TimeoutExpired as exc:
         raise JarMissingError(f"Maven gave no answer for {artifact} in {exc.timeout} s") from exc
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
-        raise JarMissingError(f"Maven does not give {artifact}; it says: {said[0]}")
+        output = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
+        raise JarMissingError(f"Maven does not give {artifact}; it says: {output[0]}")
     return folder / name
 
 
@@ -72,11 +72,11 @@ def platform_pin(pins: Sequence[Pin]) -> Pin | None:
     return next((pin for pin in pins if pin.tag in tags), None)
 
 
-def needs_beyond(told: str, tag: str) -> Iterator[str]:
+def needs_beyond(output: str, tag: str) -> Iterator[str]:
     """Yield what a library needs beyond what its tag promises, of what ``readelf -d -V`` shows."""
-    yield from (name for name in _NEEDED.findall(told) if not _ALLOWED.fullmatch(name))
+    yield from (name for name in _NEEDED.findall(output) if not _ALLOWED.fullmatch(name))
     limit: Mapping[str, str] | None = _POLICIES.get("_".join(tag.split("_")[:3]))
-    for family, version in sorted(set(_SYMBOLS.findall(told))):
+    for family, version in sorted(set(_SYMBOLS.findall(output))):
         if limit is not None and _numbers(version) > _numbers(limit[family]):
             yield f"{family}_{version}"
 
@@ -96,9 +96,9 @@ def check_tag(wheel: Path, pin: Pin) -> None:
             "--version-info",
             archive.extract(name, folder),
         ]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    beyond = ", ".join(needs_beyond(told, pin.tag))
-    if beyond or not _NEEDED.search(told):
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    beyond = ", ".join(needs_beyond(output, pin.tag))
+    if beyond or not _NEEDED.search(output):
         raise UnfitError(f"{pin.member} is not of {pin.tag}: it needs {beyond or 'nothing at all'}")
 
 
@@ -119,14 +119,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--install", action="store_true", help="make this machine's alone, and install it"
     )
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         try:
             jar = jar_at_hand(Path(folder))
             pins = pinned()[2]
-            if not asked.install:
+            if not options.install:
                 for pin in pins:
-                    wheel = make_wheel(jar, pin, asked.out)
+                    wheel = make_wheel(jar, pin, options.out)
                     check_tag(wheel, pin)
                     print(wheel)
                 return 0
@@ -137,8 +137,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 install(make_wheel(jar, fitting, Path(folder)))
         except JarMissingError as exc:
             more = "; the native engine looks for pyspark's jar and the system's library"
-            print(f"{MODULE}: {exc}{more if asked.install else ''}", file=sys.stderr)
-            return 0 if asked.install else 1
+            print(f"{MODULE}: {exc}{more if options.install else ''}", file=sys.stderr)
+            return 0 if options.install else 1
         except UnfitError as exc:
             print(f"{MODULE}: {exc}", file=sys.stderr)
             return 1

@@ -64,5 +64,5 @@ def policy_command(
         bounded.note_more(hottest, "topics", "--hottest")
     output(kind).rows(cost.rows(), bounded.has_more)
     note(f"{cost.units:,} units in {cost.seconds:,.0f} s")
-    for told in written_notes(components_of(store).paths):
-        note(told)
+    for written_note in written_notes(components_of(store).paths):
+        note(written_note)

@@ -162,8 +162,8 @@ def run_command(
     with _interruptible():
         run = Run(options)
         _announce(run.prepare())
-        with _bar() as say:
-            found = run.measure(say)
+        with _bar() as on_stage:
+            found = run.measure(on_stage)
     write_result(result, found)
     judgement = report(found, html, kind)
     note(f"result written to {result}")
@@ -187,11 +187,11 @@ def _bar() -> Iterator[Callable[[str, float], object]]:
     """Show the current workload and the overall progress."""
     with progress("preparing", _PARTS, PARTS) as tick:
 
-        def say(text: str, share: float) -> None:
+        def on_stage(text: str, share: float) -> None:
             tick.set_label(text)
             tick(round(share * _PARTS))
 
-        yield say
+        yield on_stage
 
 
 @contextmanager

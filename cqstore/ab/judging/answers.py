@@ -15,12 +15,12 @@ def judge_answers(result: Result) -> AnswersJudgement:
     operations = count_text(compared, "operation")
     if different or digests or first:
         status = "different"
-        told = (
+        counts = (
             f"{different:,} of {count_text(compared, 'compared operation')}"
             if different
             else f"the digests of {count_text(len(digests), 'round')} differ"
         )
-        sentence = f"The sides gave different answers: {told}. No figure is judged."
+        sentence = f"The sides gave different answers: {counts}. No figure is judged."
     elif not compared:
         status, sentence = "none", "No operation was compared: there is no verdict."
     elif compared < min_compared:

@@ -71,14 +71,14 @@ def _missing(absent: Sequence[str], total: int) -> str:
 
 def _sure(confidence: str, unsure: Sequence[str], *, is_busy: bool) -> str:
     """Return the sentence with the confidence of the answer."""
-    told = f"{confidence} confidence that all of this holds together"
+    sentence = f"{confidence} confidence that all of this holds together"
     if is_busy:
-        told = (
+        sentence = (
             f"Less than {confidence} confidence: too few undisturbed rounds, so all of them count"
         )
     if unsure:
-        told += f"; no conclusion at {_named(unsure)}"
-    return f"{told}."
+        sentence += f"; no conclusion at {_named(unsure)}"
+    return f"{sentence}."
 
 
 class _Places(NamedTuple):
@@ -149,18 +149,18 @@ def _describe(
         )
     losers = [side for side in sides if worse[side] and not better[side]]
     if losers and len(losers) == len(sides):
-        told = "; ".join(
+        reasons = "; ".join(
             f"{side} is worse at {places.text(worse[side])} and better at none" for side in sides
         )
-        return reference, f"Recommended for this store: {reference}, because {told}."
+        return reference, f"Recommended for this store: {reference}, because {reasons}."
     torn = [side for side in sides if better[side] and worse[side]]
     if torn:
-        told = "; ".join(
+        reasons = "; ".join(
             f"{side} is better than {reference} at {_named(better[side])} and worse at"
             f" {_named(worse[side])}"
             for side in torn
         )
-        return None, f"It depends on the workloads that matter to you (--matters): {told}."
+        return None, f"It depends on the workloads that matter to you (--matters): {reasons}."
     if all(_is_undecided(each) for each in workloads):
         return None, f"No conclusion: too few or too noisy rounds at {places.all}."
     return None, f"No preference: no difference was shown at {places.all}."
@@ -170,18 +170,18 @@ def _names(workloads: Sequence[WorkloadJudgement], side: str, outcome: Outcome) 
     return [
         each.name
         for each in workloads
-        if any((said.side, said.outcome) == (side, outcome) for said in each.sentences)
+        if any((sentence.side, sentence.outcome) == (side, outcome) for sentence in each.sentences)
     ]
 
 
 def _is_decided(workloads: Sequence[WorkloadJudgement]) -> bool:
-    told = {said.outcome for each in workloads for said in each.sentences}
-    return bool(told & {Outcome.BETTER, Outcome.WORSE})
+    outcomes = {sentence.outcome for each in workloads for sentence in each.sentences}
+    return bool(outcomes & {Outcome.BETTER, Outcome.WORSE})
 
 
 def _is_undecided(workload: WorkloadJudgement) -> bool:
     known = {Outcome.BETTER, Outcome.WORSE, Outcome.SAME}
-    return not any(said.outcome in known for said in workload.sentences)
+    return not any(sentence.outcome in known for sentence in workload.sentences)
 
 
 def _named(names: Sequence[str]) -> str:

@@ -87,7 +87,7 @@ def _notes(result: Result) -> Iterator[str]:
         for workload in result.workloads
         for side in compared_sides(result)
     }
-    for told, field in (
+    for label, field in (
         ("Disturbed rounds that are excluded", "left_out"),
         ("Disturbed rounds that count, because too few would remain", "disturbed"),
     ):
@@ -95,4 +95,4 @@ def _notes(result: Result) -> Iterator[str]:
         for (name, _), pair in found.items():
             counts[name] = max(counts.get(name, 0), getattr(pair, field))
         if any(counts.values()):
-            yield f"{told}: {', '.join(f'{n} at {name}' for name, n in counts.items() if n)}."
+            yield f"{label}: {', '.join(f'{n} at {name}' for name, n in counts.items() if n)}."

@@ -107,8 +107,8 @@ class WorkloadJudgement(_JudgementModel):
 
     def deciding(self) -> Iterator[ComparedFigure]:
         """Yield the figure of each side's sentence, for tables and plots."""
-        for said in self.sentences:
-            if (found := self.of(said.side, said.figure)) is not None:
+        for sentence in self.sentences:
+            if (found := self.of(sentence.side, sentence.figure)) is not None:
                 yield found
 
 

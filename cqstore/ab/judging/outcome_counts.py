@@ -8,17 +8,17 @@ from cqstore.ab.judging.words import count_text
 
 def tally(judgement: Judgement) -> list[str]:
     """Return one sentence per side."""
-    told = []
+    lines = []
     for side in judgement.sides:
         counts = Counter(
-            said.outcome
+            sentence.outcome
             for workload in judgement.workloads
-            for said in workload.sentences
-            if said.side == side
+            for sentence in workload.sentences
+            if sentence.side == side
         )
         parts = [f"{counts[each]} {each.value}" for each in Outcome if counts[each]]
         workloads = count_text(sum(counts.values()), "workload")
-        told.append(
+        lines.append(
             f"{side} compared with {judgement.reference} at {workloads}: {', '.join(parts)}."
         )
-    return told
+    return lines

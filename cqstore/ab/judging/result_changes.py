@@ -106,7 +106,9 @@ def _changes(pair: Pair, confidence: float) -> Iterator[Change]:
 
 def _headline(judged: tuple[Judgement, Judgement], name: str) -> str:
     """Return the common headline of both results, else the throughput."""
-    keys = {each.headline for told in judged for each in told.workloads if each.name == name}
+    keys = {
+        each.headline for judgement in judged for each in judgement.workloads if each.name == name
+    }
     return keys.pop() if len(keys) == 1 else "throughput"
 
 

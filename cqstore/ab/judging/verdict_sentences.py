@@ -41,8 +41,8 @@ class Phrases(NamedTuple):
             return f"Too noisy to tell {place}: {way.format(span_text(low, high))} ({sure})."
         if outcome is Outcome.SAME:
             return f"No {nothing} shown {place}: {way.format(span_text(low, high))} ({sure})."
-        told = f"{way.format(ratio_text(ratio))} {place} ({sure}: {span_text(low, high)})."
-        return told if is_time else f"T{told.removeprefix('t')}"  # a side's name stays as it is
+        text = f"{way.format(ratio_text(ratio))} {place} ({sure}: {span_text(low, high)})."
+        return text if is_time else f"T{text.removeprefix('t')}"  # a side's name stays as it is
 
 
 def sentence(
@@ -104,12 +104,12 @@ def _judged(result: Result, workload: WorkloadFigures, first: ComparedFigure) ->
         f"the {first.label} of {side} is {{}} times that of {reference}",
     )
     found = Interval(first.ratio or 1.0, first.low or 1.0, first.high or 1.0)
-    told = claim.sentence(
+    text = claim.sentence(
         first.outcome, found, first.figure, workload.name, result.method.confidence
     )
     if first.outcome is Outcome.SAME:
-        told = told.removesuffix(".") + f"{_in_spite(result, first)}."
-    return told
+        text = text.removesuffix(".") + f"{_in_spite(result, first)}."
+    return text
 
 
 def _in_spite(result: Result, first: ComparedFigure) -> str:

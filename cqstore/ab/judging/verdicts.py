@@ -107,9 +107,9 @@ def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterato
         )  # fmt: skip
         for side in compared_sides(result):
             found = pairs(workload, figure, side, reference)
-            told = _values(workload, figure, side, reference, found)
-            if told.value or told.reference or told.why:
-                yield _judged(workload, told, found, rule)
+            compared = _values(workload, figure, side, reference, found)
+            if compared.value or compared.reference or compared.why:
+                yield _judged(workload, compared, found, rule)
 
 
 def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome | None:
@@ -128,30 +128,30 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
 
 
 def _judged(
-    workload: WorkloadFigures, told: ComparedFigure, found: Pairs, rule: Rule
+    workload: WorkloadFigures, compared: ComparedFigure, found: Pairs, rule: Rule
 ) -> ComparedFigure:
     """Return a figure with its interval and outcome, or the reason why it has none."""
-    if told.outcome is Outcome.WITHHELD:
-        return told
-    if told.figure in NEVER_JUDGED:
-        return told.model_copy(update={"why": NEVER_JUDGED[told.figure]})
+    if compared.outcome is Outcome.WITHHELD:
+        return compared
+    if compared.figure in NEVER_JUDGED:
+        return compared.model_copy(update={"why": NEVER_JUDGED[compared.figure]})
     made = _interval(found, rule.confidence, rule.minimum)
     if made is None:
-        return told.model_copy(update=_why_not(workload, told, found, rule.minimum))
+        return compared.model_copy(update=_why_not(workload, compared, found, rule.minimum))
     outcome = decide(made, rule.floor, rule.method)
     if outcome is None:
-        more = FIGURES[told.figure].more_is_better
+        more = FIGURES[compared.figure].more_is_better
         outcome = Outcome.BETTER if (made.ratio > 1) is more else Outcome.WORSE
     floor = rule.floor.farthest if rule.floor is not None else None
-    return told.model_copy(update=_ends(made) | {"outcome": outcome, "floor": floor})
+    return compared.model_copy(update=_ends(made) | {"outcome": outcome, "floor": floor})
 
 
 def _why_not(
-    workload: WorkloadFigures, told: ComparedFigure, found: Pairs, minimum: int
+    workload: WorkloadFigures, compared: ComparedFigure, found: Pairs, minimum: int
 ) -> dict[str, object]:
     """Return the reason why there is no interval."""
     if not found.mine:
-        few = FIGURES[told.figure].lacks if workload.rounds else "not measured in rounds"
+        few = FIGURES[compared.figure].lacks if workload.rounds else "not measured in rounds"
         return {"why": few}
     if not found.ratios:
         return {"why": "one value is zero, so there is no ratio"}

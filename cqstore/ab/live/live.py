@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
 _COMPARED = (ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT)
-_MAX_TOLD = 100
+_MAX_SHOWN = 100
 """Maximum number of differences in a result; the journal may have more."""
 _WHAT = {
     StoreOp.PULL: "Read min offset, max offset and units of a queue for a pull.",
@@ -80,7 +80,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         )
     need_extras()
     reference, other = _sides(figures, root)
-    told = read_mismatches(paths.ab_differences)
+    mismatches = read_mismatches(paths.ab_differences)
     return Result(
         kind="live",
         made=datetime.fromtimestamp(figures.began, UTC).isoformat(timespec="seconds"),
@@ -95,11 +95,11 @@ def live_result(root: Path, command: list[str]) -> Result:
         ],
         method=_method(figures),
         workloads=[
-            _workload(op, figures, told, (reference, other))
+            _workload(op, figures, mismatches, (reference, other))
             for op in StoreOp
             if figures.count(*ReadOutcome, op=op.value)
         ],
-        not_measured=list(_limits(figures, told)),
+        not_measured=list(_limits(figures, mismatches)),
         seconds=figures.saved - figures.began,
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def _method(figures: MirrorFiguresSnapshot) -> Method:
 
 
 def _workload(
-    op: StoreOp, figures: MirrorFiguresSnapshot, told: list[Mismatch], sides: tuple[str, str]
+    op: StoreOp, figures: MirrorFiguresSnapshot, mismatches: list[Mismatch], sides: tuple[str, str]
 ) -> WorkloadFigures:
     """Return what the mirror has measured of one operation, in the form of a workload."""
     reference, other = sides
@@ -158,7 +158,7 @@ def _workload(
         answers=Answers(
             compared=figures.count(*_COMPARED, op=op.value),
             different=figures.count(ReadOutcome.DIFFERENT, op=op.value),
-            first=[_difference(each) for each in told if each.op == op][:_MAX_TOLD],
+            first=[_difference(each) for each in mismatches if each.op == op][:_MAX_SHOWN],
         ),
         not_measured="" if rounds else "no such read was repeated on all sides",
     )
@@ -190,7 +190,7 @@ def _difference(each: Mismatch) -> Difference:
     operation: dict[str, int | str | float | bool | None] = {
         "op": each.op, "topic": each.queue.topic, "queueId": each.queue.queue_id,
     }  # fmt: skip
-    operation |= {name: value for name, value in each.asked.items() if value != ""}
+    operation |= {name: value for name, value in each.arguments.items() if value != ""}
     when = datetime.fromtimestamp(each.time, UTC).isoformat(timespec="seconds")
     operation |= {"time": when}
     if each.queue_offset >= 0:
@@ -200,7 +200,7 @@ def _difference(each: Mismatch) -> Difference:
     return Difference(workload=each.op, operation=operation, answers=dict(each.answers))
 
 
-def _limits(figures: MirrorFiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
+def _limits(figures: MirrorFiguresSnapshot, mismatches: list[Mismatch]) -> Iterator[str]:
     """Yield the limits of these figures, one sentence each."""
     yield (
         "Latencies are measured in the mirror's thread: if other threads of the process are busy, a"
@@ -226,5 +226,5 @@ def _limits(figures: MirrorFiguresSnapshot, told: list[Mismatch]) -> Iterator[st
             yield f"{count:,} reads {text}."
     if figures.dropped:
         yield f"{figures.dropped:,} reads were not mirrored, because the mirror's queue was full."
-    if (more := figures.count(ReadOutcome.DIFFERENT) - len(told)) > 0:
+    if (more := figures.count(ReadOutcome.DIFFERENT) - len(mismatches)) > 0:
         yield f"{more:,} different answers are only counted: the journal keeps one per position."

@@ -172,11 +172,11 @@ class Mirror:
             StoreOp.ESTIMATE, topic, queue_id,
             {"from": from_offset, "to": to_offset, "tags": " || ".join(sorted(tags.tags))},
             lambda queue: queue.estimate_message_count(
-                from_offset, to_offset, tags.may_match, tags.plain
+                from_offset, to_offset, tags.may_match, tags.fast
             ),
         )  # fmt: skip
 
-    def on_query(self, *_asked: object) -> None:
+    def on_query(self, *_arguments: object) -> None:
         """Do nothing: the index gives the same answer for every backend."""
 
     def on_list_topics(self, _prefix: str) -> None:
@@ -187,7 +187,7 @@ class Mirror:
         op: StoreOp,
         topic: str,
         queue_id: int,
-        asked: Mapping[str, object],
+        arguments: Mapping[str, object],
         question: Callable[[ConsumeQueue], int],
     ) -> int:
         """Answer a read that returns a number, and queue it to be mirrored if it is sampled."""
@@ -195,7 +195,7 @@ class Mirror:
         if sides is None:
             return question(self._queues.queue(topic, queue_id))
         key, moment = QueueKey(topic, queue_id), self._moments.now()
-        read = NumberRead(op, key, sides, moment, asked, question)
+        read = NumberRead(op, key, sides, moment, arguments, question)
         try:
             number = read.first()
         except StoreError:

@@ -22,7 +22,7 @@ BackendPair = tuple[ConsumeQueueStore, ConsumeQueueStore]
 UnitRow = tuple[int, int, int | None]
 """Phy offset, size and tags code of one unit."""
 
-_Asked = tuple[int, int, UnitBlock]
+_ReadBlock = tuple[int, int, UnitBlock]
 """Queue offset and number of requested units, and the block that was read."""
 
 
@@ -86,9 +86,9 @@ class MirroredRead(ABC):
         """
         began = perf_counter_ns()
         try:
-            plain = self._read(queues)
+            to_answer = self._read(queues)
             spent = perf_counter_ns() - began
-            return plain(), spent
+            return to_answer(), spent
         except StoreClosedError:
             raise
         except StoreError as exc:
@@ -104,11 +104,11 @@ class NumberRead(MirroredRead):
         key: QueueKey,
         sides: BackendPair,
         moment: Moment,
-        asked: Mapping[str, object],
+        arguments: Mapping[str, object],
         question: Callable[[ConsumeQueue], int],
     ) -> None:
         super().__init__(op, key, sides, moment)
-        self._asked = asked
+        self._arguments = arguments
         self._question = question
         self._answer: int | FailedAnswer = 0
 
@@ -131,7 +131,7 @@ class NumberRead(MirroredRead):
     @property
     def arguments(self) -> Mapping[str, object]:
         """Return the arguments of the question, by name."""
-        return self._asked
+        return self._arguments
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
         number = self._question(queues.queue(*self.key))
@@ -146,7 +146,7 @@ class PullRead(MirroredRead):
         super().__init__(StoreOp.PULL, key, sides, moment)
         self._resolves = resolves
         self._low = self._high = 0
-        self._blocks: list[_Asked] = []
+        self._blocks: list[_ReadBlock] = []
         self._failed: FailedAnswer | None = None
 
     # ---- being the queue of a puller
@@ -199,7 +199,7 @@ class PullRead(MirroredRead):
         """Return what the reference's queue gave the pull, or how it failed."""
         if self._failed is not None:
             return self._failed
-        return self._plain(self._queue, self._low, self._high, self._blocks)
+        return self._answer_of(self._queue, self._low, self._high, self._blocks)
 
     @property
     def arguments(self) -> Mapping[str, object]:
@@ -212,14 +212,16 @@ class PullRead(MirroredRead):
         """Read the same units as the pull; return a function that makes the answer."""
         queue = queues.queue(*self.key)
         low, high = queue.ends()
-        blocks: list[_Asked] = []
+        blocks: list[_ReadBlock] = []
         for first, limit, _ in self._blocks:
             at, end = max(first, low), first + limit  # what has expired may be there or not
             if at < end:
                 blocks.append((at, end - at, queue.read_units(at, end - at)))
-        return lambda: self._plain(queue, low, high, blocks)
+        return lambda: self._answer_of(queue, low, high, blocks)
 
-    def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> PullAnswer:
+    def _answer_of(
+        self, queue: ConsumeQueue, low: int, high: int, blocks: list[_ReadBlock]
+    ) -> PullAnswer:
         """Return the units of the blocks, up to the first incomplete block."""
         rows: list[UnitRow] = []
         for _, limit, block in blocks:

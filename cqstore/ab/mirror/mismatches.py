@@ -31,7 +31,7 @@ class Mismatch(NamedTuple):
     """Seconds since the epoch."""
     op: str
     queue: QueueKey
-    asked: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     """Arguments of the read, named as in operation lines."""
     queue_offset: int
     """The first unit that differs; -1 if an end of the queue or a number differs."""
@@ -76,7 +76,7 @@ class MismatchJournal:
             return False
         line = found._asdict()
         topic, queue_id = line.pop("queue")
-        line |= {"topic": topic, "queueId": queue_id, "asked": dict(found.asked)}
+        line |= {"topic": topic, "queueId": queue_id, "asked": dict(found.arguments)}
         line |= {"queueOffset": line.pop("queue_offset"), "phyOffset": line.pop("phy_offset")}
         self._journal.append([line])
         self._known.add(_place(found))

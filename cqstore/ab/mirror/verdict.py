@@ -76,24 +76,24 @@ def judge(
     return Verdict(ReadOutcome.EXPLAINED)
 
 
-def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
-    """Return whether ``said`` was never right between two answers of the reference.
+def _never_was(op: StoreOp, answer: Answer, first: Answer, now: Answer) -> bool:
+    """Return whether ``answer`` was never right between two answers of the reference.
 
     Units are added and expire, but the unit at an offset never changes, and the max offset never
     decreases. A missing unit is not a difference: it may have been added since.
     """
-    if isinstance(said, FailedAnswer):
+    if isinstance(answer, FailedAnswer):
         return True
-    if isinstance(said, PullAnswer):
+    if isinstance(answer, PullAnswer):
         if not isinstance(now, PullAnswer):
             return True
-        if said.high > max(now.high, first.high if isinstance(first, PullAnswer) else 0):
+        if answer.high > max(now.high, first.high if isinstance(first, PullAnswer) else 0):
             return True
         return any(
             (right := now.at(offset)) is not None and right != row and offset >= now.low
-            for offset, row in enumerate(said.rows, said.first)
+            for offset, row in enumerate(answer.rows, answer.first)
         )
     if op is StoreOp.ESTIMATE:  # it extrapolates: by other units when some have gone
         return False
     known = [each for each in (first, now) if isinstance(each, int)]
-    return said > max(known, default=0)
+    return answer > max(known, default=0)

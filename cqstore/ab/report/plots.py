@@ -78,23 +78,29 @@ def ratio_plot(judgement: Judgement) -> RatioPlot | None:
     if judgement.answers.status != "same":
         return None
     found = [
-        (workload.name + ("" if told.figure == workload.headline else f" by {told.label}"), told)
+        (
+            workload.name
+            + ("" if compared.figure == workload.headline else f" by {compared.label}"),
+            compared,
+        )
         for workload in judgement.workloads
-        for told in workload.deciding()
-        if told.low
+        for compared in workload.deciding()
+        if compared.low
     ]
     if not found:
         return None
-    values = [value for _, told in found for value in (*(told.as_good or ()), told.floor or 1)]
+    values = [
+        value for _, compared in found for value in (*(compared.as_good or ()), compared.floor or 1)
+    ]
     axis = ratio_axis(values)
     return RatioPlot(judgement.reference, ratio_ticks(axis), [_mark(axis, *each) for each in found])
 
 
-def _mark(axis: Axis, workload: str, told: ComparedFigure) -> Mark:
-    ratio, low, high = told.as_good or Interval(1.0, 1.0, 1.0)
-    floor = told.floor or 1.0
+def _mark(axis: Axis, workload: str, compared: ComparedFigure) -> Mark:
+    ratio, low, high = compared.as_good or Interval(1.0, 1.0, 1.0)
+    floor = compared.floor or 1.0
     return Mark(
-        workload, told.side, told.outcome, f"{ratio_text(ratio)} ({span_text(low, high)})",
+        workload, compared.side, compared.outcome, f"{ratio_text(ratio)} ({span_text(low, high)})",
         axis.at(ratio), axis.at(low), axis.at(high), axis.at(1 / floor), axis.at(floor),
     )  # fmt: skip
 

@@ -28,14 +28,14 @@ def _print_text(judgement: Judgement) -> None:
     """Print a judgement as text: banner, answers, sentences by workload, tables, notes."""
     _print_banner(judgement.banner)
     _print_answers(judgement)
-    for told in tally(judgement):
-        typer.echo(told)
+    for line in tally(judgement):
+        typer.echo(line)
     typer.echo("")
     for workload in judgement.workloads:
-        for said in workload.sentences:
-            typer.echo(f"  {said.text}")
-            if said.also:
-                typer.echo(f"    also: {'; '.join(said.also)}")
+        for sentence in workload.sentences:
+            typer.echo(f"  {sentence.text}")
+            if sentence.also:
+                typer.echo(f"    also: {'; '.join(sentence.also)}")
         for why in workload.withheld.values():
             typer.echo(f"    withheld: {why}")
     for rows in (_headlines(judgement), _footprint(judgement), _projections(judgement)):
@@ -53,15 +53,15 @@ def _print_banner(banner: Banner) -> None:
     if banner.busy and banner.busy not in banner.text:
         typer.echo(banner.busy)
     typer.echo(banner.text)
-    for told in (banner.missing, banner.sure):
-        if told:
-            typer.echo(told)
+    for sentence in (banner.missing, banner.sure):
+        if sentence:
+            typer.echo(sentence)
 
 
 def _print_answers(judgement: Judgement) -> None:
     typer.echo(judgement.answers.sentence)
-    for told in judgement.answers.digests:
-        typer.echo(f"  {told}")
+    for digest in judgement.answers.digests:
+        typer.echo(f"  {digest}")
     for each in judgement.answers.first:
         typer.echo(f"  {each.workload}: {to_json(each.operation)}")
         for side, answer in each.answers.items():
@@ -71,22 +71,24 @@ def _print_answers(judgement: Judgement) -> None:
 def _headlines(judgement: Judgement) -> list[Row]:
     """Return one row per workload and side: the figures of the sentences."""
     found = [
-        (workload.name, told) for workload in judgement.workloads for told in workload.deciding()
+        (workload.name, compared)
+        for workload in judgement.workloads
+        for compared in workload.deciding()
     ]
     return [
         {
             "workload": name,
-            "figure": told.label,
-            judgement.reference: value_text(told.reference, told.unit),
-            "side": told.side,
-            "its value": value_text(told.value, told.unit),
-            "times as good": _times(told),
-            "interval": _span(told),
-            "noise": ratio_text(told.floor) if told.floor else "",
-            "rounds": told.rounds,
-            "verdict": _SHORT.get(told.outcome, told.outcome.value),
+            "figure": compared.label,
+            judgement.reference: value_text(compared.reference, compared.unit),
+            "side": compared.side,
+            "its value": value_text(compared.value, compared.unit),
+            "times as good": _times(compared),
+            "interval": _span(compared),
+            "noise": ratio_text(compared.floor) if compared.floor else "",
+            "rounds": compared.rounds,
+            "verdict": _SHORT.get(compared.outcome, compared.outcome.value),
         }
-        for name, told in found
+        for name, compared in found
     ]
 
 
@@ -94,14 +96,14 @@ def _footprint(judgement: Judgement) -> list[Row]:
     """Return the rows of the resources of the queues."""
     return [
         {
-            "queues": told.label,
-            judgement.reference: value_text(told.reference, told.unit),
-            "side": told.side,
-            "its value": value_text(told.value, told.unit),
-            "times as good": _times(told),
+            "queues": compared.label,
+            judgement.reference: value_text(compared.reference, compared.unit),
+            "side": compared.side,
+            "its value": value_text(compared.value, compared.unit),
+            "times as good": _times(compared),
         }
-        for told in judgement.footprint
-        if told.outcome is not Outcome.FLOOR
+        for compared in judgement.footprint
+        if compared.outcome is not Outcome.FLOOR
     ]
 
 
@@ -122,26 +124,30 @@ def _projections(judgement: Judgement) -> list[Row]:
     ]
 
 
-def _times(told: ComparedFigure | Change) -> str:
-    return ratio_text(told.as_good.ratio) if told.as_good else ""
+def _times(compared: ComparedFigure | Change) -> str:
+    return ratio_text(compared.as_good.ratio) if compared.as_good else ""
 
 
-def _span(told: ComparedFigure | Change) -> str:
-    if told.as_good is None or told.low is None:
+def _span(compared: ComparedFigure | Change) -> str:
+    if compared.as_good is None or compared.low is None:
         return ""
-    return span_text(told.as_good.low, told.as_good.high)
+    return span_text(compared.as_good.low, compared.as_good.high)
 
 
 def _lines(judgement: Judgement) -> Iterator[Row]:
     """Yield the answers, then every sentence and figure, with the kind of each line."""
     yield {"kind": "answers", **judgement.answers.model_dump(mode="json")}
     for workload in judgement.workloads:
-        for said in workload.sentences:
-            yield {"kind": "sentence", "workload": workload.name, **said.model_dump(mode="json")}
-        for told in workload.comparisons:
-            yield {"kind": "figure", "workload": workload.name, **told.model_dump(mode="json")}
-    for told in judgement.footprint:
-        yield {"kind": "footprint", **told.model_dump(mode="json")}
+        for sentence in workload.sentences:
+            yield {
+                "kind": "sentence",
+                "workload": workload.name,
+                **sentence.model_dump(mode="json"),
+            }
+        for compared in workload.comparisons:
+            yield {"kind": "figure", "workload": workload.name, **compared.model_dump(mode="json")}
+    for compared in judgement.footprint:
+        yield {"kind": "footprint", **compared.model_dump(mode="json")}
     for each in judgement.projections:
         yield {"kind": "projection", **each.model_dump(mode="json")}
 
@@ -154,23 +160,23 @@ def print_changes(changes: ResultChanges, kind: OutputFormat) -> None:
     if kind is OutputFormat.JSONL:
         output(kind).rows(change.model_dump(mode="json") for change in changes.changes)
         return
-    for title, told in (
+    for title, lines in (
         ("No figures can be compared:", changes.cannot),
         ("Not compared:", changes.left_out),
         ("Other differences that may be the cause:", changes.circumstances),
         ("What changed:", _changed_texts(changes)),
     ):
-        if told:
-            typer.echo("\n  ".join([title, *told]))
+        if lines:
+            typer.echo("\n  ".join([title, *lines]))
     output(kind).rows(map(_changed, changes.changes))
 
 
 def _changed_texts(changes: ResultChanges) -> list[str]:
     """Return the sentences with a change, and one with the number of figures without."""
-    told = [each.text for each in changes.changes if each.outcome is not Outcome.SAME]
-    if same := len(changes.changes) - len(told):
-        told.append(f"No change shown in {same} of {len(changes.changes)} figures.")
-    return told
+    texts = [each.text for each in changes.changes if each.outcome is not Outcome.SAME]
+    if same := len(changes.changes) - len(texts):
+        texts.append(f"No change shown in {same} of {len(changes.changes)} figures.")
+    return texts
 
 
 def _changed(change: Change) -> Row:

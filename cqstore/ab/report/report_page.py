@@ -84,9 +84,9 @@ def _figures(
 ) -> Iterator[tuple[ComparedFigure, list[ComparedFigure], float | None]]:
     """Yield each figure: one comparison for the reference, all comparisons, and the floor."""
     for key in FIGURES:
-        told = [each for each in comparisons if each.figure == key]
-        sides = [each for each in told if each.outcome is not Outcome.FLOOR]
-        floors = [each.floor for each in told if each.floor is not None]
+        compared = [each for each in comparisons if each.figure == key]
+        sides = [each for each in compared if each.outcome is not Outcome.FLOOR]
+        floors = [each.floor for each in compared if each.floor is not None]
         if sides:
             yield sides[0], sides, floors[0] if floors else None
 
@@ -102,8 +102,8 @@ def _latencies(result: Result, judgement: Judgement) -> list[LinePlot]:
     """Return the plots of latencies, without withheld ones."""
     made = [latency_plot(result, workload) for workload in result.workloads]
     late = [
-        latency_plot(result, workload, intended=True, without=told.withheld)
-        for workload, told in zip(result.workloads, judgement.workloads, strict=True)
+        latency_plot(result, workload, intended=True, without=judged.withheld)
+        for workload, judged in zip(result.workloads, judgement.workloads, strict=True)
     ]
     return [plot for plot in made + late if plot is not None]
 

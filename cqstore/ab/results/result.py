@@ -266,11 +266,11 @@ class Result(_ResultModel):
         for kind, given in (("sides", names), ("workloads", works)):
             if len(set(given)) < len(given):
                 raise ValueError(f"two {kind} have the same name")
-        told = {side.twin_of for side in self.sides if side.twin_of is not None}
+        named = {side.twin_of for side in self.sides if side.twin_of is not None}
         if strange := sorted(set(self.matters) - set(works)):
             raise ValueError(f"no such workload: {strange[0]}")
-        told |= {turn.side for workload in self.workloads for turn in workload.rounds}
-        told |= {name for work in self.workloads for name in (*work.service, *work.intended)}
-        if unknown := sorted((told | {point.side for point in self.points}) - set(names)):
+        named |= {turn.side for workload in self.workloads for turn in workload.rounds}
+        named |= {name for work in self.workloads for name in (*work.service, *work.intended)}
+        if unknown := sorted((named | {point.side for point in self.points}) - set(names)):
             raise ValueError(f"no such side: {unknown[0]}")
         return self

@@ -51,10 +51,10 @@ def read_result(path: Path) -> Result:
         raise StoreConfigError(
             "this is not a result of cqstore ab: it is not valid JSON", path=path
         ) from exc
-    said = found.get("format") if isinstance(found, dict) else None
-    if isinstance(said, int) and said != FORMAT:
+    version = found.get("format") if isinstance(found, dict) else None
+    if isinstance(version, int) and version != FORMAT:
         raise UnsupportedFormatError(
-            f"the result has format {said}, but this release reads format {FORMAT}", path=path
+            f"the result has format {version}, but this release reads format {FORMAT}", path=path
         )
     if isinstance(found, dict) and found.keys() >= _JUDGED:
         raise StoreConfigError(

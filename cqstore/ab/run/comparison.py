@@ -48,7 +48,7 @@ from cqstore.store.settings.config import CQ_UNIT_SIZE, StoreConfig
 DERIVED = 20_000
 """Number of operations in a derived trace, which is run repeatedly."""
 _KEYS = 1_000
-Say = Callable[[str, float], object]
+OnStage = Callable[[str, float], object]
 """Called with the current step, and the share of the work that is done."""
 
 
@@ -142,7 +142,7 @@ class Run:
             )
         return _in_order(operations) if self._options.speed is not None else operations
 
-    def measure(self, say: Say = lambda *_: None) -> Result:
+    def measure(self, on_stage: OnStage = lambda *_: None) -> Result:
         """Build the sides and run all workloads; return the result.
 
         Raises:
@@ -153,21 +153,21 @@ class Run:
             self._space,
             Sides(options.root, self._found, self._specs, self._space.folder, options.mix) as sides,
         ):
-            differences = sides.build(lambda text: say(text, 0.02))
+            differences = sides.build(lambda text: on_stage(text, 0.02))
             figures, points = [_different(differences)] if differences else [], list[Point]()
             if not differences:
                 sides.measure_footprints()
-                figures += self._workloads(sides, say)
+                figures += self._workloads(sides, on_stage)
             if options.project is not None and not any(each.answers.different for each in figures):
-                points = sides.measure_points(options.project, lambda text: say(text, 0.98))
+                points = sides.measure_points(options.project, lambda text: on_stage(text, 0.98))
             return self._result(sides, figures, points)
 
-    def _workloads(self, sides: Sides, say: Say) -> Iterator[Figures]:
+    def _workloads(self, sides: Sides, on_stage: OnStage) -> Iterator[Figures]:
         """Measure one workload after the other, until an answer differs."""
         for at, name in enumerate(self._names):
             workload = self._kinds()[name]
             share = 0.05 + 0.9 * at / len(self._names)
-            say(name, share)
+            on_stage(name, share)
             reason = workload.unsupported_reason(self._found)
             if reason:
                 yield Figures(
@@ -178,7 +178,7 @@ class Run:
             setting = self._setting(name, workload, draw)
             measured = Measurement(
                 sides.processes, workload, setting, self._method(), self._options.effort, draw
-            ).run(partial(say, name, share))
+            ).run(partial(on_stage, name, share))
             yield measured
             if measured.answers.different:
                 return
@@ -228,7 +228,7 @@ class Run:
         return Result(
             kind="run", made=self._made, command=list(options.command),
             machine=this_machine(self._space.folder, sides.versions), store=self._found.shape,
-            sides=sides.told, method=self._method(), trace=trace, workloads=figures,
+            sides=sides.described, method=self._method(), trace=trace, workloads=figures,
             proof=sides.proof, points=points, project_to=options.project,
             matters=[name for name in self._matters if name in {each.name for each in figures}],
             not_measured=self._not_measured, seconds=time.perf_counter() - self._began,

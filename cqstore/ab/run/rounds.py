@@ -33,7 +33,7 @@ _OPEN_SECONDS = 1.0
 """Minimum time of a turn in an open loop, which has few operations per second."""
 _CALIBRATED = 256
 _SLOW_SECONDS = 0.05
-_MAX_TOLD = 5
+_MAX_SHOWN = 5
 """Maximum number of differences of a workload that are kept in full."""
 
 
@@ -101,42 +101,42 @@ class Measurement:
         rate = self._setting.offered
         if rate is not None:
             return max(int(max(self._effort.turn_seconds, _OPEN_SECONDS) * rate), 1)
-        told = self._compared(self._sides, 1)
-        if max(each.seconds for each in told.values()) < _SLOW_SECONDS:
-            told = self._compared(self._sides, _CALIBRATED)
-        cost = sum(each.seconds / max(each.operations, 1) for each in told.values())
+        reports = self._compared(self._sides, 1)
+        if max(each.seconds for each in reports.values()) < _SLOW_SECONDS:
+            reports = self._compared(self._sides, _CALIBRATED)
+        cost = sum(each.seconds / max(each.operations, 1) for each in reports.values())
         return max(int(self._effort.turn_seconds * len(self._sides) / max(cost, 1e-9)), 1)
 
     def _pass(self, number: int, order: Sequence[SideProcess], count: int) -> None:
         """Run a turn of each side, in ``order``, and compare the answers."""
         pids = [side.pid for side in self._sides]
-        told: dict[str, TurnReport] = {}
+        reports: dict[str, TurnReport] = {}
         warm_up = number < warm_up_of(self._workload)
         for side in order:
             before = MachineTimes.now(pids)
             found = side.turn(self._passes, count, drop=self._drop)
             steal, others = MachineTimes.now(pids).since(before)
-            told[side.spec.name] = found
+            reports[side.spec.name] = found
             self._turns.append(_round(found, number, len(self._turns), side.spec.name, steal,
                                       others, warm_up=warm_up))  # fmt: skip
             if not warm_up:
                 self._kept[side.spec.name].append(found)
         self._passes += 1
-        self._compare(told)
+        self._compare(reports)
 
     def _compared(self, order: Sequence[SideProcess], count: int) -> dict[str, TurnReport]:
-        told = {side.spec.name: side.turn(self._passes, count, drop=False) for side in order}
+        reports = {side.spec.name: side.turn(self._passes, count, drop=False) for side in order}
         self._passes += 1
-        self._compare(told)
-        return told
+        self._compare(reports)
+        return reports
 
-    def _compare(self, told: dict[str, TurnReport]) -> None:
+    def _compare(self, reports: dict[str, TurnReport]) -> None:
         """Count the compared operations, and find the different answers."""
         reference = self._sides[0]
-        mine = told[reference.spec.name]
+        mine = reports[reference.spec.name]
         self._answers.compared += mine.answered
         for side in self._sides[1:]:
-            other = told[side.spec.name]
+            other = reports[side.spec.name]
             if other.answers == mine.answers:
                 continue
             for block, (one, two) in enumerate(zip_longest(mine.digests, other.digests)):
@@ -150,12 +150,12 @@ class Measurement:
             if one == two:
                 continue
             self._answers.different += 1
-            if len(self._answers.first) < _MAX_TOLD:
+            if len(self._answers.first) < _MAX_SHOWN:
                 operation, _ = one or two
                 answers = ["no answer" if each is None else each[1] for each in (one, two)]
-                told = dict(zip((reference.spec.name, other.spec.name), answers, strict=True))
+                by_side = dict(zip((reference.spec.name, other.spec.name), answers, strict=True))
                 self._answers.first.append(
-                    Difference(workload=self._workload.name, operation=operation, answers=told)
+                    Difference(workload=self._workload.name, operation=operation, answers=by_side)
                 )
 
     def _figures(self) -> Figures:
@@ -165,15 +165,15 @@ class Measurement:
             name=workload.name, what=workload.what, item=workload.item,
             mode="closed" if setting.offered is None else "open", offered=self._offered(),
             rounds=self._turns, answers=self._answers,
-            service=_merged({side: [told.service for told in kept[side]] for side in kept}),
-            intended=_merged({side: [told.intended for told in kept[side]] for side in kept}),
+            service=_merged({side: [turn.service for turn in kept[side]] for side in kept}),
+            intended=_merged({side: [turn.intended for turn in kept[side]] for side in kept}),
         )  # fmt: skip
 
     def _offered(self) -> float | None:
         """Return the operations per second that were due in the rounds that count."""
         turns = self._kept[self._sides[0].spec.name]
-        seconds = sum(told.due_seconds for told in turns)
-        return sum(told.operations for told in turns) / seconds if seconds else None
+        seconds = sum(turn.due_seconds for turn in turns)
+        return sum(turn.operations for turn in turns) / seconds if seconds else None
 
 
 def rounds_of(workload: Workload, effort: Effort) -> int:
@@ -197,7 +197,7 @@ def disturbance(steal: float, others: float) -> str:
 
 
 def _round(
-    told: TurnReport,
+    report: TurnReport,
     number: int,
     turn: int,
     side: str,
@@ -209,11 +209,12 @@ def _round(
     """Return the report of a turn as a ``Round`` of the result."""
     return Round(
         number=number, turn=turn, side=side, warm_up=warm_up,
-        operations=told.operations, items=told.items, seconds=told.seconds,
-        cpu_seconds=told.cpu_seconds, written_bytes=told.written_bytes, read_bytes=told.read_bytes,
-        backend_written=told.backend_written, pss_bytes=told.pss_bytes, steal=steal,
+        operations=report.operations, items=report.items, seconds=report.seconds,
+        cpu_seconds=report.cpu_seconds, written_bytes=report.written_bytes,
+        read_bytes=report.read_bytes, backend_written=report.backend_written,
+        pss_bytes=report.pss_bytes, steal=steal,
         others=others, disturbed=disturbance(steal, others),
-        answers=told.answers, service_ns=told.service_ns, intended_ns=told.intended_ns,
+        answers=report.answers, service_ns=report.service_ns, intended_ns=report.intended_ns,
     )  # fmt: skip
 
 

@@ -39,14 +39,16 @@ class RunPlan:
 def plan_of(
     found: StoreSurvey,
     specs: Sequence[SideSpec],
-    asked: Sequence[Workload],
+    requested: Sequence[Workload],
     effort: Effort,
     room_bytes: int,
     project: int | None,
 ) -> RunPlan:
     """Return the plan for a store that was surveyed."""
-    left_out = {each.name: reason for each in asked if (reason := each.unsupported_reason(found))}
-    runs = [each for each in asked if each.name not in left_out]
+    left_out = {
+        each.name: reason for each in requested if (reason := each.unsupported_reason(found))
+    }
+    runs = [each for each in requested if each.name not in left_out]
     shape, sides = found.shape, len(specs)
     seconds = sides * (3 * _START_SECONDS + shape.units / _BUILT_UNITS)
     seconds += sides * found.log_file_size / 2 / _COPIED_BYTES

@@ -20,7 +20,7 @@ from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.units import QueueKey
 
 PROOF = "queues"
-Say = Callable[[str], object]
+OnEvent = Callable[[str], object]
 
 
 class Sides:
@@ -38,7 +38,7 @@ class Sides:
         self._root, self._found, self._folder, self._mix = root, found, folder, mix
         self._specs = specs
         self.processes: list[SideProcess] = []
-        self.told: list[Side] = []
+        self.described: list[Side] = []
         """Description of each side for the result."""
         self.versions: dict[str, str] = {}
         """Versions of the libraries that the sides have loaded."""
@@ -58,7 +58,7 @@ class Sides:
         for process in self.processes:
             process.stop()
 
-    def build(self, say: Say) -> list[Difference]:
+    def build(self, on_event: OnEvent) -> list[Difference]:
         """Build each side's queues from the log; return differences from the reference.
 
         Raises:
@@ -67,7 +67,7 @@ class Sides:
         """
         found, digests = self._found, []
         for number, spec in enumerate(self._specs):
-            say(f"building {spec.name}")
+            on_event(f"building {spec.name}")
             root = self._folder / f"side-{number}"
             way = copies.share_log(
                 found.log_folders, root / "commitlog", found.max_phy_offset, found.log_file_size
@@ -77,7 +77,7 @@ class Sides:
             self.processes.append(process)
             seconds, _ = process.request("build")
             digests.append(tuple(process.request("whole_digest")))
-            self.told.append(_described(spec, way, seconds))
+            self.described.append(_described(spec, way, seconds))
         return self._proof(digests)
 
     def _proof(self, digests: list[tuple[str, int, int]]) -> list[Difference]:
@@ -114,15 +114,15 @@ class Sides:
         names = [process.spec.name for process in pair]
         if first is None:
             return Difference(workload=PROOF, operation={"op": "queues"}, answers={})
-        key, *told = first
+        key, *answers = first
         operation: dict[str, int | str | float | bool | None] = {
             "op": "queue", "topic": key.topic, "queueId": key.queue_id,
         }  # fmt: skip
-        if told[0] == told[1]:
-            offset, told = self._unit(pair, key)
+        if answers[0] == answers[1]:
+            offset, answers = self._unit(pair, key)
             operation |= {"op": "unit", "offset": offset}
         return Difference(
-            workload=PROOF, operation=operation, answers=dict(zip(names, told, strict=True))
+            workload=PROOF, operation=operation, answers=dict(zip(names, answers, strict=True))
         )
 
     def _unit(self, pair: Sequence[SideProcess], key: QueueKey) -> tuple[int, list[str]]:
@@ -132,9 +132,9 @@ class Sides:
         with files[0].open() as first, files[1].open() as second:
             for mine, theirs in zip_longest(first, second, fillvalue="none"):
                 if mine != theirs:
-                    told = [mine.strip(), theirs.strip()]
-                    offset = next(text.partition(":")[0] for text in told if ":" in text)
-                    return int(offset), told
+                    answers = [mine.strip(), theirs.strip()]
+                    offset = next(text.partition(":")[0] for text in answers if ":" in text)
+                    return int(offset), answers
         return -1, ["", ""]
 
     def measure_footprints(self) -> None:
@@ -144,13 +144,15 @@ class Sides:
             fresh = SideProcess(process.spec, str(self._folder / f"side-{number}"), self._mix)
             self.processes[number] = fresh
             footprint = Footprint.model_validate(fresh.request("footprint"))
-            self.told[number] = self.told[number].model_copy(update={"footprint": footprint})
+            self.described[number] = self.described[number].model_copy(
+                update={"footprint": footprint}
+            )
             versions = fresh.request("versions")
             if process.spec.twin_of is None:
                 self.versions |= {f"{process.spec.name}: {key}": text
                                   for key, text in versions.items()}  # fmt: skip
 
-    def measure_points(self, target: int, say: Say) -> list[Point]:
+    def measure_points(self, target: int, on_event: OnEvent) -> list[Point]:
         """Return the resources of each side at several numbers of queues."""
         measured = []
         shape = self._found.shape
@@ -161,7 +163,7 @@ class Sides:
             small = spec.config.model_copy(update={"mapped_file_size_commit_log": LOG_FILE_BYTES})
             own = replace(spec, config=small)
             for queues in points(target, shape.queues):
-                say(f"{spec.name}: {queues:,} queues")
+                on_event(f"{spec.name}: {queues:,} queues")
                 units = queues * each
                 footprint = self._point(own, queues, units)
                 measured.append(

@@ -48,8 +48,8 @@ def parse_sides(given: Sequence[str], base: StoreConfig) -> list[SideSpec]:
     """
     if len(given) < 2:  # noqa: PLR2004 - that is what a comparison is
         raise StoreConfigError(f"a comparison needs at least 2 sides, found {len(given)} (--side)")
-    plain = _plain(base)
-    sides = [_parse(text, plain) for text in given]
+    settings = _separate_settings(base)
+    sides = [_parse(text, settings) for text in given]
     names = Counter[str]()
     for at, side in enumerate(sides):
         names[side.name] += 1
@@ -65,7 +65,7 @@ def default_sides(first: str | None) -> list[str]:
     return sorted(names, key=lambda name: (name != first, name))
 
 
-def _plain(base: StoreConfig) -> StoreConfig:
+def _separate_settings(base: StoreConfig) -> StoreConfig:
     """Return the settings of a separate store, with one backend and no replicas."""
     given = {
         name: value

@@ -106,10 +106,10 @@ class SideWorker:
 
     def versions(self) -> dict[str, str]:
         """Return the backend's description of itself without numbers and paths."""
-        told = components_of(self._side.store).queues.describe().items()
+        facts = components_of(self._side.store).queues.describe().items()
         return {
             name: value
-            for name, value in told
+            for name, value in facts
             if isinstance(value, str) and not value.isdecimal() and "/" not in value
         }
 
@@ -148,7 +148,7 @@ class SideWorker:
         read_then, written_then = measures.input_output()
         counted_then = self._side.written()
         self._done = done
-        told = TurnReport(
+        report = TurnReport(
             operations=done.operations, items=done.items,
             seconds=done.spent.seconds, cpu_seconds=done.spent.cpu_seconds,
             read_bytes=read_then - read, written_bytes=written_then - written,
@@ -159,14 +159,14 @@ class SideWorker:
             answered=len(done.answers), digests=digests(done.answers), due_seconds=done.due_seconds,
             answers=sha256("\n".join(done.answers).encode("utf-8", "surrogatepass")).hexdigest(),
         )  # fmt: skip
-        return told.model_dump()
+        return report.model_dump()
 
     def answers(self, block: int) -> list[tuple[dict[str, Any], str]]:
         """Return the operations and answers of one block of the last turn."""
-        pairs = zip(self._done.asked, self._done.answers, strict=True)
+        pairs = zip(self._done.requests, self._done.answers, strict=True)
         return [
-            (_plain(asked), _printable(answer))
-            for asked, answer in islice(pairs, block * BLOCK, (block + 1) * BLOCK)
+            (_to_fields(request), _printable(answer))
+            for request, answer in islice(pairs, block * BLOCK, (block + 1) * BLOCK)
         ]
 
     def end_workload(self) -> None:
@@ -175,11 +175,11 @@ class SideWorker:
         self._workload.end(self._side, self._setting)
 
 
-def _plain(asked: Operation | dict[str, int | str]) -> dict[str, Any]:
-    if not isinstance(asked, dict):
-        asked = asked.model_dump(by_alias=True, exclude_none=True)
+def _to_fields(request: Operation | dict[str, int | str]) -> dict[str, Any]:
+    if not isinstance(request, dict):
+        request = request.model_dump(by_alias=True, exclude_none=True)
     return {name: _printable(value) if isinstance(value, str) else value
-            for name, value in asked.items()}  # fmt: skip
+            for name, value in request.items()}  # fmt: skip
 
 
 def _printable(text: str) -> str:

@@ -24,13 +24,13 @@ _LIST = 50
 def main() -> None:
     """Put, flush, put again, and kill this process."""
     die_with_parent(int(sys.argv[1]))
-    told = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     options = OpenOptions(
-        backend=told["backend"], housekeeping=False, hooks=StoreHooks(installed=False)
+        backend=request["backend"], housekeeping=False, hooks=StoreHooks(installed=False)
     )
-    config = StoreConfig.from_mapping(told["config"])
-    store = open_served(MessageStore, told["root"], config, options)
-    body = bytes(max(told["body_bytes"], 1))
+    config = StoreConfig.from_mapping(request["config"])
+    store = open_served(MessageStore, request["root"], config, options)
+    body = bytes(max(request["body_bytes"], 1))
     for count in (DURABLE, NOT_DURABLE):
         for first in range(0, count, _LIST):
             store.put_messages([

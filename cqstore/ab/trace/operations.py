@@ -43,7 +43,7 @@ Text = Annotated[str, PlainValidator(_text)]
 """A name in a store: it may contain half a surrogate pair, which pydantic would reject."""
 
 
-class _Asked(BaseModel):
+class _Operation(BaseModel):
     """An operation of a trace: the fields of its line, and the call that runs it."""
 
     model_config = ConfigDict(
@@ -61,7 +61,7 @@ class _Asked(BaseModel):
         return str(answer), 1
 
 
-class _OfQueue(_Asked):
+class _OfQueue(_Operation):
     """An operation on one queue."""
 
     topic: Text
@@ -149,7 +149,7 @@ class Estimate(_OfQueue):
         )
 
 
-class ListTopics(_Asked):
+class ListTopics(_Operation):
     """List the topics that begin with a prefix."""
 
     op: Literal["listTopics"] = "listTopics"
@@ -164,7 +164,7 @@ class ListTopics(_Asked):
         return _list_to_text(answer, "topics")
 
 
-class ListQueues(_Asked):
+class ListQueues(_Operation):
     """List the queues of a topic, or all of them, each with its minimum and maximum."""
 
     op: Literal["listQueues"] = "listQueues"
@@ -200,7 +200,7 @@ class Put(_OfQueue):
         return f"{answer.status.name}, offset {answer.queue_offset}", int(answer.ok)
 
 
-class Query(_Asked):
+class Query(_Operation):
     """Query by key. It is not run: the index gives the same answer on every side."""
 
     op: Literal["query"] = "query"

@@ -41,7 +41,7 @@ class DirectReads:
     ) -> int:
         """Estimate from the store's queue."""
         queue = self._queues.queue(topic, queue_id)
-        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.fast)
 
 
 class Recorder:
@@ -137,9 +137,9 @@ class RecordedPutter:
     ) -> None:
         """Put and note; what is not done yet was not refused."""
         began = perf_counter()
-        told = _NotRefused(promised)
-        self.putter.put_later(message, told, soon)
-        self._note(message, began, stored=told.stored)
+        watched = _NotRefused(promised)
+        self.putter.put_later(message, watched, soon)
+        self._note(message, began, stored=watched.stored)
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put messages, and note each that was not refused."""

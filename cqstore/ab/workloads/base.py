@@ -64,17 +64,19 @@ class Turn:
 class TurnResult(OperationsRun):
     """Times, answers and operations of a turn."""
 
-    asked: Sequence[Operation | dict[str, int | str]] = field(default_factory=list)
+    requests: Sequence[Operation | dict[str, int | str]] = field(default_factory=list)
     operations: int = 0
     due_seconds: float = 0.0
     """Open loop: time from the start to the due time of the next operation."""
 
     @classmethod
     def of(
-        cls, ran: OperationsRun, asked: Sequence[Operation | dict[str, int | str]]
+        cls, ran: OperationsRun, requests: Sequence[Operation | dict[str, int | str]]
     ) -> "TurnResult":
         """Return ``ran`` as a result, with one operation per answer."""
-        return cls(ran.spent, ran.service, ran.intended, ran.answers, ran.items, asked, len(asked))
+        return cls(
+            ran.spent, ran.service, ran.intended, ran.answers, ran.items, requests, len(requests)
+        )
 
 
 class Workload(ABC):

@@ -31,7 +31,7 @@ _TOPIC = "cqstore-ab-{:08x}"
 _LIST = 50
 _REPLAYED = 60_000
 """Approximate maximum number of messages that are replayed."""
-_ASKED = 1000
+_MAX_QUEUES = 1000
 """Maximum number of queues whose offsets are the answer of an opened store."""
 
 
@@ -45,7 +45,7 @@ class _Lifecycle(Workload):
 
     def _one(self, turn: Turn, work: Callable[[TurnResult], tuple[str, int]]) -> TurnResult:
         """Return a turn of one operation; ``work`` times it and returns its answer and items."""
-        done = TurnResult(operations=1, asked=[{"op": self.name, "turn": turn.number}])
+        done = TurnResult(operations=1, requests=[{"op": self.name, "turn": turn.number}])
         answer, done.items = work(done)
         done.answers = [answer]
         done.service = [int(done.spent.seconds * 1e9)]
@@ -88,7 +88,7 @@ class Dispatch(_Lifecycle):
         for path in paths.root.iterdir():
             if path != paths.commit_log:
                 shutil.rmtree(path) if is_dir(path) else path.unlink()
-        done = TurnResult(asked=[{"op": self.name, "turn": turn.number}])
+        done = TurnResult(requests=[{"op": self.name, "turn": turn.number}])
         with done.spent.timed():
             store = side.open_at(paths.root)
             store.flush()
@@ -121,7 +121,7 @@ class Restart(_Lifecycle):
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Open and close it a few times."""
         done = TurnResult(operations=turn.count, items=turn.count)
-        done.asked = [{"op": self.name, "opening": at} for at in range(turn.count)]
+        done.requests = [{"op": self.name, "opening": at} for at in range(turn.count)]
         for _ in range(turn.count):
             before = done.spent.seconds
             with done.spent.timed():
@@ -148,13 +148,13 @@ class RestartAfterKill(_Lifecycle):
         Raises:
             StoreError: the process ended before it killed itself.
         """
-        told = {
+        request = {
             "root": str(side.root), "backend": side.backend, "body_bytes": setting.body_bytes,
             "config": side.config.model_dump(mode="json", exclude_unset=True),
         }  # fmt: skip
         ended = subprocess.run(
             [sys.executable, "-m", "cqstore.ab.stores.killed_writer", str(os.getpid())],
-            input=json.dumps(told), text=True, check=False, capture_output=True,
+            input=json.dumps(request), text=True, check=False, capture_output=True,
             env=worker_environment(),
         )  # fmt: skip
         if ended.returncode != -signal.SIGKILL:
@@ -206,7 +206,7 @@ class Expiry(_Lifecycle):
 
 def _offsets(store: MessageStore, setting: Setting) -> str:
     """Return a summary of the offsets of some queues."""
-    ends = [(store.min_offset(*key), store.max_offset(*key)) for key in setting.keys[:_ASKED]]
+    ends = [(store.min_offset(*key), store.max_offset(*key)) for key in setting.keys[:_MAX_QUEUES]]
     lows, highs = (sum(each) for each in zip(*ends, strict=True)) if ends else (0, 0)
     digest = zlib.crc32(repr(ends).encode())
     return f"{len(ends)} queues: sum of min {lows}, of max {highs}, digest {digest:08x}"

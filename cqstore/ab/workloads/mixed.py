@@ -37,7 +37,7 @@ class Mixed(ReadWorkload):
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Run the readers and the writer in parallel."""
         operations = self.slice(turn)
-        done = TurnResult(asked=operations, operations=len(operations))
+        done = TurnResult(requests=operations, operations=len(operations))
         store = side.store
         writes = [at for at, each in enumerate(operations) if isinstance(each, Put)]
         reads = [at for at, each in enumerate(operations) if not isinstance(each, Put)]

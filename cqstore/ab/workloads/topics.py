@@ -21,7 +21,7 @@ def _message(topic: str, queue_id: int, setting: Setting) -> Message:
 def _timed(op: str, topics: Sequence[str], calls: Sequence[Call]) -> TurnResult:
     """Make the calls, one per topic; return their times and answers."""
     done = TurnResult(operations=len(topics), items=len(topics))
-    done.asked = [{"op": op, "topic": topic} for topic in topics]
+    done.requests = [{"op": op, "topic": topic} for topic in topics]
     answers: list[object] = []
     with done.spent.timed():
         run_calls(calls, answers, done.service)

@@ -14,7 +14,7 @@ from cqstore.broker.conversion.table_files import newest_table
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.paths import StorePaths
-from cqstore.store.progress import Tell
+from cqstore.store.progress import OnEvent
 
 _POLL_SECONDS = 0.05
 _MAX_WAIT_SECONDS = 600.0
@@ -52,12 +52,12 @@ class BrokerProcess:
             self._pid, self._start = pid, _start_time(pid)
         return pid != 0
 
-    async def ended(self, tell: Tell) -> None:
+    async def ended(self, on_event: OnEvent) -> None:
         """Wait within an event loop, see ``wait``."""
-        for _ in self._polls(tell):
+        for _ in self._polls(on_event):
             await asyncio.sleep(_POLL_SECONDS)
 
-    def wait(self, tell: Tell) -> None:
+    def wait(self, on_event: OnEvent) -> None:
         """Wait until the process that had the store open last has ended.
 
         If it was never seen, or runs on another machine, wait until the tables have not changed
@@ -67,19 +67,19 @@ class BrokerProcess:
             RefusedStoreError: it has not ended for long.
             StoreError: as ``has_store``.
         """
-        for _ in self._polls(tell):
+        for _ in self._polls(on_event):
             time.sleep(_POLL_SECONDS)
 
-    def _polls(self, tell: Tell) -> Iterator[None]:
+    def _polls(self, on_event: OnEvent) -> Iterator[None]:
         """Yield where to sleep before the next check."""
         if self._pid == os.getpid():  # then its tables are the caller's affair
             return
         if not self._start:
-            yield from self._settled(tell)
+            yield from self._settled(on_event)
             return
         end = time.monotonic() + self._max_wait
         if self._is_running():
-            tell(f"waiting for process {self._pid} to exit: it may still write its tables")
+            on_event(f"waiting for process {self._pid} to exit: it may still write its tables")
         while self._is_running():
             self.has_store()  # maybe it was started anew
             if time.monotonic() > end:
@@ -94,13 +94,13 @@ class BrokerProcess:
     def _is_running(self) -> bool:
         return _start_time(self._pid) == self._start
 
-    def _settled(self, tell: Tell) -> Iterator[None]:
+    def _settled(self, on_event: OnEvent) -> Iterator[None]:
         """Yield until the newest table is old enough by this machine's own time."""
         newest, since = newest_table(self._paths), time.monotonic()
         age = time.time() - newest if newest is not None else self._settle
         if age >= self._settle:
             return
-        tell(
+        on_event(
             "the process that had the store open is unknown: waiting until the broker's tables"
             f" have not changed for {self._settle:.0f} s"
         )

@@ -52,9 +52,9 @@ def _doubt(table: TableForms, files: BrokerMetadata, databases: list[BrokerMetad
     if by_version == by_time:
         return ""
     other = f"the {by_version} has the newer data version"
-    said = other if by_version else "the data versions do not show which one is newer"
+    reason = other if by_version else "the data versions do not show which one is newer"
     return (
-        f"{table.name}: the {by_time} was modified later, but {said} (dataVersion:"
+        f"{table.name}: the {by_time} was modified later, but {reason} (dataVersion:"
         f" {_shown(ours)} in the file, {_shown(newest)} in the database)"
     )
 

@@ -73,15 +73,15 @@ def _levels(demand: DiskDemand, settings: StoreConfig) -> str:
     """Return in a sentence how full the disks are, and what a running store deletes for that."""
     used = [f"{percent} %" if percent >= 0 else "unknown"
             for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
-    asks = (
+    when = (
         f"up to {DiskPercents.of(settings).max_used} % (diskMaxUsedSpaceRatio), a running store"
         f" deletes expired files only at the hours {settings.delete_when} (deleteWhen)"
     )
     if demand.delete:
-        asks = "a running store deletes expired files at any hour (diskMaxUsedSpaceRatio)"
+        when = "a running store deletes expired files at any hour (diskMaxUsedSpaceRatio)"
     if demand.at_once:
-        asks = (
+        when = (
             "a running store deletes the oldest files even if they have not expired"
             " (diskSpaceCleanForciblyRatio)"
         )
-    return f"used disk space: {used[0]} (commit log), {used[1]} (queues); {asks}"
+    return f"used disk space: {used[0]} (commit log), {used[1]} (queues); {when}"

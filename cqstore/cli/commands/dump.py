@@ -80,9 +80,9 @@ def dump(
         cqstore dump DIR --topic orders --queue-id 0 --count 5
         cqstore dump DIR/checkpoint
     """
-    asked = [messages, queues, commitlog_offset is not None, topic is not None]
+    requested = [messages, queues, commitlog_offset is not None, topic is not None]
     if is_file(place):
-        if any(asked):
+        if any(requested):
             raise typer.BadParameter(
                 "--messages, --queues, --commitlog-offset and --topic need a store, not a file"
             )
@@ -92,10 +92,10 @@ def dump(
     meant(place)
     if not exists(place):
         raise RefusedStoreError("no such file or folder", path=place)
-    if sum(asked) != 1:
+    if sum(requested) != 1:
         raise typer.BadParameter("give one of --messages, --queues, --commitlog-offset, --topic")
     if topic is None:
-        by = ("--messages", "--queues", "--commitlog-offset")[asked.index(True)]
+        by = ("--messages", "--queues", "--commitlog-offset")[requested.index(True)]
         refuse_beside(by, queue_id=queue_id, offset=offset, count=count)
     with open_store(place, config, backend, commit_log) as store:
         if messages:
@@ -122,8 +122,8 @@ def _messages(store: MessageStore) -> Iterator[Row]:
 
 def _queues(store: MessageStore) -> Iterator[Row]:
     keys = sorted_queues(components_of(store).queues)
-    told = counted(keys, "dumping", len(keys), "queues")
-    return (queue_row(components_of(store).queues, key) for key in told)
+    counted_keys = counted(keys, "dumping", len(keys), "queues")
+    return (queue_row(components_of(store).queues, key) for key in counted_keys)
 
 
 def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:

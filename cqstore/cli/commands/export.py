@@ -97,13 +97,13 @@ def export(
     form = _form(kind, target)
     selection = Selection.of(begin, end, queue_id, tags, key, grep)
     _check(form, target, resume=resume)
-    asked: dict[str, object] = {
+    request: dict[str, object] = {
         "store": str(root.absolute()), "topics": sorted({*(topics or ())}), "format": str(form),
         "begin": begin, "end": end, "queueId": queue_id, "tags": tags, "key": key, "grep": grep,
     }  # fmt: skip
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         reads = SelectedReads(store, selection)
-        count = _write(store, reads, topics, form, target, ExportPosition(asked), resume=resume)
+        count = _write(store, reads, topics, form, target, ExportPosition(request), resume=resume)
     note(f"{count} messages")
     if reads.damaged:
         raise typer.Exit(1)

@@ -84,8 +84,8 @@ def _rows(found: dict[str, object]) -> Iterator[tuple[str, str]]:
             yield from ((name if not number else "", each) for number, each in enumerate(value))
         elif name == "last_exit":
             opener = found["opened_by"]
-            told = f"none: process {opener} has the store open" if opener else str(value)
-            yield label, _EXITS.get(told, told)
+            text = f"none: process {opener} has the store open" if opener else str(value)
+            yield label, _EXITS.get(text, text)
         elif name == "index_files" and found["index_fault"]:
             yield label, "cannot be read: see warnings"
         elif name in {"topics", "queues"}:

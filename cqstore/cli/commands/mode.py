@@ -35,7 +35,7 @@ class StepPreparation(Protocol):
         root: Path,
         config: StoreConfig,
         to: StoreMode,
-        tell: Callable[[str], object],
+        on_event: Callable[[str], object],
         /,
         *,
         without: Sequence[str],

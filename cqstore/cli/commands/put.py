@@ -18,7 +18,7 @@ from cqstore.cli.message_files.message_lines import (
     message_lines,
 )
 from cqstore.cli.message_files.text_files import bounded_lines
-from cqstore.cli.message_files.text_input import STDIN, plain_text
+from cqstore.cli.message_files.text_input import STDIN, text_reader
 from cqstore.cli.new_store import nothing_half_made
 from cqstore.cli.options import (
     Backend,
@@ -171,7 +171,7 @@ class _LinesTaken:
 
     def __iter__(self) -> Iterator[bytes]:
         if self._file is not None:
-            yield from bounded_lines(plain_text(self._file, STDIN))
+            yield from bounded_lines(text_reader(self._file, STDIN))
 
     @property
     def bytes(self) -> int:

@@ -28,7 +28,7 @@ from cqstore.store.index.key_index import KeyIndex, index_openers, open_indexes
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.key_queries import newest_of
-from cqstore.store.service.reading.other_indexes import AskedIndex
+from cqstore.store.service.reading.other_indexes import SearchedIndex
 
 OneKey = Annotated[
     str, typer.Option("--key", metavar="KEY", help="Message key: one of KEYS, or the UNIQ_KEY.")
@@ -66,10 +66,10 @@ def query(
         unread = _report_index_files(store) or unread
         found = [*store.query_index_files(topic, key, count + 1, *span)]
         for other in others:
-            asked = AskedIndex(other, store.messages_with_key)
-            unread = _report_end(asked, store) or unread
-            found = asked.newest(found, topic, key, count + 1, span)
-            unread = _report_index(asked) or unread
+            searched = SearchedIndex(other, store.messages_with_key)
+            unread = _report_end(searched, store) or unread
+            found = searched.newest(found, topic, key, count + 1, span)
+            unread = _report_index(searched) or unread
         answer, bounded = newest_of(found, count), BoundedAnswer()
         if answer.has_more:
             bounded.note_older(len(answer), "--max")
@@ -110,26 +110,28 @@ def _others(root: Path) -> tuple[list[KeyIndex], bool]:
         return [], True
 
 
-def _report_end(asked: AskedIndex, store: MessageStore) -> bool:
+def _report_end(searched: SearchedIndex, store: MessageStore) -> bool:
     """Report how far an index is built; return whether that cannot be read."""
     try:
-        built_to = asked.index.built_to
+        built_to = searched.index.built_to
     except CorruptionError as exc:
-        note(f"the index in {asked.index.folder} can be read only in part: {exc}")
+        note(f"the index in {searched.index.folder} can be read only in part: {exc}")
         return True
     note(
-        f"the index in {asked.index.folder} was searched too; it covers records up to phy offset"
+        f"the index in {searched.index.folder} was searched too; it covers records up to phy offset"
         f" {built_to}, the log ends at {store.max_phy_offset()}"
     )
     return False
 
 
-def _report_index(asked: AskedIndex) -> bool:
+def _report_index(searched: SearchedIndex) -> bool:
     """Report problems of an index; return whether a part could not be read."""
-    if asked.fault is not None:
-        note(f"the index in {asked.index.folder} can be read only in part: {asked.fault}")
-    if asked.index.fault is not None:
-        note(f"the newest entries of the index may be missing: {asked.index.fault}")
-    if asked.lost:
-        note(f"{len(asked.lost)} index entries point to no record, the first: {asked.lost[0]}")
-    return asked.fault is not None
+    if searched.fault is not None:
+        note(f"the index in {searched.index.folder} can be read only in part: {searched.fault}")
+    if searched.index.fault is not None:
+        note(f"the newest entries of the index may be missing: {searched.index.fault}")
+    if searched.lost:
+        note(
+            f"{len(searched.lost)} index entries point to no record, the first: {searched.lost[0]}"
+        )
+    return searched.fault is not None

@@ -225,9 +225,9 @@ def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> b
         while True:
             look = view.watch.sample()
             faults = view.faults(look, before)
-            said = map(Text, (*view.notes(look, before), *faults))
+            notes = map(Text, (*view.notes(look, before), *faults))
             rows = table(view.rows(look, before), console.width)
-            live.update(Group(rows, *said), refresh=True)
+            live.update(Group(rows, *notes), refresh=True)
             before = look
             wait()
     return not faults

@@ -156,9 +156,9 @@ def _position_path(part: Path) -> Path:
     return part.with_name(f"{part.name}.position")
 
 
-def _to_resume(part: Path, asked: ExportPosition | None) -> ExportPosition:
+def _to_resume(part: Path, position: ExportPosition | None) -> ExportPosition:
     found = ExportPosition.read(_position_path(part))
-    if asked is None or found.asked != asked.asked:
+    if position is None or found.asked != position.asked:
         raise RefusedStoreError(
             f"cannot resume: the export has other options: {json.dumps(found.asked)}", path=part
         )

@@ -65,23 +65,23 @@ class MessageFormat:
         """
         self._text = text
         self._parts: list[str | _Part] = []
-        at, plain = 0, ""
+        at, literal = 0, ""
         while at < len(text):
             mark, letter = text[at], text[at + 1 : at + 2]
             if mark == "%":
                 if letter not in PARTS:
                     raise _unknown(text, at, ", ".join(f"%{each}" for each in PARTS))
-                self._parts += [plain, PARTS[letter][1]] if plain else [PARTS[letter][1]]
-                plain = ""
+                self._parts += [literal, PARTS[letter][1]] if literal else [PARTS[letter][1]]
+                literal = ""
             elif mark == "\\":
                 if letter not in _ESCAPES:
                     raise _unknown(text, at, "\\n, \\t, \\0, \\\\")
-                plain += _ESCAPES[letter]
+                literal += _ESCAPES[letter]
             else:
-                plain += mark
+                literal += mark
             at += 2 if mark in "%\\" else 1
-        if plain:
-            self._parts.append(plain)
+        if literal:
+            self._parts.append(literal)
 
     def __str__(self) -> str:
         return self._text

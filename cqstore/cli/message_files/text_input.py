@@ -62,10 +62,10 @@ def text_input(path: Path) -> Iterator[BinaryIO]:
             file = stack.enter_context(reading(path))
         else:
             file = stack.enter_context(path.open("rb"))
-        yield plain_text(file, path)
+        yield text_reader(file, path)
 
 
-def plain_text(file: BinaryIO, path: Path) -> BinaryIO:
+def text_reader(file: BinaryIO, path: Path) -> BinaryIO:
     """Return a reader of the text in ``file``, from where its position is; see ``text_input``."""
     head = file.read(_HEAD_BYTES)
     if head.startswith(_GZIP):

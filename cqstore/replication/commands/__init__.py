@@ -9,14 +9,14 @@ follow_app = typer.Typer()
 add_verb(
     follow_app, "follow", "cqstore.replication.commands.follow:follow",
     "Replicate the log of the running master at HOST:PORT to DIR and build its queues.",
-    progress_told=False,
+    has_progress=False,
 )  # fmt: skip
 feed_app = typer.Typer()
 
 add_verb(
     feed_app, "feed", "cqstore.replication.commands.feed:feed",
     "Serve the log of the store in DIR to RocketMQ slaves and cqstore follow.",
-    progress_told=False,
+    has_progress=False,
 )  # fmt: skip
 
 ha_app = typer.Typer(

@@ -122,15 +122,15 @@ async def _serve(
             f" {log.max_phy_offset()}"
         )
         leading = [group.create_task(each.lead(ha_address(host, feeder.port))) for each in slaves]
-        said = ""
+        printed = ""
         while not ended.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval):
                     await ended.wait()
             line = _line(feeder, log.max_phy_offset())
-            if line != said:
+            if line != printed:
                 note(line)
-            said = line
+            printed = line
         for task in leading:
             task.cancel()
 

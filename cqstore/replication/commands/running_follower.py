@@ -52,29 +52,29 @@ async def _run(
     if beside is not None:
         others.append(asyncio.create_task(beside.run()))
     try:
-        came = await ended_by(follower.run(until))
+        signal_received = await ended_by(follower.run(until))
     finally:
         for other in others:
             other.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await other
-    if beside is not None and not came:
+    if beside is not None and not signal_received:
         await beside.once()  # as new as the end of the log
     with contextlib.suppress(StoreError):
         write_following(components_of(store).paths, follower.figures())
-    return came
+    return signal_received
 
 
 async def _report_progress(follower: Follower, store: MessageStore, interval: float) -> None:
     """Say how far it is, again and again; nothing where nothing has changed."""
-    before, said = follower.progress.end, ""
+    before, printed = follower.progress.end, ""
     while True:
         await asyncio.sleep(interval)
         progress = follower.progress
         line = line_of(progress, (progress.end - before) / interval, _age(store))
-        if progress.end != before or line != said:
+        if progress.end != before or line != printed:
             note(line)
-        before, said = progress.end, line
+        before, printed = progress.end, line
 
 
 async def _note(follower: Follower, store: MessageStore) -> None:

@@ -14,13 +14,13 @@ from libc.stdlib cimport free, qsort, realloc
 
 import os
 
-from cqstore.replication.feed._hearing cimport (
+from cqstore.replication.feed._receiver cimport (
     LEASE,
     NOTHING,
     REPORT,
     TOO_LATE,
-    Hearing,
-    ask_back,
+    Receiver,
+    reclaim,
     by_size,
     count_alone,
     load_of,
@@ -55,7 +55,7 @@ from cqstore.store.core._waiters cimport (
 
 cdef enum:
     LOOK_AGAIN = 1000000  # microseconds
-    NOT_SAID = -1
+    NOT_REPORTED = -1
 
 
 cdef struct State:
@@ -65,7 +65,7 @@ cdef struct State:
     int64_t sent
     int64_t acknowledged
     Py_ssize_t slot  # in ``best``: those of one address have the same
-    Hearing hearing
+    Receiver receiver
 
 
 cdef class Link:
@@ -76,21 +76,21 @@ cdef class Link:
     cdef readonly int port
 
     def __cinit__(
-        self, str address, int port, int64_t position=NOT_SAID, int64_t start=NOT_SAID,
-        int64_t sent=NOT_SAID, int64_t acknowledged=NOT_SAID,
+        self, str address, int port, int64_t position=NOT_REPORTED, int64_t start=NOT_REPORTED,
+        int64_t sent=NOT_REPORTED, int64_t acknowledged=NOT_REPORTED,
     ):
         self.address, self.port = address, port
         self.state.position, self.state.start = position, start
         self.state.sent, self.state.acknowledged = sent, acknowledged
         self.state.slot = -1
-        self.state.hearing.gate = PyThread_allocate_lock()
-        if self.state.hearing.gate == NULL:
+        self.state.receiver.gate = PyThread_allocate_lock()
+        if self.state.receiver.gate == NULL:
             raise MemoryError
-        PyThread_acquire_lock(self.state.hearing.gate, NOWAIT_LOCK)
+        PyThread_acquire_lock(self.state.receiver.gate, NOWAIT_LOCK)
 
     def __dealloc__(self):
-        if self.state.hearing.gate != NULL:
-            PyThread_free_lock(self.state.hearing.gate)
+        if self.state.receiver.gate != NULL:
+            PyThread_free_lock(self.state.receiver.gate)
 
     @property
     def position(self):
@@ -117,14 +117,14 @@ cdef class Link:
         return load_of(&self.state.acknowledged)
 
     @property
-    def is_heard_by_put(self):
+    def is_received_by_put(self):
         """Return whether a put that waits hears it now, instead of its thread."""
-        return load_of(&self.state.hearing.taken) != 0
+        return load_of(&self.state.receiver.taken) != 0
 
     @property
-    def heard_by_puts(self):
+    def received_by_puts(self):
         """Return how often a put that waited has heard it, instead of its thread."""
-        return load_of(&self.state.hearing.turns)
+        return load_of(&self.state.receiver.turns)
 
 
 cdef class Links:
@@ -175,7 +175,7 @@ cdef class Links:
         self._links.append(link)  # the last that may fail
         self._acquire()
         if self._count:
-            ask_back(&self._states[0].hearing)  # a put would hear this one alone
+            reclaim(&self._states[0].receiver)  # a put would hear this one alone
         link.state.slot = slot
         self._states[self._count] = &link.state
         self._count += 1
@@ -233,7 +233,7 @@ cdef class Links:
         with nogil:
             self._acknowledge(&link.state, phy_offset)
 
-    def hear(self, Link link, int fd, double patience):
+    def receive(self, Link link, int fd, double patience):
         """Take whole reports of what it was sent, as they come, until something else comes.
 
         Returns what came then, nothing of it taken; empty: it has closed the connection.
@@ -242,26 +242,26 @@ cdef class Links:
             TimeoutError: nothing came for ``patience`` seconds.
             OSError: the connection is of no more use.
         """
-        cdef Hearing *hearing = &link.state.hearing
+        cdef Receiver *receiver = &link.state.receiver
         cdef Py_ssize_t got
         with nogil:
             self._acquire()
-            hearing.fd, hearing.heard_at = fd, monotonic()
+            receiver.fd, receiver.received_at = fd, monotonic()
             self._release()
             while True:
-                got = self._lend(hearing, patience)
+                got = self._lend(receiver, patience)
                 if got == NOTHING:
-                    got = received(hearing, hearing.heard_at + patience, False)
-                    hearing.fault = errno
+                    got = received(receiver, receiver.received_at + patience, False)
+                    receiver.fault = errno
                 if got <= 0 or not self._take(&link.state, got):
                     break
         if got == TOO_LATE:
             raise TimeoutError
         if got < 0:
-            raise OSError(hearing.fault, os.strerror(hearing.fault))
-        return <bytes> hearing.data[:got]
+            raise OSError(receiver.fault, os.strerror(receiver.fault))
+        return <bytes> receiver.data[:got]
 
-    cdef Py_ssize_t _lend(self, Hearing *hearing, double patience) noexcept nogil:
+    cdef Py_ssize_t _lend(self, Receiver *receiver, double patience) noexcept nogil:
         """Have puts hear if they wait one by one, until one calls or none hears.
 
         Returns what one has left to its thread, or ``NOTHING``.
@@ -269,28 +269,28 @@ cdef class Links:
         cdef int64_t turns
         cdef bint called
         self._acquire()
-        hearing.lent = may_be_lent(hearing, self._count, self._waiting.count)
-        hearing.asked_back, hearing.got, turns = False, NOTHING, hearing.turns
-        called = not hearing.lent
-        while hearing.lent:
+        receiver.lent = may_be_lent(receiver, self._count, self._waiting.count)
+        receiver.reclaimed, receiver.got, turns = False, NOTHING, receiver.turns
+        called = not receiver.lent
+        while receiver.lent:
             self._release()
-            called = PyThread_acquire_lock_timed(hearing.gate, self._lease, 0) == PY_LOCK_ACQUIRED
+            called = PyThread_acquire_lock_timed(receiver.gate, self._lease, 0) == PY_LOCK_ACQUIRED
             self._acquire()
-            if hearing.lent:  # no put has called
-                hearing.asked_back = (
-                    hearing.turns == turns or monotonic() > hearing.heard_at + patience
+            if receiver.lent:  # no put has called
+                receiver.reclaimed = (
+                    receiver.turns == turns or monotonic() > receiver.received_at + patience
                 )
-                turns = hearing.turns
-                hearing.lent = hearing.taken != 0 or not hearing.asked_back
-                called = not hearing.lent  # by itself
+                turns = receiver.turns
+                receiver.lent = receiver.taken != 0 or not receiver.reclaimed
+                called = not receiver.lent  # by itself
         self._release()
         if not called:  # a put is about to call
-            PyThread_acquire_lock(hearing.gate, WAIT_LOCK)
-        return hearing.got
+            PyThread_acquire_lock(receiver.gate, WAIT_LOCK)
+        return receiver.got
 
     cdef bint _take(self, State *state, Py_ssize_t size) noexcept nogil:
         """Take reports that rise, and lie within what was sent; return whether they are such."""
-        cdef const uint8_t *data = state.hearing.data
+        cdef const uint8_t *data = state.receiver.data
         cdef int64_t last = max(load_of(&state.position), <int64_t> 0)
         cdef int64_t phy_offset
         cdef Py_ssize_t at
@@ -313,8 +313,8 @@ cdef class Links:
         if phy_offset > state.start:  # else it is of nothing that was sent here
             store_to(&state.acknowledged, phy_offset)
         served = self._served()
-        state.hearing.heard_at = monotonic()
-        count_alone(&state.hearing, served.count, self._waiting.count)
+        state.receiver.received_at = monotonic()
+        count_alone(&state.receiver, served.count, self._waiting.count)
         self._release()
         open_gates(served.first)
 
@@ -352,15 +352,15 @@ cdef class Links:
             BaseException: what one of ``looks`` raises, or a signal's handler in the sleep.
         """
         cdef Waiter *mine = self._new(phy_offset, followers)
-        cdef bint heard = False, served
+        cdef bint is_woken = False, served
         if mine == NULL:
             return True
         try:
             for look in looks:
                 look()
-            heard = self._sleep(mine, deadline)
+            is_woken = self._sleep(mine, deadline)
         finally:
-            served = self._leave(mine, heard)
+            served = self._leave(mine, is_woken)
         return served
 
     cdef void _acquire(self) noexcept nogil:
@@ -379,7 +379,7 @@ cdef class Links:
             there += self._best[slot] == -2
             self._best[slot] = max(self._best[slot], self._states[at].acknowledged)
         if there < followers or followers <= 0:
-            return NOT_SAID
+            return NOT_REPORTED
         qsort(self._best, self._slots, sizeof(int64_t), by_size)
         return self._best[self._slots - followers]
 
@@ -389,7 +389,7 @@ cdef class Links:
         cdef Waiter *behind
         cdef Line served = Line(NULL, NULL, 0)
         cdef Py_ssize_t followers = -1
-        cdef int64_t highest, reached = NOT_SAID
+        cdef int64_t highest, reached = NOT_REPORTED
         if waiter == NULL:
             return served
         highest = self._reached(1)
@@ -435,14 +435,14 @@ cdef class Links:
                 return False
             microseconds = <int64_t> min(left * 1e6 + 1, <double> LOOK_AGAIN)
             with nogil:
-                if not self._heard_alone(mine, deadline):
+                if not self._received_alone(mine, deadline):
                     status = PyThread_acquire_lock_timed(mine.gate, microseconds, 1)
             if status == PY_LOCK_ACQUIRED:
                 return True
             PyErr_CheckSignals()
         return False
 
-    cdef bint _heard_alone(self, Waiter *mine, double deadline) noexcept nogil:
+    cdef bint _received_alone(self, Waiter *mine, double deadline) noexcept nogil:
         """Hear what comes for a moment, if that was lent; return whether. Its thread waits for that."""
         cdef State *state = self._taken()
         cdef Py_ssize_t got
@@ -451,38 +451,38 @@ cdef class Links:
             return False
         deadline = min(deadline, monotonic() + self._lease * 5e-7)
         while not is_other and not load_of(&mine.served):
-            got = received(&state.hearing, deadline, True)
-            state.hearing.fault = errno
+            got = received(&state.receiver, deadline, True)
+            state.receiver.fault = errno
             if got == TOO_LATE:
                 break
             is_other = got <= 0 or not self._take(state, got)
-        self._give_back(&state.hearing, mine, got if is_other else <Py_ssize_t> NOTHING)
+        self._give_back(&state.receiver, mine, got if is_other else <Py_ssize_t> NOTHING)
         return True
 
     cdef State *_taken(self) noexcept nogil:
         """Return of which connection it may hear now what comes; ``NULL``: of none."""
         cdef State *state = NULL
         self._acquire()
-        if self._count and may_be_taken(&self._states[0].hearing):
+        if self._count and may_be_taken(&self._states[0].receiver):
             state = self._states[0]
-            store_to(&state.hearing.taken, 1)
+            store_to(&state.receiver.taken, 1)
         self._release()
         return state
 
-    cdef void _give_back(self, Hearing *hearing, Waiter *mine, Py_ssize_t got) noexcept nogil:
+    cdef void _give_back(self, Receiver *receiver, Waiter *mine, Py_ssize_t got) noexcept nogil:
         """Leave the hearing to the next put, or to its thread; ``got`` is for that alone."""
         cdef bint is_over
         self._acquire()
-        store_to(&hearing.taken, 0)
-        hearing.got = got
-        store_to(&hearing.turns, hearing.turns + 1)
-        is_over = got != NOTHING or hearing.asked_back or self._waiting.count + mine.served > 1
-        hearing.lent = not is_over
+        store_to(&receiver.taken, 0)
+        receiver.got = got
+        store_to(&receiver.turns, receiver.turns + 1)
+        is_over = got != NOTHING or receiver.reclaimed or self._waiting.count + mine.served > 1
+        receiver.lent = not is_over
         self._release()
         if is_over:
-            PyThread_release_lock(hearing.gate)
+            PyThread_release_lock(receiver.gate)
 
-    cdef bint _leave(self, Waiter *mine, bint heard) noexcept:
+    cdef bint _leave(self, Waiter *mine, bint is_woken) noexcept:
         """Give one back, also where a handler raised in the sleep; return whether it was served."""
         cdef bint served
         self._acquire()
@@ -490,7 +490,7 @@ cdef class Links:
         if not served:
             remove(mine)
         self._release()
-        if served and not heard:
+        if served and not is_woken:
             with nogil:  # the thread that served it is about to call
                 PyThread_acquire_lock(mine.gate, WAIT_LOCK)
         mine.line = NULL  # the line of those that were served together has gone

@@ -68,15 +68,15 @@ class AppendNotifier:
     def check_soon(self) -> None:
         """Look now; from any thread, also when the loop is over."""
         if get_ident() == _main.ident:
-            self._ask()
+            self._schedule_check()
             return
         is_for_loop = self._without_lane > 0
         for lane in self._lanes:
             is_for_loop |= not lane.send()
         if is_for_loop:
-            self._ask()
+            self._schedule_check()
 
-    def _ask(self) -> None:
+    def _schedule_check(self) -> None:
         if self._is_check_scheduled:
             return  # it has not looked yet
         self._is_check_scheduled = True

@@ -20,7 +20,7 @@ from cqstore.replication.feed.append_notifier import AppendNotifier
 from cqstore.replication.feed.feed_settings import FeedSettings
 from cqstore.replication.feed.followers import Followers, Link
 from cqstore.replication.feed.frames import frames
-from cqstore.replication.feed.lane import Hearing, Lane
+from cqstore.replication.feed.lane import Lane, ReceiverThread
 from cqstore.replication.feed.reports import Reports, check_sent
 from cqstore.replication.feed.served_log import ServedLog
 from cqstore.replication.wire import FRAME_HEAD, MAX_PHY_OFFSET, FrameHead
@@ -85,7 +85,7 @@ class FeedConnection:
         self._writer.transport.set_write_buffer_limits(high=0)
         request, more = _BEYOND, list[int]()
         try:
-            request, *more = await self._heard()
+            request, *more = await self._received()
             start = self._log.start(request)
         except (OutsideLogError, WireError):
             # A heartbeat where the log begins or ends: a slave of RocketMQ's logs that offset too,
@@ -117,9 +117,9 @@ class FeedConnection:
 
     async def _listen(self) -> None:
         if self._peer is not None:
-            await Hearing(self._peer, self._hear).hear()
+            await ReceiverThread(self._peer, self._receive).receive()
         while True:
-            self._acknowledge(await self._heard())
+            self._acknowledge(await self._received())
 
     async def _leave_reading(self) -> None:
         """Take what the loop has read, and leave the rest to a thread."""
@@ -134,12 +134,12 @@ class FeedConnection:
                 return
             self._acknowledge(self._reported(data))
 
-    def _hear(self, peer: socket.socket) -> NoReturn:
+    def _receive(self, peer: socket.socket) -> NoReturn:
         """Receive in a thread, which shares ``peer`` with no other."""
         try:
             while True:
                 self._complete(peer)
-                other = self._followers.hear(self._link, peer.fileno(), self._patience)
+                other = self._followers.receive(self._link, peer.fileno(), self._patience)
                 self._acknowledge(self._reported(other))
         except TimeoutError:
             raise self._silent() from None
@@ -157,7 +157,7 @@ class FeedConnection:
                 self._acknowledge(found)
                 deadline = time.monotonic() + self._patience
 
-    async def _heard(self) -> list[int]:
+    async def _received(self) -> list[int]:
         """Wait for bytes of the follower; return the phy offsets that it reports, at least one."""
         found: list[int] = []
         deadline = time.monotonic() + self._patience

@@ -188,8 +188,8 @@ class Feeder:
         except (WireError, OutsideLogError) as exc:
             self._on_event(f"{link.address}: {exc}; closing the connection")
         except (OSError, StoreError) as exc:
-            came = "" if link.sent < 0 else f" at {link.position}"
-            self._on_event(f"{who}: disconnected{came}: {exc}")
+            position = "" if link.sent < 0 else f" at {link.position}"
+            self._on_event(f"{who}: disconnected{position}: {exc}")
 
     async def _streams(
         self, peer: socket.socket

@@ -80,7 +80,7 @@ class Followers:
         """Record that the follower has the log up to ``phy_offset``, which the caller checked."""
         self._links.acknowledge(link, phy_offset)
 
-    def hear(self, link: Link, fd: int, patience: float) -> bytes:
+    def receive(self, link: Link, fd: int, patience: float) -> bytes:
         """Record reports from the socket ``fd``, as long as they are complete and valid.
 
         Blocks. Returns the first bytes that are not, of which nothing is recorded; empty if the
@@ -90,7 +90,7 @@ class Followers:
             TimeoutError: nothing was received for ``patience`` seconds.
             OSError: the connection failed.
         """
-        return self._links.hear(link, fd, patience)
+        return self._links.receive(link, fd, patience)
 
     def links(self) -> list[Link]:
         """Return the current connections."""

@@ -115,7 +115,7 @@ class Lane:
         return rest
 
 
-class Hearing:
+class ReceiverThread:
     """A thread that hears one connection: a turn of a loop for each report costs more."""
 
     def __init__(self, peer: socket.socket, take: Callable[[socket.socket], object]) -> None:
@@ -124,7 +124,7 @@ class Hearing:
         self._peer, self._take = peer, take
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         """Hear until the connection ends.
 
         Raises:

@@ -31,7 +31,7 @@ class SlaveBroker:
     def __init__(self, host: str, port: int, report: Callable[[str], None]) -> None:
         """Lead the broker whose ``listenPort`` is ``port``; ``report`` takes what changes."""
         self._host, self._port, self._report = host, port, report
-        self._said = ""
+        self._reported = ""
 
     async def lead(self, ha_address: str) -> NoReturn:
         """Give the broker ``ha_address``, ``HOST:PORT``, again and again, until cancelled.
@@ -61,8 +61,8 @@ class SlaveBroker:
             return True
 
     def _notify(self, sentence: str) -> None:
-        if sentence != self._said:
-            self._said = sentence
+        if sentence != self._reported:
+            self._reported = sentence
             self._report(f"slave {endpoint(self._host, self._port)}: {sentence}")
 
 

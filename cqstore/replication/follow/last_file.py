@@ -15,14 +15,14 @@ _ENOUGH_HEARTBEATS = 2
 
 
 async def last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
-    """Return what ``ask_last_file`` does; ``None`` too where that has an error."""
+    """Return what ``request_last_file`` does; ``None`` too where that has an error."""
     try:
-        return await ask_last_file(port, seconds, whole=whole)
+        return await request_last_file(port, seconds, whole=whole)
     except (OSError, WireError):
         return None
 
 
-async def ask_last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
+async def request_last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
     """Return the phy offsets of the bytes that the master's last log file has.
 
     ``whole``: up to the end of the log, for which all of the file is received and thrown away; else

@@ -78,7 +78,7 @@ class Session:
         self._limit: asyncio.Timeout | None = None  # of the wait for bytes
         self._fault: BaseException | None = None  # of what was taken within that
         self._may_have_all = False  # heartbeats came that may say that all is here
-        self._heard, self._frames, self._came = 0.0, 0, 0
+        self._received_at, self._frames, self._torn_bytes = 0.0, 0, 0
 
     async def receive(self, reader: Arrivals, until: Until) -> None:
         """Append what the master sends, and report, until ``until`` says so.
@@ -87,7 +87,7 @@ class Session:
             OSError: the connection is of no more use.
         """
         timing = self._timing
-        self._until, self._heard = until, time.monotonic()
+        self._until, self._received_at = until, time.monotonic()
         while not until(self._progress):
             if time.monotonic() >= self._reported_at + timing.report:
                 await self._report()
@@ -104,25 +104,28 @@ class Session:
     async def _next(self, reader: Arrivals) -> bytes | None:
         """Return what came and is not taken yet; ``None``: it may be time to do something else."""
         timing = self._timing
-        silent_at, report_at = self._heard + timing.housekeeping, self._reported_at + timing.report
+        silent_at, report_at = (
+            self._received_at + timing.housekeeping,
+            self._reported_at + timing.report,
+        )
         try:
             async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()) as self._limit:
                 with reader.taken_by(self._receive_at_once):
                     return await reader.read(READ_BYTES)
         except TimeoutError:
-            if self._fault is None and time.monotonic() >= self._heard + timing.housekeeping:
-                came = self._came
+            if self._fault is None and time.monotonic() >= self._received_at + timing.housekeeping:
+                torn_bytes = self._torn_bytes
                 seconds = timing.housekeeping
-                how = f"only {came} bytes of a frame received in {seconds:g} s"
-                raise self._lost(how if came else nothing_received(seconds)) from None
+                how = f"only {torn_bytes} bytes of a frame received in {seconds:g} s"
+                raise self._lost(how if torn_bytes else nothing_received(seconds)) from None
             return None
         finally:
             self._limit = None
 
     def _lost(self, how: str) -> ConnectionError:
-        came = self._receiver.body_bytes or self._receiver.heartbeats
+        has_frame = self._receiver.body_bytes or self._receiver.heartbeats
         return ConnectionError(
-            how if came else f"{how} (no frame received: is this the haListenPort?)"
+            how if has_frame else f"{how} (no frame received: is this the haListenPort?)"
         )
 
     # ---- what comes
@@ -182,9 +185,9 @@ class Session:
             progress.caught_up, beats = False, 0
         if receiver.heartbeats > beats and self._is_quiet(now):
             self._may_have_all = True
-        self._came += len(data)
-        if frames > self._frames or self._came >= ENOUGH_BYTES:
-            self._heard, self._frames, self._came = now, frames, 0
+        self._torn_bytes += len(data)
+        if frames > self._frames or self._torn_bytes >= ENOUGH_BYTES:
+            self._received_at, self._frames, self._torn_bytes = now, frames, 0
 
     async def _answer(self) -> None:
         """Report, and ask whether the master has more, as the frames that were taken demand."""

@@ -12,7 +12,7 @@ from cqstore.store.sentences import some_of
 
 _SHOWN_TOPICS = 5
 _SHOWN_NAMES = 20
-_ASK_MORE = " (--last BYTES compares more)"
+_COMPARE_MORE = " (--last BYTES compares more)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Checked:
         sizes = [side.log.files.file_size for side in self.sides]
         unlike = f" (log files of {sizes[0]} and {sizes[1]} bytes)" if len({*sizes}) > 1 else ""
         if common.differs_at is not None and common.is_empty:
-            more = "" if all(side.whole_begin for side in self.sides) else _ASK_MORE
+            more = "" if all(side.whole_begin for side in self.sides) else _COMPARE_MORE
             where = (
                 f"the logs diverge at {common.end} or before{more}" if common.end
                 else "the logs diverge in their first record"

@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 
 from cqstore.replication.endpoint import MASTER_CLOSED, endpoint, nothing_received, reason_of
 from cqstore.replication.errors import DivergedError, WireError
-from cqstore.replication.follow.last_file import ask_last_file
+from cqstore.replication.follow.last_file import request_last_file
 from cqstore.replication.follow.log_receiver import READ_BYTES
 from cqstore.replication.follow.master_port import MasterPort
 from cqstore.replication.follow.stopwatch import Stopwatch
@@ -74,7 +74,7 @@ async def last_file_begin(master: Master) -> int:
     """
     why, found = "no response from a master", None
     try:
-        found = await ask_last_file(
+        found = await request_last_file(
             MasterPort(master.host, master.port), master.answer, whole=False
         )
     except (OSError, WireError) as exc:
@@ -120,7 +120,7 @@ class _Fetching:
     ) -> None:
         self._master, self._wanted, self._files = master, wanted, files
         # 0 means to a master: begin with your last file. A file begins with a byte that is 0.
-        self._next = self._asked = max(wanted.begin, 1)
+        self._next = self._requested = max(wanted.begin, 1)
         self._quiet = Stopwatch()  # where heartbeats came
         self._enough_at: float | None = None
         self._progress = progress
@@ -134,19 +134,19 @@ class _Fetching:
             DivergedError: the master's bytes do not follow each other.
         """
         parser, master = FrameParser(), self._master
-        heard, reported = time.monotonic(), -1.0
+        received_at, reported = time.monotonic(), -1.0
         while True:
             now = time.monotonic()
             if reported < 0 or now >= reported + master.report:
-                writer.write(REPORT.pack(Report(self._asked)))
+                writer.write(REPORT.pack(Report(self._requested)))
                 reported = now
-            if now >= heard + master.answer:
+            if now >= received_at + master.answer:
                 raise ConnectionError(nothing_received(master.answer))
-            patience = min(heard + master.answer, reported + master.report) - now
+            patience = min(received_at + master.answer, reported + master.report) - now
             data = await _read(reader, patience)
             if data is not None:
-                heard = time.monotonic()
-                if (has_all := self._receive_all(parser.feed(data), heard)) is not None:
+                received_at = time.monotonic()
+                if (has_all := self._receive_all(parser.feed(data), received_at)) is not None:
                     return has_all
             if self._has_enough(time.monotonic()):
                 return False
@@ -162,7 +162,7 @@ class _Fetching:
 
     def _receive(self, piece: Piece, now: float) -> bool:
         """Keep a piece; return whether it says that there is no more."""
-        if self._next == self._asked and (found := outside_log(self._next, piece)):
+        if self._next == self._requested and (found := outside_log(self._next, piece)):
             raise DivergedError(f"{self._master}: {found}", phy_offset=self._next)
         if piece.phy_offset != self._next:
             raise DivergedError(

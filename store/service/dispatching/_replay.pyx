@@ -12,7 +12,7 @@ from cqstore.store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
 from cqstore.store.core._record cimport is_ascii
 from cqstore.store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
 from cqstore.store.record._properties cimport NAME_END, VALUE_END, decode_text
-from cqstore.store.record._scan cimport AT_END, NOT_PLAIN, PLAIN, BlockScan, Scanned
+from cqstore.store.record._scan cimport AT_END, IRREGULAR, ORDINARY, BlockScan, Scanned
 from cqstore.store.service.dispatching._columns cimport BatchColumns
 
 cdef enum:
@@ -78,15 +78,15 @@ cdef class ReplayBatcher:
                     if type(item) is BlockScan:
                         scan = item
                         continue
-                    stepped = NOT_PLAIN
+                    stepped = IRREGULAR
                 else:
                     stepped = scan.step()
-                    item = scan.slow_step() if stepped == NOT_PLAIN else None
-                    if stepped == AT_END or (stepped == NOT_PLAIN and item is None):
+                    item = scan.slow_step() if stepped == IRREGULAR else None
+                    if stepped == AT_END or (stepped == IRREGULAR and item is None):
                         scan = None
                         continue
                 count += 1
-                if stepped == PLAIN:
+                if stepped == ORDINARY:
                     record, last_scan = scan.found, scan
                     if first is None:
                         first = scan.record()
@@ -98,7 +98,7 @@ cdef class ReplayBatcher:
                 if not none_deleted or not self._add(
                     columns, &record, queues_from, has_index, index_start
                 ):
-                    if stepped == PLAIN:
+                    if stepped == ORDINARY:
                         item = scan.record()
                     self._note(item, units, keys, queues_from, index_from)
                 is_full = columns.units.units.used >= full_at

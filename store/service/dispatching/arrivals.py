@@ -75,7 +75,7 @@ class ListenerThread:
     def __init__(self, listener: ArrivalListener) -> None:
         self._listener = listener
         self._batches: deque[UnitBatch] = deque()
-        self._came = self._taken = 0  # units; each is changed by one thread alone
+        self._offered = self._taken = 0  # units; each is changed by one thread alone
         self.dropped = 0
         """Units that it was not given: too many waited."""
         self._reported = 0  # of them
@@ -100,11 +100,11 @@ class ListenerThread:
 
     def offer(self, units: UnitBatch) -> None:
         """Leave units for the listener, or drop them where too many wait; never waits."""
-        waiting = self._came - self._taken
+        waiting = self._offered - self._taken
         if waiting and waiting + len(units) > MAX_WAITING_UNITS:
             self.dropped += len(units)
         else:
-            self._came += len(units)
+            self._offered += len(units)
             self._batches.append(units)
         self._wake.set()
 

@@ -129,7 +129,7 @@ class RecordUnits:
             add(key, queue_offset, phy_offset, size, properties.tags_code, timestamp)
 
     def has_own_alone(self, properties: DispatchProperties) -> bool:
-        """Return whether a queued record has the unit of its own queue, plain, and no other.
+        """Return whether a queued record has the unit of its own queue and no other.
 
         ``False`` tells nothing: ``add`` knows.
         """
@@ -164,16 +164,16 @@ class RecordUnits:
             return False
         return True
 
-    def is_plain_topic(self, topic: str) -> bool:
+    def is_ordinary_topic(self, topic: str) -> bool:
         """Return whether no record of ``topic`` is treated in another way than most are.
 
-        A queued record of such a topic whose properties are plain too has one unit, in its own
+        A queued record of such a topic whose properties are ordinary too has one unit, in its own
         queue, with the hash of its tags. ``False`` tells nothing: ask ``add``.
         """
         return topic != SCHEDULE_TOPIC and not self.deleted.has_record(topic, 0)
 
     @staticmethod
-    def are_plain(properties: bytes) -> bool:
+    def are_ordinary(properties: bytes) -> bool:
         """Return whether there is nothing but tags here that changes a record's units.
 
         Also of the properties of many records at once, with whatever lies between.

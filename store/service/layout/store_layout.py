@@ -173,32 +173,32 @@ def _has_files(folder: Path) -> bool:
 
 
 def choose_backends(
-    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool = False
+    layout: StoreLayout, config: StoreConfig, requested: str | None, *, read_only: bool = False
 ) -> list[str]:
     """Return the backends to open; the first one is read.
 
     The mode that was set decides, otherwise the content of the disk, with double write also the
-    backends that the settings load; for a new store ``asked`` or ``storeType``. ``asked`` selects
-    the one to read. Read-only, only existing backends are opened, and a lagging one is not served.
+    backends that the settings load; for a new store ``requested`` or ``storeType``. ``requested``
+    selects the one to read. Read-only, only existing backends are opened, and a lagging one is not served.
 
     Raises:
-        RefusedStoreError: ``asked`` has no queues here but another backend has, or lags; or there
+        RefusedStoreError: ``requested`` has no queues here but another backend has, or lags; or there
             are queues that the settings do not load.
         StoreConfigError: an unknown ``storeType``.
     """
-    if asked is not None:
-        backend(asked)
-    names = _kept(layout, config, asked, read_only=read_only)
+    if requested is not None:
+        backend(requested)
+    names = _kept(layout, config, requested, read_only=read_only)
     batches = unlike_others(layout.paths)
     if len(names) > 1 and not read_only and batches is not None:
         raise RefusedStoreError(
             "BatchCQ queues exist only as files: double write is not supported", path=batches
         )
-    if asked is not None and asked not in names:
-        _refuse_asked(layout, asked)
-    first = asked or names[0]
+    if requested is not None and requested not in names:
+        _refuse_requested(layout, requested)
+    first = requested or names[0]
     if read_only:
-        if asked is None:
+        if requested is None:
             first = next((name for name in names if _is_servable(layout, name, names)), first)
         if not _is_servable(layout, first, names):
             raise RefusedStoreError(
@@ -232,33 +232,33 @@ def _is_servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
     return whole and name not in layout.backend_state.lagging
 
 
-def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
-    """Refuse to read backend ``asked``.
+def _refuse_requested(layout: StoreLayout, requested: str) -> NoReturn:
+    """Refuse to read backend ``requested``.
 
     Raises:
         RefusedStoreError: always, with the reason.
     """
     if (state := layout.backend_state.mode) is not None:
         raise RefusedStoreError(
-            f"backend {asked!r} is not in use: the store's state is {state} (see cqstore mode)",
+            f"backend {requested!r} is not in use: the store's state is {state} (see cqstore mode)",
             path=layout.paths.root,
         )
     raise RefusedStoreError(
-        f"the queues are in backend {layout.backends[0]!r}, not {asked!r}: opening {asked!r} would"
-        " hide them",
+        f"the queues are in backend {layout.backends[0]!r}, not {requested!r}: opening"
+        f" {requested!r} would hide them",
         path=layout.paths.root,
     )
 
 
 def _kept(
-    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool
+    layout: StoreLayout, config: StoreConfig, requested: str | None, *, read_only: bool
 ) -> list[str]:
     """Return the backends in use, in the order in which they would be read."""
     there, state = layout.backends, layout.backend_state.mode
     if state is not None:
         names = list(state.backends)
     elif not there:
-        return [asked] if asked else _configured(config)
+        return [requested] if requested else _configured(config)
     else:
         names = list(there)
         kind = backend_of_type(config.store_type)

@@ -139,7 +139,7 @@ class StoreCheck:
         for keys in _blocks(self._queues.queues(), _QUEUES):
             for key, logged in zip(keys, self._incarnations.lookup(keys), strict=True):
                 yield from self._check_queue(key, logged)
-        for hashed, phy_offset in self._incarnations.not_asked():
+        for hashed, phy_offset in self._incarnations.unchecked():
             yield CheckFinding(
                 "the log has records of this queue, but the queue does not exist: its topic was "
                 "deleted, or the records were never dispatched",

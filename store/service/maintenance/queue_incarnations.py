@@ -43,7 +43,7 @@ class QueueIncarnations:
             array("q"),
         )
         self._rows = _Columns(*(np.empty(0, np.int64) for _ in range(4)))
-        self._asked = np.empty(0, bool)
+        self._checked = np.empty(0, bool)
 
     def note(self, key: tuple[str, int], queue_offset: int, phy_offset: int) -> None:
         """Take in one record's place in a queue."""
@@ -64,17 +64,17 @@ class QueueIncarnations:
         if not len(rows.hashes):
             return [None] * len(keys)
         there = rows.hashes[places] == wanted
-        self._asked[places[there]] = True
+        self._checked[places[there]] = True
         pairs = zip(rows.first[places].tolist(), rows.last[places].tolist(), strict=True)
         return [
             QueueIncarnation(*pair) if found else None
             for pair, found in zip(pairs, there.tolist(), strict=True)
         ]
 
-    def not_asked(self) -> Iterator[tuple[int, int]]:
+    def unchecked(self) -> Iterator[tuple[int, int]]:
         """Yield hash and first record's phy offset of each queue not asked for, in log order."""
         self._merge()
-        rest = np.flatnonzero(~self._asked)
+        rest = np.flatnonzero(~self._checked)
         rest = rest[np.argsort(self._rows.phy_offset[rest], kind="stable")]
         for at in rest.tolist():
             yield int(self._rows.hashes[at]), int(self._rows.phy_offset[at])
@@ -100,7 +100,7 @@ class QueueIncarnations:
             places, fresh = places[~known], ~known
             pairs = zip(rows, new, strict=True)
             self._rows = _Columns(*(np.insert(old, places, more[fresh]) for old, more in pairs))
-            self._asked = np.insert(self._asked, places, False)
+            self._checked = np.insert(self._checked, places, False)
         self._noted = (array("q"), array("q"), array("q"))
 
 

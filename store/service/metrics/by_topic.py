@@ -137,23 +137,23 @@ class FiguresByTopic:
     ) -> TopicSnapshot:
         """Return rates and figures of the busiest topics, and of those that groups consume."""
         seconds = 0.0 if before is None else now.seconds - before.seconds
-        came = None if before is None or seconds <= 0 else now.records - before.records
+        added = None if before is None or seconds <= 0 else now.records - before.records
         of_groups = {each.topic for each in groups.groups}
-        found = self._figures(sample, came, seconds, of_groups)
+        found = self._figures(sample, added, seconds, of_groups)
         extra = [each for each in found[self._limit :] if each.topic in of_groups]
         shown = (*found[: self._limit], *extra)
-        if before is None or came is None:
+        if before is None or added is None:
             return TopicSnapshot(shown, None, None, None, None, None, groups)
         size = now.bytes - before.bytes
-        left = max(came - sum(each.put_messages or 0 for each in shown), 0)
+        left = max(added - sum(each.put_messages or 0 for each in shown), 0)
         left_bytes = max(size - sum(each.put_bytes or 0 for each in shown), 0)
         return TopicSnapshot(
-            shown, left / seconds, left_bytes / seconds, came / seconds, size / seconds,
+            shown, left / seconds, left_bytes / seconds, added / seconds, size / seconds,
             (now.gets - before.gets) / seconds, groups,
         )  # fmt: skip
 
     def _figures(
-        self, sample: _Sample, came: int | None, seconds: float, also: Collection[str]
+        self, sample: _Sample, added: int | None, seconds: float, also: Collection[str]
     ) -> list[TopicFigures]:
         """Return the figures of the topics that are worth a look, the busiest first."""
         most = _TRACKED * self._limit
@@ -161,7 +161,7 @@ class FiguresByTopic:
         found = [
             figures
             for topic in {*sampled, *also, *self._tracked}
-            if (figures := self._of_topic(topic, sample, came, seconds)) is not None
+            if (figures := self._of_topic(topic, sample, added, seconds)) is not None
         ]
         found.sort(key=partial(_rank, sample=sample, by_bytes=self._by_bytes))
         kept = {each.topic for each in found[:most]}
@@ -169,7 +169,7 @@ class FiguresByTopic:
         return found
 
     def _of_topic(
-        self, topic: str, sample: _Sample, came: int | None, seconds: float
+        self, topic: str, sample: _Sample, added: int | None, seconds: float
     ) -> TopicFigures | None:
         """Return the figures of one topic; ``None``: it has no queue, or not yet."""
         queues = offset = messages = 0
@@ -181,12 +181,12 @@ class FiguresByTopic:
         records, size = sample.topics.get(topic, (0, 0))
         mean = size / records if records else before.mean_size if before is not None else 0.0
         self._tracked[topic] = _Tracked(offset, mean)
-        if came is None:
+        if added is None:
             return TopicFigures(topic, queues, offset, messages, None, None, None, None)
         if before is not None:  # less than before: the topic was deleted, and has begun anew
             put = offset - before.offset if offset >= before.offset else offset
         else:  # of a sample that has all that came it is what the sample has
-            put = round(came * records / max(sample.records, 1))
+            put = round(added * records / max(sample.records, 1))
         put_bytes = round(put * mean)
         return TopicFigures(
             topic, queues, offset, messages, put, put_bytes, put / seconds, put_bytes / seconds
@@ -197,11 +197,11 @@ class FiguresByTopic:
         size = self._log.files.file_size
         start = max(end - 1, 0) // size * size if before is None else before.end
         start = max(start, self._log.min_phy_offset(), 0)
-        came = self._log.scan(start, min(end, start + _SAMPLED_BYTES), _UNCHECKED)
+        scanned = self._log.scan(start, min(end, start + _SAMPLED_BYTES), _UNCHECKED)
         found: dict[str, tuple[int, int]] = {}
         count = 0
         with suppress(CorruptionError):  # damaged, or just expired: what was read tells enough
-            for record in islice(came, _SAMPLED_RECORDS):
+            for record in islice(scanned, _SAMPLED_RECORDS):
                 count += 1
                 if is_queued(record.sys_flag):
                     records, total = found.get(record.topic, (0, 0))
@@ -211,6 +211,6 @@ class FiguresByTopic:
 
 def _rank(figures: TopicFigures, sample: _Sample, *, by_bytes: bool) -> tuple[object, ...]:
     """Return what the busiest topic has the smallest of: by what came, else by the sample."""
-    came = figures.put_bytes if by_bytes else figures.put_messages
+    put = figures.put_bytes if by_bytes else figures.put_messages
     sampled = sample.topics.get(figures.topic, (0, 0))[by_bytes]
-    return -(came or 0), -sampled, -figures.messages, figures.topic
+    return -(put or 0), -sampled, -figures.messages, figures.topic

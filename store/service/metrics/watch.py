@@ -19,7 +19,7 @@ from cqstore.store.files import bytes_on_disk, reading
 from cqstore.store.journals.following import Following, read_following
 from cqstore.store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from cqstore.store.log.foreign_log_tail import ForeignLogTail, LogEnds
-from cqstore.store.log.tail_topics import Came, TailTopics
+from cqstore.store.log.tail_topics import TailTopics, TopicTraffic
 from cqstore.store.path_kind import is_dir
 from cqstore.store.queue.backends import backends, queue_folders
 from cqstore.store.queue.facts import QueueStat
@@ -67,7 +67,7 @@ class WatchSample:
     """What a follower has noted last; ``None``: this store was never a follower's."""
     delay_offsets: Mapping[int, int] = field(default_factory=dict)
     """Delay level → next offset of its queue, as noted last; empty without the file."""
-    topics: Mapping[str, Came] | None = None
+    topics: Mapping[str, TopicTraffic] | None = None
     """What came since the look before, by topic; ``None`` unless that was asked for.
 
     The first look has none of it: where the log ended before is not known.
@@ -96,7 +96,7 @@ class StoreWatch:
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
         folders = (*queue_folders(paths), paths.index)
         log = self._tail.refresh(checkpoint.confirm_phy_offset)
-        came = None if self._topics is None else self._topics.take()
+        traffic = None if self._topics is None else self._topics.take()
         is_first, self._has_looked = not self._has_looked, True
         return WatchSample(
             time=time.time(),
@@ -110,7 +110,7 @@ class StoreWatch:
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
             following=self._read_following(),
             delay_offsets=self._read_delay_offsets(),
-            topics=None if is_first else came,
+            topics=None if is_first else traffic,
         )
 
     def _read_following(self) -> Following | None:

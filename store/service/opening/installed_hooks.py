@@ -29,7 +29,7 @@ from cqstore.store.whole_import import load_whole
 PUT_HOOKS = "cqstore.put_hooks"
 DISPATCHERS = "cqstore.dispatchers"
 INTERCEPTORS = "cqstore.interceptors"
-ASKING = ("ab_share", "ab_shares")
+REQUESTING = ("ab_share", "ab_shares")
 """Settings that require an interceptor: without one the store is refused."""
 
 
@@ -68,20 +68,22 @@ def installed_interceptor(components: StoreComponents) -> InstalledInterceptor |
     if components.read_only:
         return None
     offered = {entry.name for entry in entries(INTERCEPTORS)}
-    missing = [name for name in ASKING if getattr(components.config, name) and name not in offered]
+    missing = [
+        name for name in REQUESTING if getattr(components.config, name) and name not in offered
+    ]
     if missing:
         raise StoreConfigError(
             f"{missing[0]} is set, but no installed package has an entry point of that name in"
             f" {INTERCEPTORS}"
         )
-    asked = {
+    requested = {
         entry.value: entry  # once, even if several settings request it
         for entry in entries(INTERCEPTORS)
         if getattr(components.config, entry.name, None)
     }
-    found: list[InstalledInterceptor] = [*_made(INTERCEPTORS, asked.values(), components)]
+    found: list[InstalledInterceptor] = [*_made(INTERCEPTORS, requested.values(), components)]
     if len(found) > 1:
-        raise StoreConfigError(f"expected one read interceptor, found {', '.join(asked)}")
+        raise StoreConfigError(f"expected one read interceptor, found {', '.join(requested)}")
     return found[0] if found else None
 
 

@@ -24,7 +24,7 @@ class FastPull:
     ) -> GetMessageResult | None: ...
 
 class Pulls:
-    _plain: FastPull | None
+    _fast: FastPull | None
     _queues: ConsumeQueueStore
     def get(
         self,

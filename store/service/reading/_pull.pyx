@@ -16,7 +16,7 @@ from cqstore.store.core._layout cimport (
     AT_BORN, AT_MAGIC, AT_PHY_OFFSET, AT_SIZE_OF_UNIT, AT_SYS_FLAG, MAGIC_V1, MIN_RECORD,
     PASSED_OVER, UNIT_OF_FILES,
 )
-from cqstore.store.log._log cimport Part, PlainLog
+from cqstore.store.log._log cimport FastLog, Part
 from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
 from cqstore.store.service._results cimport GetMessageResult
 from cqstore.store.service.runtime._histogram cimport Histogram
@@ -59,7 +59,7 @@ cdef class FastPull:
     the log and are where they should be. Any thread.
     """
 
-    cdef PlainLog log
+    cdef FastLog log
     cdef object meter
     cdef Histogram seconds
     cdef int64_t max_bytes, max_count, in_memory, filtered, per_file
@@ -73,7 +73,7 @@ cdef class FastPull:
         """Take the log, and the limits.
 
         Args:
-            log: what a ``PlainLog`` is made of.
+            log: what a ``FastLog`` is made of.
             meter: what the pulls took is counted in its ``seconds``, and told ``took`` of those
                 that found nothing.
             max_bytes: of records that one pull may return from memory.
@@ -82,7 +82,7 @@ cdef class FastPull:
             filtered: units that a filter may pass over, which bound a pull without one too.
             per_file: units of a queue file, whose end no pull passes.
         """
-        self.log = PlainLog(log)
+        self.log = FastLog(log)
         self.meter, self.seconds = meter, meter.seconds
         self.max_bytes, self.max_count = max_bytes, max(max_count, 1)
         self.in_memory, self.filtered, self.per_file = in_memory, filtered, max(per_file, 1)
@@ -93,17 +93,17 @@ cdef class FastPull:
         cdef int64_t limit, count = self._count(offset, max_msgs, max_total_bytes, &limit)
         if count < 1:
             return None
-        told = queue.plain_units(offset, count)
-        return self._answer(started, told, offset, limit, max_total_bytes)
+        found = queue.fast_units(offset, count)
+        return self._answer(started, found, offset, limit, max_total_bytes)
 
     cdef object named(self, reads, topic, queue_id, offset, max_msgs, max_total_bytes):
-        """Do the same where ``reads``, of ``PlainReads``, know the queue by its name."""
+        """Do the same where ``reads``, of ``FastReads``, know the queue by its name."""
         cdef double started = clock_seconds()
         cdef int64_t limit, count = self._count(offset, max_msgs, max_total_bytes, &limit)
         if count < 1:
             return None
-        told = reads.plain_units(topic, queue_id, offset, count)
-        return self._answer(started, told, offset, limit, max_total_bytes)
+        found = reads.fast_units(topic, queue_id, offset, count)
+        return self._answer(started, found, offset, limit, max_total_bytes)
 
     cdef int64_t _count(self, offset, max_msgs, max_total_bytes, int64_t *limit) except -2:
         """Return how many units may be asked for, and of them taken; 0: it is not plain."""
@@ -115,15 +115,15 @@ cdef class FastPull:
             self.per_file - <int64_t> offset % self.per_file,
         )
 
-    cdef object _answer(self, double started, told, int64_t at, int64_t limit, int64_t max_bytes):
+    cdef object _answer(self, double started, found, int64_t at, int64_t limit, int64_t max_bytes):
         """Return the result, see ``get``."""
         cdef int64_t low, high
         cdef Py_ssize_t stride
         cdef BufferRef units
         cdef GetMessageResult result
-        if told is None:
+        if found is None:
             return None
-        low, high, data, stride = told
+        low, high, data, stride = found
         result = GetMessageResult.__new__(GetMessageResult)
         result.min_offset, result.max_offset = low, high
         result.total_bytes, result.hole = 0, None
@@ -216,15 +216,15 @@ cdef class FastPull:
 cdef class Pulls:
     """The way of a pull into the core: past all that is not plain, which is Python's."""
 
-    cdef public object _plain, _queues
+    cdef public object _fast, _queues
 
     def get(self, topic, queue_id, offset, max_msgs, tags, max_total_bytes=MAX_BYTES):
         """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
-        plain = self._plain
-        if tags is None and isinstance(plain, FastPull):
-            reads = self._queues.plain_reads
+        fast = self._fast
+        if tags is None and isinstance(fast, FastPull):
+            reads = self._queues.fast_reads
             if reads is not None:
-                found = (<FastPull> plain).named(
+                found = (<FastPull> fast).named(
                     reads, topic, queue_id, offset, max_msgs, max_total_bytes
                 )
                 if found is not None:

@@ -12,7 +12,7 @@ from cqstore.store.core._layout cimport BLANK_BYTES, MIN_RECORD
 from cqstore.store.core._maps cimport FileMap
 from cqstore.store.index._batch cimport KeyColumns
 from cqstore.store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key, slot_ahead
-from cqstore.store.log._log cimport Part, PlainLog
+from cqstore.store.log._log cimport FastLog, Part
 from cqstore.store.record._parse cimport ends_in_file, parse_record
 from cqstore.store.record._stored cimport StoredMessage
 from cqstore.store.service._results cimport QueryMessageResult
@@ -43,16 +43,16 @@ cdef class FastQuery:
     are whole, and all text is plain. Any thread.
     """
 
-    cdef PlainLog log
+    cdef FastLog log
     cdef ChainFiles index
     cdef int64_t file_size
     cdef Part last  # of the log, that was read last; only to fetch ahead, it may be gone
 
-    def __init__(self, PlainLog log not None, ChainFiles index not None, int64_t file_size):
+    def __init__(self, FastLog log not None, ChainFiles index not None, int64_t file_size):
         """Take the log with files of ``file_size`` bytes, and the index."""
         self.log, self.index, self.file_size = log, index, file_size
 
-    def ask(self, topic, key, max_num, begin, end):
+    def query(self, topic, key, max_num, begin, end):
         """Return at most ``max_num`` messages, and whether there are more, as ``KeyQueries.in_files``.
 
         ``None``: the query is for the slow path.
@@ -63,7 +63,7 @@ cdef class FastQuery:
         cdef Py_ssize_t number
         cdef tuple files
         cdef ChainFile file
-        if not _is_plain(topic, key, &name):
+        if not _is_ordinary(topic, key, &name):
             return None
         if not (_fits(max_num, &limit) and _fits(begin, &name.begin) and _fits(end, &name.end)):
             return None
@@ -171,7 +171,7 @@ cdef void _ahead(const Part *last, const Chain *chain) noexcept nogil:
                 fetch_ahead(last.data + at + line * LINE)
 
 
-cdef bint _is_plain(topic, key, Name *name) except -1:
+cdef bint _is_ordinary(topic, key, Name *name) except -1:
     """Take the texts; False: a key that no record has, or that its bytes alone do not show."""
     if type(topic) is not str or type(key) is not str:
         return False

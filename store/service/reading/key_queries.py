@@ -6,7 +6,7 @@ Source: RocketMQ ``DefaultMessageStore.queryMessage``.
 from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.java_numbers import LONG_MAX
-from cqstore.store.log._log import PlainLog
+from cqstore.store.log._log import FastLog
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
 from cqstore.store.record.decoder import StoredMessage
@@ -48,7 +48,7 @@ class KeyQueries:
         self._max_messages = config.max_msgs_num_batch if is_bounded else LONG_MAX
         self._fast = None
         if index is not None:
-            self._fast = _query.FastQuery(PlainLog(log), index, log.files.file_size)
+            self._fast = _query.FastQuery(FastLog(log), index, log.files.file_size)
         self.others = others
         """Indexes of keys beside that in files."""
 
@@ -82,7 +82,7 @@ class KeyQueries:
             return QueryMessageResult()
         limit = min(max_num, self._max_messages)
         begin, end = times
-        found = self._fast.ask(topic, key, limit, begin, end)
+        found = self._fast.query(topic, key, limit, begin, end)
         if found is None:
             limit = max(limit, 0)
             found = newest_of(self._declined(self._index, topic, key, limit + 1, times), limit)
@@ -93,13 +93,17 @@ class KeyQueries:
     ) -> list[StoredMessage]:
         """Return the newest messages where compiled code has declined the query."""
         self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
-        asked = limit  # of any time: the index has seconds, and ends at the first that is too early
+        max_places = (
+            limit  # of any time: the index has seconds, and ends at the first that is too early
+        )
         while True:
-            places = index.query(topic, key, asked, *ALL)
+            places = index.query(topic, key, max_places, *ALL)
             found = times.of(self.messages_with_key(topic, key, sorted(places)))
-            if len(found) >= limit or len(places) < asked:
+            if len(found) >= limit or len(places) < max_places:
                 return found[-limit:]
-            asked *= _MORE  # records of another key with the same hash, or of another time, came
+            max_places *= (
+                _MORE  # records of another key with the same hash, or of another time, came
+            )
 
     def messages_with_key(
         self, topic: str, key: str, phy_offsets: list[int]

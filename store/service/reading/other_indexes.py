@@ -18,7 +18,7 @@ MessagesWithKey = Callable[[str, str, list[int]], list[StoredMessage]]
 
 
 @dataclass(slots=True)
-class AskedIndex:
+class SearchedIndex:
     """One index that is asked for one key, and what it was like. One thread."""
 
     index: KeyIndex
@@ -86,10 +86,10 @@ class OtherIndexes:
         """
         with self.lock.entry():
             for index in self._opened():
-                asked = AskedIndex(index, records)
-                found = asked.newest(found, topic, key, limit, times)
-                if asked.fault is not None:
-                    raise asked.fault
+                searched = SearchedIndex(index, records)
+                found = searched.newest(found, topic, key, limit, times)
+                if searched.fault is not None:
+                    raise searched.fault
         return found
 
     def close(self) -> None:

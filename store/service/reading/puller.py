@@ -16,7 +16,7 @@ from cqstore.store.errors import CorruptionError
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.consume_queue import PulledUnits
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-from cqstore.store.queue.estimate import plain_filter
+from cqstore.store.queue.estimate import fast_filter
 from cqstore.store.queue.read_fallbacks import FallbackReason, ReadKind
 from cqstore.store.queue.units import BlockStop, CqUnit, UnitBlock
 from cqstore.store.record.decoder import StoredMessage, check_record, refuse_filler
@@ -60,7 +60,7 @@ class TagFilter:
         self.tags = {tag.strip() for tag in expression.split("||")} - {""}
         self._everything = not self.tags or self.tags == {_ALL}
         self._codes = {java_hash(tag) for tag in self.tags}
-        self.plain = plain_filter(None if self._everything else self._codes)
+        self.fast = fast_filter(None if self._everything else self._codes)
 
     def may_match(self, tags_code: int | None) -> bool:
         """Return whether a unit's tags code matches; an unknown code does."""
@@ -112,9 +112,9 @@ class Puller(_pull.Pulls):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
         self._fallbacks = queues.context.read_fallbacks
-        self._plain = None
+        self._fast = None
         if not config.check_crc_on_pull:
-            self._plain = self.meter.plain = _pull.FastPull(
+            self._fast = self.meter.fast = _pull.FastPull(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory, self._in_memory,
                 self._max_filtered, self._units_per_file,
@@ -131,10 +131,10 @@ class Puller(_pull.Pulls):
     ) -> GetMessageResult:
         """Do what ``get`` does where the queue is to be asked."""
         queue = self._queues.queue(topic, queue_id)
-        if self._plain is None:
+        if self._fast is None:
             reason = FallbackReason.LEFT_OUT
         elif tags is None or tags.takes_all:
-            found = self._plain.get(queue, offset, max_msgs, max_total_bytes)
+            found = self._fast.get(queue, offset, max_msgs, max_total_bytes)
             if found is not None:
                 return found
             reason = FallbackReason.DECLINED
@@ -254,8 +254,13 @@ class Puller(_pull.Pulls):
                 record = run[at : at + size] if is_in_run else self._log.view(phy_offset, size)
             except CorruptionError:  # its file has gone meanwhile, or was cut
                 return False
-            says_size, magic, says_at, sys_flag = _place(record, 0)
-            if says_size != size or magic != MAGIC_V1 or says_at != phy_offset or sys_flag & _GONE:
+            stored_size, magic, stored_offset, sys_flag = _place(record, 0)
+            if (
+                stored_size != size
+                or magic != MAGIC_V1
+                or stored_offset != phy_offset
+                or sys_flag & _GONE
+            ):
                 return False
             records.append(record)
         first = block.queue_offset

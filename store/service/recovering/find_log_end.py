@@ -128,11 +128,11 @@ def _heads(file: MappedFile, position: int, behind: int) -> Iterator[int]:
     for at in range(position, last, _CHUNK):
         magics = min(_CHUNK, last - at) + len(_MAGICS[0]) - 1  # for as many heads, and no more
         for hit in _hits(file.read_raw(at + _MAGIC_AT, magics)):
-            if _says_it_lies(file, at + hit):
+            if _has_own_offset(file, at + hit):
                 yield file.file_from_offset + at + hit
 
 
-def _says_it_lies(file: MappedFile, position: int) -> bool:
+def _has_own_offset(file: MappedFile, position: int) -> bool:
     head = HEAD.unpack_from(file.read_raw(position, HEAD.size))
     return head.phy_offset == file.file_from_offset + position
 

@@ -81,13 +81,13 @@ class QueueRebuild:
         if queues.queue_type(topic) is QueueType.BATCH:
             raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: writing it is not supported")
         counted = self._log.max_phy_offset()
-        told = progress or noop
-        counts = self._count(topic, 0, counted, told)
+        on_progress = progress or noop
+        counts = self._count(topic, 0, counted, on_progress)
 
         def rebuild() -> RebuildReport:
             end = self._log.max_phy_offset()
             behind = self._count(topic, counted, end, lambda _: None)
-            return self._rebuild(topic, queue_id, counts + behind, told)
+            return self._rebuild(topic, queue_id, counts + behind, on_progress)
 
         return self._dispatcher.when_caught_up(rebuild)
 

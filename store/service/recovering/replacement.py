@@ -58,7 +58,7 @@ class Replacement:
 def prepare(
     layout: StoreLayout,
     config: StoreConfig,
-    asked: str | None,
+    requested: str | None,
     rebuild: Rebuild,
     cut_at: int | None,
     ends: Callable[[], Iterable[tuple[QueueKey, int]]],
@@ -71,21 +71,25 @@ def prepare(
     Raises:
         RefusedStoreError: the log is damaged: nothing is moved, because the parts could not be
             rebuilt.
-        StoreConfigError: backend ``asked`` does not exist; nothing is moved.
+        StoreConfigError: backend ``requested`` does not exist; nothing is moved.
         StoreIOError: a file cannot be moved; the next open continues the move.
     """
     paths = layout.paths
-    if asked is not None:
-        backend(asked)  # raises if it does not exist, before anything is moved
+    if requested is not None:
+        backend(requested)  # raises if it does not exist, before anything is moved
     pending = begun(paths)
     if not pending and rebuild:
         _check_log(layout, config, cut_at)
-        elsewhere = asked and asked not in layout.backends and layout.backend_state.mode is None
-        opened = [asked] if asked and elsewhere else choose_backends(layout, config, asked)
+        elsewhere = (
+            requested and requested not in layout.backends and layout.backend_state.mode is None
+        )
+        opened = (
+            [requested] if requested and elsewhere else choose_backends(layout, config, requested)
+        )
         kept = [name for name in layout.backends if elsewhere or name in opened]
-        moved = [asked] if asked in layout.backends else kept
+        moved = [requested] if requested in layout.backends else kept
         if Rebuild.QUEUES not in rebuild:
-            opened, moved = choose_backends(layout, config, asked), []
+            opened, moved = choose_backends(layout, config, requested), []
         elif (batches := unlike_others(paths)) is not None:
             raise RefusedStoreError("BatchCQ queues cannot be rebuilt", path=batches)
         else:
@@ -96,7 +100,7 @@ def prepare(
         pending = begun(paths)
     move(paths)
     chosen = [each.opened for each in pending if each.opened]
-    return chosen[0] if chosen else choose_backends(layout, config, asked)
+    return chosen[0] if chosen else choose_backends(layout, config, requested)
 
 
 def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> None:

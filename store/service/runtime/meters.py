@@ -134,7 +134,7 @@ class GetMeter:
         self._others = dict.fromkeys(GetMessageStatus, 0)
         self._messages = 0
         self._bytes = 0
-        self.plain: CountedPulls | None = None
+        self.fast: CountedPulls | None = None
         """Counts for itself what it answers."""
 
     def pulled(self, started: float, result: GetMessageResult) -> None:
@@ -163,8 +163,8 @@ class GetMeter:
         with self._lock:
             found, messages, total_bytes = self._found, self._messages, self._bytes
             statuses = dict(self._others)
-        if (plain := self.plain) is not None:
-            found += plain.found
-            messages += plain.messages
-            total_bytes += plain.total_bytes
+        if (fast := self.fast) is not None:
+            found += fast.found
+            messages += fast.messages
+            total_bytes += fast.total_bytes
         return GetCounts({**statuses, _FOUND: found}, messages, total_bytes)

@@ -16,7 +16,7 @@ from cqstore.store.core._layout cimport BLANK_BYTES
 from cqstore.store.log._tail cimport FilePositions
 from cqstore.store.queue._batch cimport UnitColumns
 from cqstore.store.record._message cimport HostWire, Message
-from cqstore.store.record._scratch cimport Plain, Scratch, is_queued
+from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
 from cqstore.store.record._write cimport write_record
 from cqstore.store.service.dispatching._columns cimport BatchColumns
 from cqstore.store.service.writing._put cimport MAX_BODY, FastPut
@@ -57,7 +57,7 @@ cdef class EncodedMessages:
         cdef Py_ssize_t at
         cdef int64_t found = self._scratch.total
         for at in range(self._done):
-            found -= self._scratch.plain[at].size
+            found -= self._scratch.entries[at].size
         return found
 
     @property
@@ -65,7 +65,7 @@ cdef class EncodedMessages:
         """Bytes of the next record that is to be appended; 0: all were."""
         if self._done == self._scratch.count:
             return 0
-        return self._scratch.plain[self._done].size
+        return self._scratch.entries[self._done].size
 
     def add(self, Message message not None, tuple learnt not None, store_host=None):
         """Add a message if it is well-formed; return whether it is.
@@ -79,18 +79,18 @@ cdef class EncodedMessages:
         cdef bint is_good = False
         self._puts._known.reserve(1)  # from here on nothing else runs before all is held
         cdef Py_ssize_t used = scratch.used, total = scratch.total
-        cdef Plain *plain = scratch.more()
+        cdef Encoded *entry = scratch.more()
         try:
             is_good = (
-                self._puts.take_topic(plain, learnt)
-                and self._puts.encode_rest(message, plain, scratch, self._now)
-                and self._puts.find_queue(plain, scratch)
+                self._puts.take_topic(entry, learnt)
+                and self._puts.encode_rest(message, entry, scratch, self._now)
+                and self._puts.find_queue(entry, scratch)
             )
             if is_good:
-                _hold(plain, held, message, learnt)
+                _hold(entry, held, message, learnt)
                 if store_host is not None:
                     held.append(store_host)
-                    plain.stored_at = <PyObject *> store_host
+                    entry.stored_at = <PyObject *> store_host
         finally:
             if not is_good:
                 scratch.count -= 1
@@ -100,14 +100,14 @@ cdef class EncodedMessages:
     def sum(self):
         """Find the checksums of the bodies that were added since."""
         cdef Py_ssize_t at, todo = 0
-        cdef Plain *plain = self._scratch.plain
+        cdef Encoded *entry = self._scratch.entries
         for at in range(self._summed, self._scratch.count):
-            todo += plain[at].body_size
+            todo += entry[at].body_size
         if todo > MAX_BODY:
             with nogil:
-                _sum_all(plain, self._summed, self._scratch.count)
+                _sum_all(entry, self._summed, self._scratch.count)
         else:
-            _sum_all(plain, self._summed, self._scratch.count)
+            _sum_all(entry, self._summed, self._scratch.count)
         self._summed = self._scratch.count
 
     def unassigned(self):
@@ -116,8 +116,8 @@ cdef class EncodedMessages:
         cdef PyObject *key
         cdef list found = []
         for at in range(self._done, self._scratch.count):
-            key = self._scratch.plain[at].key
-            if is_queued(&self._scratch.plain[at]) and (
+            key = self._scratch.entries[at].key
+            if is_queued(&self._scratch.entries[at]) and (
                 PyDict_GetItemWithError(self._puts._next, <object> key) == NULL
             ):
                 found.append(<object> key)
@@ -169,8 +169,8 @@ cdef class EncodedMessages:
         if file is None:
             return last
         room = self._puts._file_size - file.wrote - BLANK_BYTES
-        while last < self._scratch.count and self._scratch.plain[last].size <= room:
-            room -= self._scratch.plain[last].size
+        while last < self._scratch.count and self._scratch.entries[last].size <= room:
+            room -= self._scratch.entries[last].size
             last += 1
         return last
 
@@ -179,30 +179,30 @@ cdef class EncodedMessages:
     ) except -1:
         """Give records their places; return how many bytes they have together."""
         cdef Py_ssize_t at
-        cdef Plain *plain
+        cdef Encoded *entry
         cdef int64_t start = phy_offset
         cdef dict following = self._puts._next
         for at in range(first, last):
-            plain = &self._scratch.plain[at]
-            plain.phy_offset, plain.offset = phy_offset, 0
-            phy_offset += plain.size
-            if is_queued(plain):
-                key = <object> plain.key
-                plain.offset = following[key]
-                following[key] = plain.offset + 1
+            entry = &self._scratch.entries[at]
+            entry.phy_offset, entry.offset = phy_offset, 0
+            phy_offset += entry.size
+            if is_queued(entry):
+                key = <object> entry.key
+                entry.offset = following[key]
+                following[key] = entry.offset + 1
         return phy_offset - start
 
     cdef int _write(
         self, Py_ssize_t first, Py_ssize_t last, char *start, int64_t now, int64_t size
     ) except -1:
-        cdef const Plain *plain = self._scratch.plain
+        cdef const Encoded *entry = self._scratch.entries
         cdef const char *properties = self._scratch.properties
         cdef bint is_sealed = self._puts._seal is not None
         if size > MAX_BODY:
             with nogil:
-                _write_all(plain, first, last, properties, start, now, is_sealed)
+                _write_all(entry, first, last, properties, start, now, is_sealed)
         else:
-            _write_all(plain, first, last, properties, start, now, is_sealed)
+            _write_all(entry, first, last, properties, start, now, is_sealed)
         return 0
 
     cdef int _note(
@@ -213,42 +213,42 @@ cdef class EncodedMessages:
         cdef UnitColumns units = puts._pending.units
         cdef BatchColumns columns = puts._columns.of(units, puts._pending.keys)
         cdef Py_ssize_t at
-        cdef Plain *plain
+        cdef Encoded *entry
         timestamp = now
         place = None
         for at in range(first, last):
             if at % NOTED_AT_ONCE == NOTED_AT_ONCE - 1:
                 with nogil:  # a thread that waits for the interpreter's lock has it now
                     pass
-            plain = &self._scratch.plain[at]
-            if is_queued(plain):
-                self._add_unit(units, puts._number(columns, plain), plain, now)
+            entry = &self._scratch.entries[at]
+            if is_queued(entry):
+                self._add_unit(units, puts._number(columns, entry), entry, now)
             if puts._keys_wanted:
-                puts._add_keys(columns, plain, plain.phy_offset, now)
+                puts._add_keys(columns, entry, entry.phy_offset, now)
             result = puts._blank_result()
-            place = puts._fill_result(result, plain, plain.phy_offset, timestamp, plain.offset)
+            place = puts._fill_result(result, entry, entry.phy_offset, timestamp, entry.offset)
             results.append(result)
-        units.end_phy_offset = plain.phy_offset + plain.size
+        units.end_phy_offset = entry.phy_offset + entry.size
         puts._pending.last = place
         return 0
 
-    cdef int _add_unit(self, UnitColumns units, int number, Plain *plain, int64_t now) except -1:
-        cdef int64_t code = plain.tags_code
-        if plain.is_scheduled and plain.delay != NULL:
-            code = self._puts._delays(<object> plain.delay, now, code)
+    cdef int _add_unit(self, UnitColumns units, int number, Encoded *entry, int64_t now) except -1:
+        cdef int64_t code = entry.tags_code
+        if entry.is_scheduled and entry.delay != NULL:
+            code = self._puts._delays(<object> entry.delay, now, code)
         units.make_room(1)
         units.add_at(
-            number, plain.offset, plain.phy_offset, <int32_t> plain.size, code, now
+            number, entry.offset, entry.phy_offset, <int32_t> entry.size, code, now
         )
         return 0
 
 
-cdef int _hold(Plain *plain, list held, Message message, tuple learnt) except -1:
+cdef int _hold(Encoded *entry, list held, Message message, tuple learnt) except -1:
     """Hold what the pointers lead to that the message itself may lose."""
     cdef PyObject *values[4]
     cdef Py_ssize_t at
     values[0], values[1], values[2], values[3] = (
-        plain.tags, plain.uniq_key, plain.words, plain.delay
+        entry.tags, entry.uniq_key, entry.words, entry.delay
     )
     for at in range(4):
         if values[at] != NULL:
@@ -261,20 +261,20 @@ cdef int _hold(Plain *plain, list held, Message message, tuple learnt) except -1
     return 0
 
 
-cdef void _sum_all(Plain *plain, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+cdef void _sum_all(Encoded *entry, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
     cdef Py_ssize_t at
     for at in range(first, last):
-        plain[at].crc = crc_of(plain[at].body, plain[at].body_size)
+        entry[at].crc = crc_of(entry[at].body, entry[at].body_size)
 
 
 cdef void _write_all(
-    const Plain *plain, Py_ssize_t first, Py_ssize_t last, const char *properties, char *start,
+    const Encoded *entry, Py_ssize_t first, Py_ssize_t last, const char *properties, char *start,
     int64_t now, bint is_sealed,
 ) noexcept nogil:
     """Write records one behind the other, in order: nothing whole lies behind what is not."""
     cdef Py_ssize_t at
     for at in range(first, last):
         write_record(
-            &plain[at], properties, start, plain[at].offset, plain[at].phy_offset, now, is_sealed
+            &entry[at], properties, start, entry[at].offset, entry[at].phy_offset, now, is_sealed
         )
-        start += plain[at].size
+        start += entry[at].size

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 
 from cqstore.store.log._tail cimport FilePositions, LogTail
-from cqstore.store.record._encode cimport PlainEncoder
-from cqstore.store.record._scratch cimport Plain, Scratch
+from cqstore.store.record._encode cimport FastEncoder
+from cqstore.store.record._scratch cimport Encoded, Scratch
 from cqstore.store.service.dispatching._columns cimport BatchColumns
 from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
 from cqstore.store.service.runtime._flags cimport EnteredFlag, StateFlags
@@ -13,7 +13,7 @@ cdef enum:
     MAX_BODY = 1 << 16  # a longer one is summed while others run
 
 
-cdef class FastPut(PlainEncoder):
+cdef class FastPut(FastEncoder):
     cdef Scratch _scratch
     cdef BatchColumns _columns
     cdef LogTail _log
@@ -40,10 +40,10 @@ cdef class FastPut(PlainEncoder):
         list results,
     ) except -1
     cdef object _fill_result(
-        self, object result, Plain *plain, int64_t phy_offset, object timestamp,
+        self, object result, Encoded *entry, int64_t phy_offset, object timestamp,
         object queue_offset,
     )
-    cdef int _number(self, BatchColumns columns, Plain *plain) except -1
+    cdef int _number(self, BatchColumns columns, Encoded *entry) except -1
     cdef int _add_keys(
-        self, BatchColumns columns, Plain *plain, int64_t phy_offset, int64_t now
+        self, BatchColumns columns, Encoded *entry, int64_t phy_offset, int64_t now
     ) except -1

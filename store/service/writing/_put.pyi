@@ -4,7 +4,7 @@ from typing import Literal
 
 from cqstore.store.log._tail import LogTail
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.record._encode import PlainEncoder
+from cqstore.store.record._encode import FastEncoder
 from cqstore.store.record._message import HostWire
 from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching._waiting import InFlight, Waiting
@@ -12,7 +12,7 @@ from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.service.runtime._flags import StateFlags
 from cqstore.store.service.writing._encoded import EncodedMessages
 
-class FastPut(PlainEncoder):
+class FastPut(FastEncoder):
     def __init__(
         self,
         *,

@@ -32,7 +32,7 @@ from cqstore.store.log._tail cimport FilePositions, LogTail
 from cqstore.store.queue._batch cimport UnitColumns
 from cqstore.store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
 from cqstore.store.record._message cimport HostWire, Message
-from cqstore.store.record._scratch cimport Plain, Scratch, is_queued
+from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
 from cqstore.store.record._write cimport write_record
 from cqstore.store.service.dispatching._columns cimport BatchColumns
 from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
@@ -52,7 +52,7 @@ cdef enum:
 crc_prepare()
 
 
-cdef class FastPut(PlainEncoder):
+cdef class FastPut(FastEncoder):
     """Puts plain messages into one store. Any thread; all other appends take the lock."""
 
     def __init__(
@@ -149,10 +149,10 @@ cdef class FastPut(PlainEncoder):
     cdef int64_t _now(self) except? -1:
         """Return the store time, ms. No line of Python: no later append gets an earlier time."""
         cdef timespec now
-        asked = self._clock_names["time_ns"]
-        if asked is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:
+        time_source = self._clock_names["time_ns"]
+        if time_source is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:
             return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
-        return <int64_t> asked() // 1_000_000
+        return <int64_t> time_source() // 1_000_000
 
     # ---- results
 
@@ -175,7 +175,7 @@ cdef class FastPut(PlainEncoder):
 
     @cython.final
     cdef object _fill_result(
-        self, object result, Plain *plain, int64_t phy_offset, object timestamp,
+        self, object result, Encoded *entry, int64_t phy_offset, object timestamp,
         object queue_offset,
     ):
         """Say in a result where a record went; return its place.
@@ -184,11 +184,11 @@ cdef class FastPut(PlainEncoder):
         """
         place = <object> PyTuple_GET_ITEM(result, 1)
         fill(place, 0, phy_offset)
-        fill(place, 1, plain.size)
+        fill(place, 1, entry.size)
         fill(place, 2, timestamp)
         fill(result, 0, self._ok)
         fill(result, 2, queue_offset)
-        fill(result, 3, <object> plain.stored_at)
+        fill(result, 3, <object> entry.stored_at)
         fill(result, 4, self._no_reason)
         PyObject_GC_Track(result)
         return place
@@ -231,7 +231,7 @@ cdef class FastPut(PlainEncoder):
         cdef int64_t position = file.wrote
         cdef int64_t phy_offset = file.start + position, offset
         cdef Py_ssize_t at
-        cdef Plain *plain
+        cdef Encoded *entry
         cdef UnitColumns units = self._pending.units
         cdef BatchColumns columns
         place = None
@@ -246,28 +246,28 @@ cdef class FastPut(PlainEncoder):
             if now != self._stamp:
                 self._stamp, self._time = now, now
             for at in range(scratch.count):
-                plain = &scratch.plain[at]
-                key = <object> plain.key
-                if is_queued(plain):
+                entry = &scratch.entries[at]
+                key = <object> entry.key
+                if is_queued(entry):
                     queue_offset = <object> PyDict_GetItemWithError(self._next, key)
                     offset = queue_offset
                 else:
                     queue_offset, offset = 0, 0
-                write_record(plain, scratch.properties, <char *> buffer.buf + position, offset,
+                write_record(entry, scratch.properties, <char *> buffer.buf + position, offset,
                              phy_offset, now, self._seal is not None)
-                if is_queued(plain):
+                if is_queued(entry):
                     PyDict_SetItem(self._next, key, offset + 1)
                     units.add_at(
-                        self._number(columns, plain), offset, phy_offset, <int32_t> plain.size,
-                        plain.tags_code, now,
+                        self._number(columns, entry), offset, phy_offset, <int32_t> entry.size,
+                        entry.tags_code, now,
                     )
                 if self._keys_wanted:
-                    self._add_keys(columns, plain, phy_offset, now)
+                    self._add_keys(columns, entry, phy_offset, now)
                 if results is not None:
                     result = <object> PyList_GET_ITEM(results, at)
-                place = self._fill_result(result, plain, phy_offset, self._time, queue_offset)
-                position += plain.size
-                phy_offset += plain.size
+                place = self._fill_result(result, entry, phy_offset, self._time, queue_offset)
+                position += entry.size
+                phy_offset += entry.size
             if log_faults_seen():
                 _check_written(file, target, self._state)
             file.wrote = position
@@ -282,30 +282,30 @@ cdef class FastPut(PlainEncoder):
             PyObject_GC_Track(results)
         return True
 
-    cdef int _number(self, BatchColumns columns, Plain *plain) except -1:
+    cdef int _number(self, BatchColumns columns, Encoded *entry) except -1:
         """Return the number of the message's queue in the batch."""
-        cdef KnownQueue *queue = plain.queue
-        if queue.key == plain.key and queue.batch == columns.batch:
+        cdef KnownQueue *queue = entry.queue
+        if queue.key == entry.key and queue.batch == columns.batch:
             return queue.number
-        cdef int number = columns.units.index(<tuple> <object> plain.key)
-        if queue.key == plain.key:  # else another queue of this call has the place
+        cdef int number = columns.units.index(<tuple> <object> entry.key)
+        if queue.key == entry.key:  # else another queue of this call has the place
             queue.number, queue.batch = number, columns.batch
         return number
 
     cdef int _add_keys(
-        self, BatchColumns columns, Plain *plain, int64_t phy_offset, int64_t now
+        self, BatchColumns columns, Encoded *entry, int64_t phy_offset, int64_t now
     ) except -1:
         """Add the keys of a message, see ``IndexBatch.add_record``."""
         cdef Value uniq_key, words
         cdef const KnownKey *tags = NULL
-        if plain.sys_flag & TRANSACTION == ROLLBACK:
+        if entry.sys_flag & TRANSACTION == ROLLBACK:
             return 0
-        take_value(plain.uniq_key, &uniq_key)
-        take_value(plain.words, &words)
-        if self._tags_wanted and plain.tags != NULL:
-            tags = &self._known.tag(plain.tags).key
+        take_value(entry.uniq_key, &uniq_key)
+        take_value(entry.words, &words)
+        if self._tags_wanted and entry.tags != NULL:
+            tags = &self._known.tag(entry.tags).key
         return columns.add_record(
-            (<tuple> plain.key)[0], &uniq_key, &words, tags, phy_offset, now
+            (<tuple> entry.key)[0], &uniq_key, &words, tags, phy_offset, now
         )
 
 

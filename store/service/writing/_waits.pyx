@@ -272,12 +272,12 @@ cdef class LaterAnswer:
 cdef class AwaitedPut:
     """One put of a loop's task, completed by the loop's thread at once, or by another.
 
-    ``tell`` has the loop complete it.
+    Its completion has the loop continue the task.
     """
 
     cdef public object future
     """What the task awaits; none if the answer was there first, or the task was interrupted."""
-    cdef readonly bint is_told
+    cdef readonly bint is_notified
     """Whether the loop's thread knows the answer."""
     cdef object _of, _result, _exception
 
@@ -291,15 +291,15 @@ cdef class AwaitedPut:
     def set_exception(self, exception, /):
         """Take what went wrong."""
         self._exception = exception
-        self._tell()
+        self._notify()
 
     cdef int take(self, result) except -1:
         self._result = result
-        return self._tell()
+        return self._notify()
 
-    cdef int _tell(self) except -1:
+    cdef int _notify(self) except -1:
         if self.future is None and PyThread_get_thread_ident() == <unsigned long> self._of.thread:
-            self.is_told = True
+            self.is_notified = True
         else:
             self._of.complete_soon(self)
         return 0

@@ -38,7 +38,7 @@ def refuse_delay(message: Message) -> None:
     Raises:
         IllegalMessageError: readers would see the message at once; the sentence names the property.
     """
-    name = _asks_for_delay(message.properties)
+    name = _delay_property(message.properties)
     if name is None or message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return
     if message.sys_flag & TRANSACTION_MASK in NOT_QUEUED:
@@ -56,7 +56,7 @@ def refuse_timer(message: Message) -> None:
     Raises:
         IllegalMessageError: it has; the sentence names the property.
     """
-    name = _asks_for_time(message.properties)
+    name = _time_property(message.properties)
     if name is not None and message.topic != TIMER_TOPIC:
         raise IllegalMessageError(
             f"{name} is {message.properties[name]!r:.60}, but timer messages are not supported."
@@ -64,14 +64,14 @@ def refuse_timer(message: Message) -> None:
         )
 
 
-def _asks_for_delay(properties: Mapping[str, str]) -> str | None:
+def _delay_property(properties: Mapping[str, str]) -> str | None:
     level = properties.get(_DELAY)
     if level is not None and not (type(level) is str and _NO_LEVEL.fullmatch(level)):
         return _DELAY
-    return _asks_for_time(properties)
+    return _time_property(properties)
 
 
-def _asks_for_time(properties: Mapping[str, str]) -> str | None:
+def _time_property(properties: Mapping[str, str]) -> str | None:
     if MessageProperty.TIMER_OUT_MS in properties:  # a timer has delivered it
         return None
     return next((name for name in TIMER if name in properties), None)

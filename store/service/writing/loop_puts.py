@@ -48,7 +48,7 @@ class LoopPuts:
             await of.room()
         put = _waits.AwaitedPut(of)
         puts.put_later(message, put, of.soon)
-        if put.is_told:
+        if put.is_notified:
             return put.answer()
         of.in_flight.add(put)  # a put interrupted before is not counted, which is harmless
         put.future = loop.create_future()
@@ -64,17 +64,17 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
         self.thread = get_ident()
         self.in_flight: set[_waits.AwaitedPut] = set()
         self._turns: deque[asyncio.Future[None]] = deque()  # of those that wait for room
-        self._asked: list[None] = []  # not empty: the loop will come to a step of ``soon``
+        self._scheduled: list[None] = []  # not empty: the loop will come to a step of ``soon``
 
     def soon(self, step: Callable[[], object]) -> None:
         """Do ``step`` once all tasks have run that can: so one sync serves them all.
 
         And once more, for a signal's handler may raise where it begins, and the loop goes on.
         """
-        if not self._asked:
-            for each in (self._asked.clear, step, step):
+        if not self._scheduled:
+            for each in (self._scheduled.clear, step, step):
                 self.loop.call_soon(each)
-            self._asked.append(None)
+            self._scheduled.append(None)
 
     async def room(self) -> None:
         """Wait until fewer than ``MAX_IN_FLIGHT`` are in flight."""

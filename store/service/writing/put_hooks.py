@@ -124,7 +124,7 @@ class HookedPuts:
             messages = decode_client_batch(batch)
             before = [copy_message(each) for each in messages]
             for message in messages:
-                if (refused := self._ask(message, message, in_batch=True)) is not None:
+                if (refused := self._run_hooks(message, message, in_batch=True)) is not None:
                     return [refused]
             if any(map(_is_changed, messages, before)):
                 batch.body = encode_client_batch(messages)
@@ -141,9 +141,9 @@ class HookedPuts:
             own = copy_message(message)
         except (TypeError, AttributeError) as exc:
             return self._refused(illegal(message, exc))
-        return self._ask(own, message) or own
+        return self._run_hooks(own, message) or own
 
-    def _ask(
+    def _run_hooks(
         self, message: Message, given: Message, *, in_batch: bool = False
     ) -> PutMessageResult | None:
         """Ask all hooks; ``given`` is what the caller wants to put."""

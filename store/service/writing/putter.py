@@ -122,7 +122,7 @@ class Putter:
         self._has_light = config.enable_lmq and (
             config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
         )
-        self._plain = append.fast_put(
+        self._fast = append.fast_put(
             config, self._rules, dispatcher, alone=not ack_waiter.waits, has_light=self._has_light
         )
         self.meter = PutMeter()
@@ -133,7 +133,7 @@ class Putter:
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message, see ``MessageStore.put_message``; ``wait``: as far as it is due."""
-        result = self._plain.quick(message)
+        result = self._fast.quick(message)
         if result:
             return result
         if self._has_to_wait:
@@ -154,7 +154,7 @@ class Putter:
             started = self._start_timing()
         if self._replicas is not None and (refused := self._refuse_without_replicas(message)):
             return refused
-        result = (self._plain.one(message) if eligible else None) or self._put_any(message)
+        result = (self._fast.one(message) if eligible else None) or self._put_any(message)
         if result.appended is None:
             return result
         if wait or len(self._pending.units) >= self._dispatcher.full_at:
@@ -179,7 +179,7 @@ class Putter:
                 if self._goes_to_light(message):
                     return self._put_light(message)
                 refuse_light_offsets(message)
-            records = self._plain.encoded()
+            records = self._fast.encoded()
             add_encoded(records, message, self._rules)
         except IllegalMessageError as exc:
             return self._refused(exc)
@@ -229,7 +229,7 @@ class Putter:
         started = time.perf_counter()
         self._look_ahead()
         awaited = wait and any(map(self._is_awaited, messages))
-        done = self._plain.several(messages) or self._put_each(messages)
+        done = self._fast.several(messages) or self._put_each(messages)
         done = self._wait_and_dispatch(done, wait=awaited)
         self.meter.list_seconds.observe(time.perf_counter() - started)
         return done
@@ -240,7 +240,7 @@ class Putter:
         results = [_NOT_YET] * len(messages)
         places: list[int] = []
         scheduled: list[tuple[int, Message]] = []
-        records = self._plain.encoded()
+        records = self._fast.encoded()
         for place, given in enumerate(messages):
             message = given
             try:
@@ -263,7 +263,7 @@ class Putter:
                 continue
             # Rare, and encoded under the lock: what came before it goes first.
             self._append_all(records, places, results, whole=False)
-            records, places = self._plain.encoded(), []
+            records, places = self._fast.encoded(), []
             results[place] = self.put(message)
         self._append_all(records, places, results, whole=False)
         for place, delayed in scheduled:
@@ -284,7 +284,7 @@ class Putter:
         awaited = self._is_awaited(batch)
         try:
             check_client_batch(batch, self._config.max_message_size)
-            done = self._plain.batch(batch) or self._put_whole(decode_client_batch(batch))
+            done = self._fast.batch(batch) or self._put_whole(decode_client_batch(batch))
         except IllegalMessageError as exc:
             return [self._refused(exc)]
         done = self._wait_and_dispatch(done, wait=awaited)
@@ -297,7 +297,7 @@ class Putter:
             self.schedule.refuse(message)
             refuse_inner_batch(message)
             refuse_light_offsets(message)
-        records = self._plain.encoded()
+        records = self._fast.encoded()
         for message in messages:
             add_encoded(records, message, self._rules)
         results = [_NOT_YET] * len(messages)
@@ -359,7 +359,7 @@ class Putter:
         RocketMQ could not take apart again is refused.
         """
         names = light_names(message, self._queues.check_topic)
-        records = self._plain.encoded()
+        records = self._fast.encoded()
 
         def encode(offsets: Sequence[int]) -> DispatchProperties:
             properties = _with_offsets(message.properties, offsets)
@@ -392,7 +392,7 @@ class Putter:
             self._rules.learnt(message)
             return
         names = light_names(message, self._queues.check_topic)
-        records = self._plain.encoded()
+        records = self._fast.encoded()
         properties = _with_offsets(message.properties, [MAX_QUEUE_OFFSET] * len(names))
         add_encoded(records, _with_properties(message, properties), self._rules)
         check_light_size(records.next_bytes, self._config.max_message_size)

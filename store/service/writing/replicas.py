@@ -62,8 +62,8 @@ class ReplicaWait:
         cls, config: StoreConfig, log: CommitLog, replicas: Replicas | None
     ) -> "ReplicaWait | None":
         """Return what waits for replicas; ``None`` where the settings let no put wait for any."""
-        is_asked = config.awaited_followers > 0 or config.min_in_sync_replicas > 1
-        return None if replicas is None or not is_asked else cls(config, log, replicas)
+        is_required = config.awaited_followers > 0 or config.min_in_sync_replicas > 1
+        return None if replicas is None or not is_required else cls(config, log, replicas)
 
     def refusal(self) -> str:
         """Return why no put may be taken now, one sentence; empty: it may."""

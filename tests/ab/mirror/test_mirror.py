@@ -13,7 +13,7 @@ from cqstore.store.errors import ConsumeQueueError
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
-from tests.kit.double_write import OTHER, QUEUES, Told, refuse
+from tests.kit.double_write import OTHER, QUEUES, StoredOffsets, refuse
 from tests.kit.mirrored import (
     another_phy,
     by_hand,
@@ -37,10 +37,10 @@ SAME, EXPLAINED, DIFFERENT = ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcom
 @pytest.mark.parametrize("read", BOTH)
 def test_equal_backends_answer_alike_whatever_is_asked(tmp_path: Path, read: str) -> None:
     with open_mirrored(tmp_path, read) as store:
-        Told().put(store, 100)
-        asked = read_all(store) + read_all(store, "none") + 1  # `put` has asked for an end
-        until(lambda: sum(outcomes(store).values()) == asked)
-        assert outcomes(store) == {SAME: asked}
+        StoredOffsets().put(store, 100)
+        requested = read_all(store) + read_all(store, "none") + 1  # `put` has asked for an end
+        until(lambda: sum(outcomes(store).values()) == requested)
+        assert outcomes(store) == {SAME: requested}
         assert {each.op for each in figures(store).reads} == {
             StoreOp.PULL, StoreOp.MIN_OFFSET, StoreOp.MAX_OFFSET, StoreOp.TIME_SEARCH,
             StoreOp.ESTIMATE,
@@ -57,7 +57,7 @@ def test_figures_of_both_sides_go_on_after_a_restart(
     monkeypatch.setattr(mirror_module, "ALIKE", 1)
     for opening in (1, 2):
         with open_mirrored(tmp_path, read) as store:
-            Told().put(store, 25, f"t{opening}")
+            StoredOffsets().put(store, 25, f"t{opening}")
             for queue_id in range(QUEUES):
                 store.get_message(f"t{opening}", queue_id, 0)
             drive(store)
@@ -88,18 +88,18 @@ def test_figures_of_both_sides_go_on_after_a_restart(
         assert saved.began == found.began > 0
 
 
-@pytest.mark.parametrize(("drawn", "all_are_asked"), [(0.1249, True), (0.125, False)])
+@pytest.mark.parametrize(("drawn", "all_requested"), [(0.1249, True), (0.125, False)])
 def test_one_in_eight_is_asked_of_all_sides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: float, *, all_are_asked: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: float, *, all_requested: bool
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
         store.get_message("t", 0, 0)
         monkeypatch.setattr(mirror_of(store)._random, "random", lambda: drawn)
         drive(store)
         sides = {each.side for each in figures(store).seconds}
-    assert sides == ({"file", "file" + AGAIN, "rocksdb"} if all_are_asked else {"file"})
+    assert sides == ({"file", "file" + AGAIN, "rocksdb"} if all_requested else {"file"})
 
 
 def test_a_wrong_unit_behind_the_first_block_of_a_pull_is_found(
@@ -107,7 +107,7 @@ def test_a_wrong_unit_behind_the_first_block_of_a_pull_is_found(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         drive(store)
         wrong_units(monkeypatch, "rocksdb", only(2, another_phy))
         found = store.get_message("t", 0, 0, 2, TagFilter("tag40 || tag45"))
@@ -123,9 +123,9 @@ def test_a_wrong_unit_is_found_and_named_whichever_side_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str, wrong: str
 ) -> None:
     by_hand(monkeypatch)
-    told = Told()
+    stored = StoredOffsets()
     with open_mirrored(tmp_path, read) as store:
-        told.put(store, 50)
+        stored.put(store, 50)
         with monkeypatch.context() as patch:
             wrong_units(patch, wrong, another_phy)
             for _ in range(3):
@@ -133,9 +133,9 @@ def test_a_wrong_unit_is_found_and_named_whichever_side_has_it(
             drive(store)
         assert outcomes(store)[DIFFERENT] == 3
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
-    right = told.phys["t", 1][6]  # type: ignore[index]
+    right = stored.phys["t", 1][6]  # type: ignore[index]
     assert (found.op, found.queue, found.queue_offset) == ("pull", ("t", 1), 6)
-    assert found.asked == {"offset": 4, "count": 6}
+    assert found.arguments == {"offset": 4, "count": 6}
     assert found.wrong == wrong
     assert found.answers.keys() == set(BOTH)
     assert f" phy offset {right}," in found.answers[OTHER[wrong]]
@@ -150,7 +150,7 @@ def test_one_wrong_answer_in_a_thousand_is_found(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         wrong_units(monkeypatch, OTHER[read], only(700, another_phy))
         for _ in range(1000):
             store.get_message("t", 1, 0, 5)
@@ -166,14 +166,14 @@ def test_a_backend_that_loses_a_unit_is_found(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read) as store:
-        told = Told()
-        told.put(store, 50)
+        stored = StoredOffsets()
+        stored.put(store, 50)
         wrong_units(monkeypatch, OTHER[read], without_last)
         store.get_message("t", 3, 0)
         drive(store)
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
     assert found.answers[OTHER[read]] == "unit 9 is missing"
-    assert found.phy_offset == told.phys["t", 3][9]  # type: ignore[index]
+    assert found.phy_offset == stored.phys["t", 3][9]  # type: ignore[index]
     assert found.wrong == OTHER[read]
 
 
@@ -182,14 +182,14 @@ def test_a_unit_that_is_lacking_between_two_blocks_is_named(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         wrong_units(
             monkeypatch, "rocksdb", lambda block: without_last(block) if block.count == 3 else None
         )
         store.get_message("t", 2, 1, 3, TagFilter("tag47"))
         drive(store)
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
-    assert (found.asked, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
+    assert (found.arguments, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
     assert found.answers["rocksdb"] == "unit 3 is missing"
 
 
@@ -199,7 +199,7 @@ def test_a_unit_that_is_lacking_once_is_found_if_nothing_was_written(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         drive(store)
         store.get_message("t", 3, 0)
         wrong_units(monkeypatch, OTHER[read], only(1, without_last))
@@ -213,12 +213,12 @@ def test_a_unit_that_is_lacking_for_good_is_found_whatever_was_written_since(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read) as store:
-        told = Told()
-        told.put(store, 50)
+        stored = StoredOffsets()
+        stored.put(store, 50)
         drive(store)
         wrong_units(monkeypatch, OTHER[read], without_last)
         store.get_message("t", 3, 0)
-        told.put(store, 5)
+        stored.put(store, 5)
         drive(store)
         assert outcomes(store)[DIFFERENT] == 1
 
@@ -235,7 +235,7 @@ def test_wrong_numbers_are_found(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         drive(store)
         monkeypatch.setattr(QUEUES_OF["rocksdb"], method, lambda *_: 7)
         read_all(store)
@@ -257,7 +257,7 @@ def test_a_backend_that_cannot_answer_has_answered_differently(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         drive(store)
         with monkeypatch.context() as patch:
             refuse(patch, failing, "read_units")
@@ -273,6 +273,6 @@ def test_a_backend_that_cannot_answer_has_answered_differently(
                     call()
             drive(store)
         assert outcomes(store)[DIFFERENT] == 2
-        told = read_mismatches(components_of(store).paths.ab_differences)
+        reported = read_mismatches(components_of(store).paths.ab_differences)
         assert store.put_message(Message("t", b"x", 1)).ok
-    assert {each.answers[failing] for each in told} == {"cannot be read: ConsumeQueueError"}
+    assert {each.answers[failing] for each in reported} == {"cannot be read: ConsumeQueueError"}

@@ -15,7 +15,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.double_write import OTHER, Told, open_store, refuse
+from tests.kit.double_write import OTHER, StoredOffsets, open_store, refuse
 from tests.kit.mirrored import (
     by_hand,
     drive,
@@ -68,7 +68,7 @@ def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
 
 def test_a_mirror_that_fails_ends_and_the_store_goes_on(tmp_path: Path) -> None:
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
         figures_file = components_of(store).paths.ab_figures
     figures_file.write_bytes(b"no figures\n")
     with open_mirrored(tmp_path) as store:
@@ -125,7 +125,7 @@ def test_a_backend_that_is_detached_is_not_asked(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
         drive(store)
         store.max_offset("t", 0)
         with monkeypatch.context() as patch:
@@ -160,7 +160,7 @@ def test_nothing_is_made_or_asked_unless_a_share_is_given(
 
 def test_a_read_only_store_mirrors_nothing(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
     config = store.config.model_copy(update={"ab_share": 1.0})
     with MessageStore.open(tmp_path, config, read_only=True) as store:
         assert len(components_of(store).queues.backends()) == 2

@@ -19,7 +19,7 @@ from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
-from tests.kit.double_write import OTHER, Told
+from tests.kit.double_write import OTHER, StoredOffsets
 from tests.kit.mirrored import (
     another_phy,
     by_hand,
@@ -44,14 +44,14 @@ def test_what_was_put_since_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     by_hand(monkeypatch)
-    told = Told()
+    stored = StoredOffsets()
     with open_mirrored(tmp_path, read) as store:
-        told.put(store, 50)
-        asked = read_all(store)
-        told.put(store, 50)
+        stored.put(store, 50)
+        requested = read_all(store)
+        stored.put(store, 50)
         drive(store)
         assert outcomes(store).keys() == {SAME, EXPLAINED}
-        assert outcomes(store)[EXPLAINED] >= asked / 2
+        assert outcomes(store)[EXPLAINED] >= requested / 2
 
 
 @pytest.mark.parametrize("read", BOTH)
@@ -61,7 +61,7 @@ def test_deletion_expiry_and_a_rebuild_since_are_no_differences(
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read) as store:
         for topic in ("gone", "again", "expired", "rebuilt"):
-            Told().put(store, 200, topic)
+            StoredOffsets().put(store, 200, topic)
         drive(store)
         for topic in ("gone", "again", "expired", "rebuilt"):
             read_all(store, topic)
@@ -90,7 +90,7 @@ def test_a_backend_that_is_still_getting_its_units_is_not_accused(
         return real(self, batch)  # type: ignore[arg-type]
 
     def judging(
-        asked: MirroredRead,
+        requested: MirroredRead,
         later: Answer,
         after: Moment,
         moments: Moments,
@@ -100,7 +100,7 @@ def test_a_backend_that_is_still_getting_its_units_is_not_accused(
             differed.set()
             return pause(seconds)
 
-        return judge(asked, later, after, moments, noted)
+        return judge(requested, later, after, moments, noted)
 
     monkeypatch.setattr(mirror_module, "judge", judging)
     with open_mirrored(tmp_path, read) as store:
@@ -154,12 +154,12 @@ def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
 ) -> None:
     """Files still have them, RocksDB gives nothing from an expired offset on."""
     by_hand(monkeypatch)
-    told = Told()
+    stored = StoredOffsets()
     with open_mirrored(tmp_path, read) as store:
-        told.put(store, 400)
+        stored.put(store, 400)
         drive(store)
         least = components_of(store).log.files.files()[-1].file_from_offset
-        low = sum(phy < least for phy in told.phys[QueueKey("t", 0)])
+        low = sum(phy < least for phy in stored.phys[QueueKey("t", 0)])
         assert store.get_message("t", 0, low - 3, 10).queue_offsets[0] == low - 3
         store.delete_expired_files(least)
         assert components_of(store).queues.queue("t", 0).min_offset() == low
@@ -178,23 +178,23 @@ def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
 def test_a_read_in_the_middle_of_a_deletion_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
-    kind, asked = backend(OTHER[read]), threading.Event()
+    kind, requested = backend(OTHER[read]), threading.Event()
     queues = QUEUES_OF[OTHER[read]]
     delete, real = kind.delete_topics, queues.ends
 
     def ends(self: ConsumeQueue) -> tuple[int, int]:
         found = real(self)
-        asked.set()
+        requested.set()
         return found
 
     with open_mirrored(tmp_path, read) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         until(lambda: sum(outcomes(store).values()) == 1)
 
         def delete_topics(self: object, topics: list[str]) -> None:
             mirror_of(store).pull("t", 0, 0, 32, None, 1 << 20)
             monkeypatch.setattr(queues, "ends", ends)
-            assert asked.wait(60)
+            assert requested.wait(60)
             delete(self, topics)  # type: ignore[arg-type]
 
         monkeypatch.setattr(kind, "delete_topics", delete_topics)
@@ -209,12 +209,12 @@ def test_a_queue_that_is_emptied_before_both_are_asked_again_is_no_difference(
 ) -> None:
     """As a rebuild does it."""
     by_hand(monkeypatch)
-    told = Told()
+    stored = StoredOffsets()
     with open_mirrored(tmp_path, read) as store:
-        told.put(store, 50)
+        stored.put(store, 50)
         drive(store)
         assert store.max_offset("t", 0) == 10
-        told.put(store, 5)
+        stored.put(store, 5)
         kind = QUEUES_OF[read]
         real = kind.max_offset
 
@@ -234,7 +234,7 @@ def test_what_never_stands_still_is_not_accused_either(
     by_hand(monkeypatch)
     monkeypatch.setattr(verdict_module, "_PAUSE_SECONDS", 0)
     with open_mirrored(tmp_path) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
         wrong_units(monkeypatch, "rocksdb", lambda _: UnitBlock(0, b"", PACKED_PREFIX, _.stop))
         store.get_message("t", 0, 0)
         with mirror_of(store)._queues.changes:
@@ -249,7 +249,7 @@ def test_a_value_that_never_was_is_not_explained_by_time(
     """The other backend answers wrongly once, and something was put meanwhile."""
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read) as store:
-        Told().put(store, 50)
+        StoredOffsets().put(store, 50)
         drive(store)
         wrong_units(monkeypatch, OTHER[read], only(1, another_phy))
         store.get_message("t", 1, 0)
@@ -269,12 +269,12 @@ def test_what_the_one_that_serves_said_wrongly_once_is_found(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read) as store:
-        told = Told()
-        told.put(store, 50)
+        stored = StoredOffsets()
+        stored.put(store, 50)
         drive(store)
         wrong_units(monkeypatch, read, only(1, another_phy))
         store.get_message("t", 1, 0)
-        told.put(store, 5)
+        stored.put(store, 5)
         drive(store)
         (found,) = read_mismatches(components_of(store).paths.ab_differences)
     assert (found.op, found.wrong) == ("pull", read)

@@ -49,7 +49,7 @@ def test_a_trace_follows_from_the_seed_alone(found: StoreSurvey, reads: object) 
 
 def test_hot_queues_come_as_often_as_they_have_messages(found: StoreSurvey) -> None:
     draw = np.random.default_rng(3)
-    asked = Counter(
+    requested = Counter(
         (each.topic, each.queue_id)
         for each in derived.random_pulls(found, draw, COUNT)
         if isinstance(each, Pull)
@@ -57,7 +57,7 @@ def test_hot_queues_come_as_often_as_they_have_messages(found: StoreSurvey) -> N
     lengths = dict(zip(found.keys, (found.high - found.low).tolist(), strict=True))
     for key in found.keys:
         expected = COUNT * lengths[key] / sum(lengths.values())
-        assert abs(asked[key] - expected) < 6 * expected**0.5 + 3, key
+        assert abs(requested[key] - expected) < 6 * expected**0.5 + 3, key
 
 
 def test_pulls_and_searches_stay_within_what_there_is(found: StoreSurvey) -> None:
@@ -116,26 +116,26 @@ class Counting:
     """A store whose operations spin as long as they are told."""
 
     def __init__(self, spins_ms: dict[int, float]) -> None:
-        self.asked, self._spins_ms = 0, spins_ms
+        self.requested, self._spins_ms = 0, spins_ms
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        end = time.perf_counter() + self._spins_ms.get(self.asked, 0) / 1e3
-        self.asked += 1
+        end = time.perf_counter() + self._spins_ms.get(self.requested, 0) / 1e3
+        self.requested += 1
         while time.perf_counter() < end:
             pass
         if topic == "closed":
             raise StoreClosedError("the store is closed", path=Path("/some/where"))
-        return self.asked
+        return self.requested
 
 
-def asked(count: int, topic: str = "t") -> list[Operation]:
+def requested(count: int, topic: str = "t") -> list[Operation]:
     return [MaxOffset(topic=topic) for _ in range(count)]
 
 
 def test_who_waits_for_a_stall_has_waited_since_it_was_due() -> None:
     store = Counting({2: 60.0})
     moments = [number * 0.001 for number in range(8)]
-    ran = run_open(asked(8), moments, store)  # type: ignore[arg-type]
+    ran = run_open(requested(8), moments, store)  # type: ignore[arg-type]
     assert ran.service[2] >= 60e6
     for behind in range(3, 8):
         assert ran.intended[behind] >= 60e6 - (behind - 2) * 1e6
@@ -145,7 +145,7 @@ def test_who_waits_for_a_stall_has_waited_since_it_was_due() -> None:
 
 def test_a_closed_loop_times_its_operations_and_not_the_telling() -> None:
     store = Counting({0: 20.0})
-    ran = run_closed(asked(2 * BLOCK + 5), store)  # type: ignore[arg-type]
+    ran = run_closed(requested(2 * BLOCK + 5), store)  # type: ignore[arg-type]
     assert len(ran.service) == len(ran.answers) == ran.items == 2 * BLOCK + 5
     assert ran.service[0] >= 20e6
     assert ran.spent.seconds >= sum(ran.service) / 1e9
@@ -153,7 +153,7 @@ def test_a_closed_loop_times_its_operations_and_not_the_telling() -> None:
 
 
 def test_a_fault_is_an_answer_without_the_path_of_a_side() -> None:
-    ran = run_closed(asked(1, "closed"), Counting({}))  # type: ignore[arg-type]
+    ran = run_closed(requested(1, "closed"), Counting({}))  # type: ignore[arg-type]
     assert ran.answers == ["StoreClosedError: the store is closed"]
     assert ran.items == 0
 

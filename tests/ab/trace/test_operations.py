@@ -85,10 +85,10 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
 def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, sentence: str) -> None:
     path = tmp_path / "trace"
     path.write_bytes(operation_line(StoreOp.MIN_OFFSET, ("t", 0), 0.5) + line + b"\n")
-    with pytest.raises(StoreConfigError) as told:
+    with pytest.raises(StoreConfigError) as reported:
         read_trace(path)
-    assert sentence in str(told.value)
-    assert str(path) in str(told.value)
+    assert sentence in str(reported.value)
+    assert str(path) in str(reported.value)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, senten
 def test_a_first_line_is_as_a_store_writes_it(tmp_path: Path, line: str, sentence: str) -> None:
     path = tmp_path / "trace"
     path.write_text(f'{line}\n{{"op":"minOffset","topic":"t"}}\n')
-    with pytest.raises(StoreConfigError) as told:
+    with pytest.raises(StoreConfigError) as reported:
         read_trace(path)
-    assert sentence in str(told.value)
+    assert sentence in str(reported.value)
 
 
 def test_a_trace_without_an_operation_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_what_a_line_leaves_out_is_the_first_queue_and_a_batch_of_consumers(tmp_
     (tmp_path / "short").write_text("\n".join(short))
     (tmp_path / "whole").write_text("\n".join(whole))
     operations = read_trace(tmp_path / "short").operations
-    told = [json.loads(line) for line in trace_lines(operations)]
-    assert told == [json.loads(line) for line in whole]
+    reported = [json.loads(line) for line in trace_lines(operations)]
+    assert reported == [json.loads(line) for line in whole]
     assert read_trace(tmp_path / "whole").operations == operations
 
 
@@ -185,9 +185,9 @@ def test_an_answer_is_told_by_all_that_a_reader_sees_of_it(tmp_path: Path) -> No
     ]  # fmt: skip
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         expected = store.get_message("hot", 1, 20, 4)
-        told = run_closed(operations, store)
+        reported = run_closed(operations, store)
         low, high = store.min_offset("hot", 1), store.max_offset("hot", 1)
-    first, filtered, beyond, time, illegal, put = told.answers
+    first, filtered, beyond, time, illegal, put = reported.answers
     assert first.startswith(f"FOUND, next 24, min {low}, max {high}, messages 20 to 23")
     assert f"{sum(map(len, expected.records))} bytes" in first
     assert filtered.startswith("FOUND, next ")
@@ -195,7 +195,7 @@ def test_an_answer_is_told_by_all_that_a_reader_sees_of_it(tmp_path: Path) -> No
     assert time == str(low)
     assert illegal == "MESSAGE_ILLEGAL, offset -1"
     assert put == "PUT_OK, offset 0"
-    assert told.items == 4 + 4 + 0 + 1 + 0 + 1
+    assert reported.items == 4 + 4 + 0 + 1 + 0 + 1
 
 
 def test_one_byte_of_a_record_changes_how_it_is_told(tmp_path: Path) -> None:

@@ -127,12 +127,12 @@ def test_a_file_that_is_damaged_or_missing_ends_the_import(tmp_path: Path, conf:
             cqstore(*words)
             continue
         code = 2 if sentence == "No such file" else 1
-        told = cqstore(*words, code=code)
-        assert sentence in told
-        assert "--continue-from" in told
+        reported = cqstore(*words, code=code)
+        assert sentence in reported
+        assert "--continue-from" in reported
 
 
 def test_export_writes_no_archive(tmp_path: Path) -> None:
     put(tmp_path / "store", range(1))
-    told = cqstore("export", tmp_path / "store", "--format", "archive", "--to", "x", code=2)
-    assert "invalid format 'archive'" in told
+    reported = cqstore("export", tmp_path / "store", "--format", "archive", "--to", "x", code=2)
+    assert "invalid format 'archive'" in reported

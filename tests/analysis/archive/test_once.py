@@ -66,8 +66,8 @@ def test_runs_between_puts_of_several_stores(tmp_path: Path, seed: int) -> None:
             new = texts(len(done), len(done) + draw.choice([0, 1, 30]))
             put(tmp_path / name, *new)
             done.extend(new)
-        asked = draw.sample(sorted(said), draw.randint(1, 3))
-        archive(folder, **{name: tmp_path / name for name in asked})
+        requested = draw.sample(sorted(said), draw.randint(1, 3))
+        archive(folder, **{name: tmp_path / name for name in requested})
     archive(folder, **{name: tmp_path / name for name in said})
     assert {name: bodies(folder, name) for name in said} == said
 

@@ -101,22 +101,22 @@ def test_a_row_tells_where_they_came_from_and_how_often_they_were_tried(store: P
 
 
 def test_by_group_the_backlog_of_retries_stands_beside(store: Path) -> None:
-    asked = "dlq", store, "--by", "group", "--sort", "group"
+    requested = "dlq", store, "--by", "group", "--sort", "group"
     names = ("group", "topics", "messages", "retryLag")
-    assert shown(rows(*asked), *names) == [("audit", 1, 1, None), ("billing", 3, 5, None)]
-    assert "no broker metadata found: retryLag is unknown" in call(*asked).stderr
+    assert shown(rows(*requested), *names) == [("audit", 1, 1, None), ("billing", 3, 5, None)]
+    assert "no broker metadata found: retryLag is unknown" in call(*requested).stderr
     write_offsets(store, {"%RETRY%billing@billing": {0: 1}, "orders@billing": {0: 0}})
-    assert shown(rows(*asked), *names) == [("audit", 1, 1, 0), ("billing", 3, 5, 3)]
+    assert shown(rows(*requested), *names) == [("audit", 1, 1, 0), ("billing", 3, 5, 3)]
     write_offsets(
         store, {"%RETRY%billing@billing": {0: 1}, "%RETRY%billing_refunds@billing": {0: 9}}
     )
-    assert shown(rows(*asked), *names) == [("audit", 1, 1, 0), ("billing", 3, 5, 1)]
+    assert shown(rows(*requested), *names) == [("audit", 1, 1, 0), ("billing", 3, 5, 1)]
     by_group = {row["group"]: row["retryLag"] for row in rows("groups", store)}
     assert by_group["billing"] == 1
     path = store / "config" / "consumerOffset.json"
     path.write_bytes(path.read_bytes()[:-9])
-    rows(*asked, code=1)
-    assert str(path) in call(*asked).stderr
+    rows(*requested, code=1)
+    assert str(path) in call(*requested).stderr
     assert len(rows("dlq", store)) == 4  # by topic no offset is asked for
 
 

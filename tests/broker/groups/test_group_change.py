@@ -116,11 +116,11 @@ def test_offsets_are_what_was_asked_and_all_else_stays(root: Path, name: str) ->
     (verb, *words), offsets, shown = CHANGES[name]
     before, digest = read(root), tree_digest(root)
     called = [verb, root, *words]
-    told = rows("groups", *called)
+    reported = rows("groups", *called)
     assert tree_digest(root) == digest
-    found = [tuple(row[key] for key in ("topic", "queueId", "before", "after")) for row in told]
+    found = [tuple(row[key] for key in ("topic", "queueId", "before", "after")) for row in reported]
     assert sorted(map(str, found)) == sorted(map(str, shown))
-    assert rows("groups", *called, "--yes") == told
+    assert rows("groups", *called, "--yes") == reported
     now = read(root)
     assert now.offsets == offsets
     assert (now.form, now.topics, now.groups) == (before.form, before.topics, before.groups)

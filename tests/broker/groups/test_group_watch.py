@@ -140,10 +140,10 @@ def test_a_closed_store_is_told_as_groups_tells_it(writer: MessageStore) -> None
     looked(view)
     put(writer, "orders", 1, 2)
     writer.close()
-    told = {row["group"]: row for row in rows("groups", root)}
+    reported = {row["group"]: row for row in rows("groups", root)}
     assert looked(view) == looked(view_of(writer))
     for group, (topics, _, _, *figures) in looked(view).items():
-        row = told[group]
+        row = reported[group]
         names = ("topics", "lag", "retryLag", "deadLetters")
         assert [topics, *figures] == [row[name] for name in names]
 
@@ -281,8 +281,8 @@ def test_where_there_is_no_group_a_sentence_says_so(writer: MessageStore) -> Non
     writer.close()
     done = commands.run(["top", root, "--by", "group"])
     config = root / "config"
-    told = f"cqstore: no consumer groups found in {config}\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", told)
+    reported = f"cqstore: no consumer groups found in {config}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", reported)
 
 
 def test_the_view_shows_what_it_cannot_read_and_ends_so(writer: MessageStore) -> None:

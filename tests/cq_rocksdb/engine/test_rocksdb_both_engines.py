@@ -329,18 +329,18 @@ def test_sizes_of_ranges_and_properties(opened: RocksEngine) -> None:
 def test_versions_are_those_of_library_and_binding_however_it_is_opened(
     opened: RocksEngine, tmp_path: Path
 ) -> None:
-    told = opened.versions()
+    reported = opened.versions()
     (log,) = (tmp_path / "log" / "of" / "rocksdb").glob("*LOG")
-    assert f"RocksDB version: {told['RocksDB']}\n" in log.read_text()
+    assert f"RocksDB version: {reported['RocksDB']}\n" in log.read_text()
     if is_native():
-        assert told.keys() == {"RocksDB", "RocksDB library", "the library lacks"}
-        assert told["the library lacks"] == "no function that is used"
-        assert "rocksdb" in told["RocksDB library"]
+        assert reported.keys() == {"RocksDB", "RocksDB library", "the library lacks"}
+        assert reported["the library lacks"] == "no function that is used"
+        assert "rocksdb" in reported["RocksDB library"]
     else:
-        assert told == {"rocksdict": version("rocksdict"), "RocksDB": told["RocksDB"]}
+        assert reported == {"rocksdict": version("rocksdict"), "RocksDB": reported["RocksDB"]}
     opened.close()
     reader = open_in(tmp_path, read_only=True)
-    assert reader.versions() == told
+    assert reader.versions() == reported
     reader.close()
 
 

@@ -98,8 +98,8 @@ def test_a_library_that_was_named_is_what_was_configured(tmp_path: Path) -> None
         ({}, "auto"),
     ):
         config = StoreConfig.from_mapping(settings)
-        opened, told = engines.open_engine(tmp_path, config, tmp_path / "log", read_only=False)
-        assert (opened.name, told) == ("native", reason)
+        opened, reported = engines.open_engine(tmp_path, config, tmp_path / "log", read_only=False)
+        assert (opened.name, reported) == ("native", reason)
         opened.close()
 
 
@@ -114,8 +114,8 @@ def test_a_compaction_is_asked_to_end_before_a_close_waits_for_it(
 ) -> None:
     store = RocksDBQueues(tmp_path).open()
     run = store.compact()
-    asked: list[str] = []
-    monkeypatch.setattr(run, "cancel", lambda: asked.append("cancel"))
-    monkeypatch.setattr(run, "wait", lambda: asked.append("wait"))
+    requested: list[str] = []
+    monkeypatch.setattr(run, "cancel", lambda: requested.append("cancel"))
+    monkeypatch.setattr(run, "wait", lambda: requested.append("wait"))
     store.close()
-    assert asked == ["cancel", "wait"]
+    assert requested == ["cancel", "wait"]

@@ -240,13 +240,13 @@ def test_what_rocksdb_counted_is_read_from_its_own_log(
     for _ in range(50):
         engine.scan_units(PREFIX, 0, 100)
 
-    def told(name: str) -> int:
+    def reported(name: str) -> int:
         text = engine.property_value(Family.DEFAULT, "rocksdb.options-statistics") or ""
         (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{name} ")]
         return int(line.split()[-1])
 
     names = ("rocksdb.block.cache.hit", "rocksdb.block.cache.miss", "rocksdb.flush.write.bytes")
-    wanted = {name: told(name) for name in names}
+    wanted = {name: reported(name) for name in names}
     assert all(wanted.values())
     logs, sizes = tmp_path / "log", {0}
 

@@ -66,9 +66,9 @@ def test_an_option_that_makes_no_sense_is_named_before_a_file_is_made(
     tmp_path: Path, given: str, sentence: str
 ) -> None:
     config = StoreConfig(rocksdb_options=given)
-    with pytest.raises(StoreConfigError, match="rocksdbOptions") as told:
+    with pytest.raises(StoreConfigError, match="rocksdbOptions") as reported:
         backend("rocksdb").check_settings(config)
-    assert sentence in str(told.value)
+    assert sentence in str(reported.value)
     with pytest.raises(StoreConfigError):
         open_engine(tmp_path / "db", config, tmp_path / "log", read_only=False)
     assert not (tmp_path / "db").exists()

@@ -157,13 +157,13 @@ def test_a_database_says_what_and_where_it_is(tmp_path: Path) -> None:
         put(store, "T", 0, range(first, first + 10), first * 100)
         store.flush()
     tables = [path.stat().st_size for path in store.folder.glob("*.sst")]
-    told = store.describe()
+    reported = store.describe()
     reason = {"native": "native", "rocksdict": "as configured"}[engine_in_use().value]
-    assert told["engine"] == f"{engine_in_use().value} ({reason})"
-    assert (told["table files"], told["table bytes"]) == (len(tables), sum(tables))
-    assert told["checkpoint"] == 2000
-    assert told["default keys (estimate)"] == "20"
-    assert told["offset keys (estimate)"] == "4"
+    assert reported["engine"] == f"{engine_in_use().value} ({reason})"
+    assert (reported["table files"], reported["table bytes"]) == (len(tables), sum(tables))
+    assert reported["checkpoint"] == 2000
+    assert reported["default keys (estimate)"] == "20"
+    assert reported["offset keys (estimate)"] == "4"
     assert store.queue_type("T") is QueueType.ROCKSDB
     store.close()
 
@@ -351,29 +351,29 @@ def test_whatever_ends_a_compaction_is_its_fault(
     store.close()
 
 
-@pytest.mark.parametrize("told", ["2", "0", None])
+@pytest.mark.parametrize("reported", ["2", "0", None])
 def test_what_rocksdb_noted_as_failed_in_the_background_is_a_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reported: str | None
 ) -> None:
     store = RocksDBQueues(tmp_path).open()
     made: list[object] = []
 
-    def tell(*asked: object) -> str | None:
-        made.append(asked)
-        return told
+    def report(*requested: object) -> str | None:
+        made.append(requested)
+        return reported
 
-    monkeypatch.setattr(engine_of(store), "property_value", tell)
+    monkeypatch.setattr(engine_of(store), "property_value", report)
     monkeypatch.setattr(engine_of(store), "compact", made.append)
     run = store.compact()
     assert run.wait(30)
-    asked = (Family.DEFAULT, "rocksdb.background-errors")
-    if told == "2":
+    requested = (Family.DEFAULT, "rocksdb.background-errors")
+    if reported == "2":
         assert isinstance(run.fault, RocksDBError)
         assert "2 background errors" in str(run.fault)
-        assert made == [Family.DEFAULT, asked]
+        assert made == [Family.DEFAULT, requested]
     else:
         assert run.fault is None
-        assert made == [Family.DEFAULT, asked, Family.OFFSET, asked]
+        assert made == [Family.DEFAULT, requested, Family.OFFSET, requested]
     store.close()
 
 

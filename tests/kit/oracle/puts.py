@@ -15,7 +15,7 @@ from tests.kit.oracle.log_records import Target, fitting, write
 
 def put_by_oracle(store: MessageStore) -> None:
     """Let the oracle encode, write and note what is put to ``store`` from here on."""
-    components_of(store).putter._plain = OraclePuts(store)
+    components_of(store).putter._fast = OraclePuts(store)
 
 
 class OraclePuts:

@@ -19,7 +19,7 @@ KINDS = (
 )  # fmt: skip
 """What is met, in the order of ``shim.c``; each stands for the calls of its kind there."""
 READ = "pread"
-"""A read at a position: ``Shim.tell`` tells of it, and that is all."""
+"""A read at a position: ``Shim.notify`` tells of it, and that is all."""
 SHORT = -1
 """In the place of an error's number: the system takes a part of what is to be written."""
 EVER = 1 << 40
@@ -53,7 +53,7 @@ class Shim:
 
     def __init__(self) -> None:
         self._state = _State.in_dll(_library(), "shim_state")
-        self._told: object = None
+        self._reported: object = None
         self._meets = False
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class Shim:
         """Let everything through, and meet nothing."""
         self._state.all_short = 0
         _library().shim_off()
-        self._told = None
+        self._reported = None
 
     @property
     def meets(self) -> bool:
@@ -97,7 +97,7 @@ class Shim:
         if not meets:
             self.off()
 
-    def tell(self, function: Callable[[str, str], object], *libraries: str) -> None:
+    def notify(self, function: Callable[[str, str], object], *libraries: str) -> None:
         """Tell ``function`` kind and path of each call that libraries make, before it is made.
 
         In its thread, which has the interpreter's lock meanwhile; each of ``libraries`` is a part
@@ -105,11 +105,11 @@ class Shim:
         one of RocksDB's.
         """
 
-        def told(kind: int, path: bytes) -> None:
+        def reported(kind: int, path: bytes) -> None:
             function((*KINDS, READ)[kind], path.decode())
 
-        self._told = callback = _CALLBACK(told)
-        _library().shim_tell(callback, ":".join(libraries).encode())
+        self._reported = callback = _CALLBACK(reported)
+        _library().shim_notify(callback, ":".join(libraries).encode())
 
     def write_parts_only(self) -> None:
         """Have each write take a part of what it is given."""

@@ -37,8 +37,8 @@ struct shim_state {
 
 static struct { unsigned kinds; long first, last; int code; char root[PATH], part[PATH]; } rule;
 static volatile int is_on;
-static void (*told)(int kind, const char *path);
-static char told_of[PATH];
+static void (*notified)(int kind, const char *path);
+static char notified_libraries[PATH];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The child of a fork finds the lock free, whatever another thread of its parent is doing. */
@@ -58,18 +58,18 @@ void shim_arm(unsigned kinds, long first, long last, int code, const char *root,
     pthread_mutex_unlock(&lock);
 }
 
-void shim_off(void) { is_on = 0, told = NULL; }
+void shim_off(void) { is_on = 0, notified = NULL; }
 
 /* Have a function told of each call by libraries, whose paths hold texts, before it is made; the
    texts are parted by colons. */
-void shim_tell(void (*function)(int, const char *), const char *libraries) {
-    snprintf(told_of, PATH, "%s", libraries);
-    told = function;
+void shim_notify(void (*function)(int, const char *), const char *libraries) {
+    snprintf(notified_libraries, PATH, "%s", libraries);
+    notified = function;
 }
 
-static int is_told_of(const char *caller) {
+static int is_notified_of(const char *caller) {
     char text[PATH], *rest = text, *one;
-    snprintf(text, PATH, "%s", told_of);
+    snprintf(text, PATH, "%s", notified_libraries);
     while ((one = strsep(&rest, ":")) != NULL)
         if (strstr(caller, one) != NULL) return 1;
     return 0;
@@ -90,9 +90,9 @@ static int meet(enum kind kind, const char *path, void *from) {
     Dl_info found = {0};
     const char *caller = dladdr(from, &found) && found.dli_fname ? found.dli_fname : "";
     int is_foreign = strstr(caller, "libpython") == NULL && strstr(caller, "/bin/python") == NULL;
-    void (*tell)(int, const char *) = told;
-    if (tell && is_told_of(caller))
-        tell(kind, path);
+    void (*notify)(int, const char *) = notified;
+    if (notify && is_notified_of(caller))
+        notify(kind, path);
     int is_locked = has_lock();
     pthread_mutex_lock(&lock);
     shim_state.counts[kind]++;
@@ -141,13 +141,13 @@ static int meet_at(enum kind kind, int folder, const char *name, void *from) {
     return meet(kind, path, from);
 }
 
-/* Have the function of `shim_tell` told of a read, which is neither counted nor refused. */
-static void tell_of_read(int fd, void *from) {
+/* Have the function of `shim_notify` told of a read, which is neither counted nor refused. */
+static void notify_of_read(int fd, void *from) {
     char link[64], path[PATH];
     int kept = errno;
     Dl_info found = {0};
-    void (*tell)(int, const char *) = told;
-    if (!is_on || !tell || !dladdr(from, &found) || !found.dli_fname || !is_told_of(found.dli_fname))
+    void (*notify)(int, const char *) = notified;
+    if (!is_on || !notify || !dladdr(from, &found) || !found.dli_fname || !is_notified_of(found.dli_fname))
         return;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t size = readlink(link, path, PATH - 1);
@@ -156,7 +156,7 @@ static void tell_of_read(int fd, void *from) {
         return;
     path[size] = 0;
     if (strncmp(path, rule.root, strlen(rule.root)) == 0)
-        tell(KINDS, path);
+        notify(KINDS, path);
 }
 
 #define REAL(name) \
@@ -204,9 +204,9 @@ ssize_t copy_file_range(int from, off_t *at, int fd, off_t *to, size_t size, uns
     REAL(copy_file_range); SIZED(WRITE, fd, size); return real(from, at, fd, to, size, flags); }
 
 ssize_t pread(int fd, void *data, size_t size, off_t at) {
-    REAL(pread); if (is_on) tell_of_read(fd, CALLER); return real(fd, data, size, at); }
+    REAL(pread); if (is_on) notify_of_read(fd, CALLER); return real(fd, data, size, at); }
 ssize_t preadv2(int fd, const struct iovec *vectors, int count, off_t at, int flags) {
-    REAL(preadv2); if (is_on) tell_of_read(fd, CALLER); return real(fd, vectors, count, at, flags); }
+    REAL(preadv2); if (is_on) notify_of_read(fd, CALLER); return real(fd, vectors, count, at, flags); }
 
 int fsync(int fd) { REAL(fsync); REFUSE(meet_fd(FSYNC, fd, CALLER), -1); return real(fd); }
 int fdatasync(int fd) { REAL(fdatasync); REFUSE(meet_fd(FDATASYNC, fd, CALLER), -1); return real(fd); }

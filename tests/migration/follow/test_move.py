@@ -86,12 +86,12 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.asked = 0
+        self.requested = 0
         self.time = time.time
         self.sleep = time.sleep
 
     def monotonic(self) -> float:
-        self.asked += 1
+        self.requested += 1
         return self.now
 
 
@@ -113,14 +113,18 @@ def test_a_follower_takes_the_place_of_a_store_that_stops(
     def during(master: Master) -> None:
         put_more(master)
         (tables / "consumerOffset.json").write_text('{"offsetTable":{"t1@g":{"0":3}}}')
-        asked, clock.now = clock.asked, 5000.0
-        until(lambda: clock.asked > asked)  # a sign of the broker's, which has not stopped yet
+        requested, clock.now = clock.requested, 5000.0
+        until(
+            lambda: clock.requested > requested
+        )  # a sign of the broker's, which has not stopped yet
 
     moving_on = moved(root, own, during, backend)
     report = moving_on.end()
     before = tree_digest(root)
     assert (report.queues, report.units, report.stopped) == (7, 60, True)
-    assert sum("comparing all queues" in each for each in moving_on.told) == 1, moving_on.told
+    assert sum("comparing all queues" in each for each in moving_on.reported) == 1, (
+        moving_on.reported
+    )
     assert report.not_taken == ["compaction", "timerwheel.tmp"]
     assert [(own / name).read_text() for name in beside] == beside
     assert 0 < report.verified_to < report.end
@@ -185,7 +189,7 @@ def test_a_broker_that_is_never_quiet_is_moved_too(
 
         def puts_on() -> bool:
             put_to(master, "t0")
-            return move_of.has_said(LEVEL)
+            return move_of.has_reported(LEVEL)
 
         until(puts_on)
     assert move_of.end().stopped
@@ -220,7 +224,7 @@ def test_what_a_broker_keeps_in_memory_is_compared_when_it_has_stopped(
         put_to(master, "new")
         first = moving(master, own, backend).start()
         first.wait_for(LEVEL)
-        assert first.has_said("the broker has not flushed all units of its queues")
+        assert first.has_reported("the broker has not flushed all units of its queues")
         assert (first.move.report.units, first.move.report.verified_to) == (60, shown)
         put_to(master, "t1")
     report = first.end()
@@ -275,7 +279,7 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
         again = moving(master, own).start()
         again.wait_for(LEVEL)
     report = again.end()
-    assert not any("comparing" in sentence for sentence in again.told)
+    assert not any("comparing" in sentence for sentence in again.reported)
     assert (report.units, report.verified_to) == (60, first.move.report.verified_to)
     assert served(own) == served(root)
 

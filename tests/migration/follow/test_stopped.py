@@ -100,20 +100,20 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path) -> None:
 
 
 def test_tables_of_a_process_that_is_not_known_settle(tmp_path: Path) -> None:
-    paths, told = StorePaths(tmp_path), list[str]()
+    paths, reported = StorePaths(tmp_path), list[str]()
     paths.config.mkdir()
     paths.topics.write_text("{}")
     began = time.monotonic()
-    asyncio.run(BrokerProcess(paths, settle_seconds=0.3).ended(told.append))
+    asyncio.run(BrokerProcess(paths, settle_seconds=0.3).ended(reported.append))
     assert time.monotonic() - began >= 0.3
     assert (
-        [each for each in told if "the process that had the store open is unknown" in each]
-        == told
+        [each for each in reported if "the process that had the store open is unknown" in each]
+        == reported
         != []
     )
     os.utime(paths.topics, (1, 1))
-    asyncio.run(BrokerProcess(paths, settle_seconds=30.0).ended(told.append))
-    assert len(told) == 1
+    asyncio.run(BrokerProcess(paths, settle_seconds=30.0).ended(reported.append))
+    assert len(reported) == 1
 
 
 def test_tables_that_changed_while_this_process_stood_still_have_not_settled(

@@ -57,15 +57,15 @@ def in_files(offsets: list[int], starts: list[int]) -> int:
 def test_a_task_ends_with_its_last_file_or_with_its_last_record(
     root: Path, offsets: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cqstore.migration.from_log.scan_task._TELL_UNITS", 5)
-    told: list[str] = []
+    monkeypatch.setattr("cqstore.migration.from_log.scan_task._REPORT_UNITS", 5)
+    reported: list[str] = []
     write = Path.write_text
 
-    def telling(path: Path, text: str) -> int:
-        told.append(text)
+    def reporting(path: Path, text: str) -> int:
+        reported.append(text)
         return write(path, text)
 
-    monkeypatch.setattr(Path, "write_text", telling)
+    monkeypatch.setattr(Path, "write_text", reporting)
     clock = SimpleNamespace(monotonic=count(step=1.5).__next__)
     monkeypatch.setattr("cqstore.migration.from_log.scan_task.time", clock)
     starts = sorted({offset // FILE * FILE for offset in offsets})
@@ -78,7 +78,7 @@ def test_a_task_ends_with_its_last_file_or_with_its_last_record(
     assert [one.records for one in found] == [one.units for one in found] == counts
     assert [one.exact_records for one in found] == [0, 0, 0]
     assert [one.seconds for one in found] == [1.5, 1.5, 1.5]
-    assert told, "now and then it is told how many units were found"
+    assert reported, "now and then it is told how many units were found"
     for task, one in enumerate(found):
         assert space.read_done(task) == one
         assert set(one.files) == {"units", "runs.npy", "queues.jsonl"}
@@ -123,10 +123,10 @@ def test_a_task_that_fails_leaves_nothing(root: Path, offsets: list[int]) -> Non
 def test_a_plan_from_the_log_says_what_is_in_it(
     root: Path, offsets: list[int], range_bytes: int
 ) -> None:
-    told: list[int] = []
+    reported: list[int] = []
     report = make_log_plan(
         root, target="file", master="none", range_bytes=range_bytes, segment_units=15,
-        progress=told.append,
+        progress=reported.append,
     )  # fmt: skip
     plan, space = report.plan, Workspace.of(root)
     files = -(-(offsets[-1] + 1) // FILE)
@@ -141,7 +141,7 @@ def test_a_plan_from_the_log_says_what_is_in_it(
         tasks, tasks, COUNT, 0
     )  # fmt: skip
     assert 0 <= report.seconds < 600
-    assert (told[0], told == sorted(told)) == (0, True)
+    assert (reported[0], reported == sorted(reported)) == (0, True)
     first, second = space.history()[-2:]
     assert (first["step"], first["tasks"], first["master"]) == ("scan", tasks, "none")
     assert (second["step"], second["digest"]) == ("planned", plan.digest)

@@ -53,10 +53,10 @@ def checksum(queue: QueueKey, begin: int, end: int) -> int:
 
 
 def made(
-    space: Workspace, queues: list[tuple[int, int]], step: int, most: int, told: list[int]
+    space: Workspace, queues: list[tuple[int, int]], step: int, most: int, reported: list[int]
 ) -> tuple[list[Segment], int]:
     source, target = cast("UnitSource", _Source()), cast("BulkBackend", _Target(step))
-    writer = SegmentWriter(source, target, StoreConfig(), most, told.append, Path("root"))
+    writer = SegmentWriter(source, target, StoreConfig(), most, reported.append, Path("root"))
 
     def slices() -> Iterator[Slice]:
         for number, (begin, end) in enumerate(queues):
@@ -78,11 +78,11 @@ def test_slices_and_segments_are_as_large_as_they_may_be_and_no_larger(
     space = Workspace(tmp_path_factory.getbasetemp() / "segments")
     space.root.mkdir(exist_ok=True)
     queues = [(begin, begin + units) for begin, units in queues]
-    told: list[int] = []
-    segments, units = made(space, queues, step, most, told)
+    reported: list[int] = []
+    segments, units = made(space, queues, step, most, reported)
     assert units == sum(end - begin for begin, end in queues)
-    assert told == sorted(told)
-    assert (told or [0])[-1] == units
+    assert reported == sorted(reported)
+    assert (reported or [0])[-1] == units
     most = max(most, 1)
     largest = max(most // step, 1) * step
     found = [list(read_slices(space.slices, one)) for one in segments]
@@ -128,11 +128,11 @@ def test_a_checksum_is_that_of_all_units_however_many_are_read_at_once(
     for chunk in (1, 3, 4, 100):
         monkeypatch.setattr("cqstore.migration.plan.segment_writer._CHUNK_UNITS", chunk)
         source, target = cast("UnitSource", _Source()), cast("BulkBackend", _Target(1))
-        told: list[int] = []
-        writer = SegmentWriter(source, target, StoreConfig(), 100, told.append, Path("root"))
+        reported: list[int] = []
+        writer = SegmentWriter(source, target, StoreConfig(), 100, reported.append, Path("root"))
         (found,) = writer.cut(QueueKey("t", 5), 2, 14)
         assert found.checksum == checksum(QueueKey("t", 5), 2, 14)
-        assert told == [*range(chunk, 12, chunk), 12]
+        assert reported == [*range(chunk, 12, chunk), 12]
 
 
 def test_lines_that_make_no_sense_or_were_changed_are_refused(tmp_path: Path) -> None:

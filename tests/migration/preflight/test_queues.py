@@ -131,7 +131,7 @@ def test_a_queue_that_cannot_be_read_is_named_and_the_others_looked_at(golden: G
 
 
 def test_queues_are_listed_once(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, listed = list[tuple[int, int | None]](), list[int]()
+    reported, listed = list[tuple[int, int | None]](), list[int]()
     with MessageStore.open(golden("basic533-default"), read_only=True) as store:
         listing = components_of(store).queues.queues
 
@@ -140,9 +140,9 @@ def test_queues_are_listed_once(golden: Golden, monkeypatch: pytest.MonkeyPatch)
             return listing()
 
         monkeypatch.setattr(components_of(store).queues, "queues", noted)
-        list(QueueSurvey(components_of(store).queues, [], lambda *at: told.append(at)).run())
+        list(QueueSurvey(components_of(store).queues, [], lambda *at: reported.append(at)).run())
     assert listed == [1]
-    assert told == [(number, 20) for number in range(20)]
+    assert reported == [(number, 20) for number in range(20)]
 
 
 # ---- both backends

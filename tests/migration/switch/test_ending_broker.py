@@ -40,20 +40,20 @@ class EndingBroker:
     def __init__(self, root: Path) -> None:
         self.path = root / "config" / "consumerOffset.json"
         self.path.parent.mkdir(exist_ok=True)
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.write(1)
 
     def write(self, offset: int) -> None:
         self.path.write_text(json.dumps({"offsetTable": {"t@g": {"0": offset}}}))
 
-    def tell(self, sentence: str) -> None:
+    def on_event(self, sentence: str) -> None:
         if WAITS in sentence:
             self.write(2)
-        self.told.append(sentence)
+        self.reported.append(sentence)
 
     @property
     def waited(self) -> bool:
-        return any(WAITS in each for each in self.told)
+        return any(WAITS in each for each in self.reported)
 
     def offsets(self) -> object:
         return json.loads(self.path.read_text())
@@ -66,7 +66,7 @@ def test_a_switch_takes_the_tables_that_were_written_after_the_lock(golden: Gold
     root = golden("basic-default")
     prepare(root, "rocksdb")
     broker = EndingBroker(root)
-    report = switch(root, tell=broker.tell)
+    report = switch(root, on_event=broker.on_event)
     assert report.prepared_tables
     found = broker.offsets()
     assert isinstance(found, dict)
@@ -82,10 +82,10 @@ def test_a_rollback_waits_where_tables_were_written_since_the_switch(golden: Gol
     switch(root)
     seen: list[str] = []
     tables = tree_digest(root / "config")
-    rollback(root, dry_run=True, tell=seen.append)
+    rollback(root, dry_run=True, on_event=seen.append)
     assert tree_digest(root / "config") == tables
     broker.write(1)
-    report = rollback(root, tell=broker.tell)
+    report = rollback(root, on_event=broker.on_event)
     assert isinstance(report, SwitchReport)
     assert broker.waited
     found = broker.offsets()
@@ -99,7 +99,7 @@ def test_tables_that_the_switch_itself_wrote_are_not_waited_for(golden: Golden) 
     prepare(root, "rocksdb")
     broker = EndingBroker(root)
     switch(root)
-    rollback(root, tell=broker.tell)
+    rollback(root, on_event=broker.on_event)
     assert not broker.waited
 
 
@@ -111,7 +111,7 @@ def test_old_tables_are_not_waited_for(golden: Golden) -> None:
         os.utime(path, (1, 1))
     for path in root.glob("timer*"):
         os.utime(path, (1, 1))
-    switch(root, tell=broker.tell)
+    switch(root, on_event=broker.on_event)
     assert not broker.waited
 
 
@@ -122,7 +122,7 @@ def test_a_store_that_is_open_is_refused_before_the_wait(golden: Golden) -> None
     lock = StoreLock(StorePaths(root))
     try:
         with pytest.raises(StoreLockedError):
-            switch(root, tell=broker.tell)
+            switch(root, on_event=broker.on_event)
     finally:
         lock.release()
     assert not broker.waited
@@ -154,7 +154,7 @@ def test_a_step_of_mode_that_keeps_the_tables_names_the_command(golden: Golden) 
         assert f"cqstore migrate tables {root}" in done.output
         assert f"in state {state}" in done.output
     broker = EndingBroker(root)
-    report = prepare_for(root, tell=broker.tell)
+    report = prepare_for(root, on_event=broker.on_event)
     assert (report.state, report.older_tables) == ("rocksdb", [])
     assert report.prepared_tables
     assert report.converted_tables["to"] == "v1"

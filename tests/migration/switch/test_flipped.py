@@ -18,7 +18,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode, change_mode
-from tests.kit.double_write import Told, config
+from tests.kit.double_write import StoredOffsets, config
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
@@ -29,19 +29,19 @@ PLAIN = config(rocksdb_cq_double_write_enable=False)
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reported() -> StoredOffsets:
+    return StoredOffsets()
 
 
 @pytest.fixture
-def root(tmp_path: Path, told: Told) -> Path:
+def root(tmp_path: Path, reported: StoredOffsets) -> Path:
     """Files up to the change, RocksDB from five units a queue before it on, no line of ours."""
     root, aside = tmp_path / "store", tmp_path / "aside"
     with MessageStore.open(root, PLAIN, backend="file") as store:
-        told.put(store, 5 * EACH)
+        reported.put(store, 5 * EACH)
     (root / "consumequeue").rename(aside)
     with MessageStore.open(root, PLAIN, backend="rocksdb") as store:
-        told.put(store, 20)
+        reported.put(store, 20)
     with Database(root) as database:
         for queue_id in range(5):
             database.lose(queue_id, *range(25))
@@ -56,20 +56,20 @@ def prepare(root: Path) -> None:
     assert verify_migration(root, master=NO_SPARK).equal
 
 
-def whole(told: Told) -> dict[QueueKey, list[int]]:
-    return dict(told.phys)
+def whole(reported: StoredOffsets) -> dict[QueueKey, list[int]]:
+    return dict(reported.phys)
 
 
 def phys(root: Path) -> dict[QueueKey, list[int]]:
     return {key: [row[0] for row in rows[1:]] for key, rows in served(root).items()}
 
 
-def test_what_happened_is_told_and_what_to_do(root: Path, told: Told) -> None:
+def test_what_happened_is_told_and_what_to_do(root: Path, reported: StoredOffsets) -> None:
     before = tree_digest(root)
     with pytest.raises(RefusedStoreError) as caught:
         make_plan(root, PLAIN)
     said = caught.value.reason
-    end = max(each[EACH - 1] for each in told.phys.values())
+    end = max(each[EACH - 1] for each in reported.phys.values())
     assert "the store already has rocksdb queues (was storeType changed by hand?)" in said
     assert f"the file queues end at phy offset {end}"[:-3] in said
     assert "the rocksdb queues lack 125 older units in 5 queues" in said
@@ -85,33 +85,39 @@ def test_what_happened_is_told_and_what_to_do(root: Path, told: Told) -> None:
     assert tree_digest(root) == before
 
 
-def test_the_poorer_side_is_replaced_and_kept(root: Path, told: Told) -> None:
+def test_the_poorer_side_is_replaced_and_kept(root: Path, reported: StoredOffsets) -> None:
     prepare(root)
     report = switch(root, PLAIN)
     assert report.state == StoreMode("rocksdb")
     assert report.caught_up_units > 0
-    assert phys(root) == whole(told)
+    assert phys(root) == whole(reported)
     (kept,) = (root / "cqstore" / "replaced").iterdir()
     assert (kept / "consumequeue" / "CURRENT").is_file()
     rollback(root, PLAIN)
-    assert phys(root) == whole(told)
+    assert phys(root) == whole(reported)
 
 
-def test_the_log_can_fill_both_instead(root: Path, told: Told) -> None:
+def test_the_log_can_fill_both_instead(root: Path, reported: StoredOffsets) -> None:
     with MessageStore.open(root, PLAIN) as store:
         assert store.verify().is_clean
-    told.check(root)
+    reported.check(root)
     with pytest.raises(RefusedStoreError, match=r"the rocksdb queues have all; .*mode DIR --to"):
         make_plan(root, PLAIN)
     change_mode(root, StoreMode("rocksdb"), PLAIN, passing=True)
-    assert phys(root) == whole(told)
+    assert phys(root) == whole(reported)
 
 
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("name", ["set_mode", "write_file"])
 @pytest.mark.parametrize("count", [0, 1])
 def test_cut_short_it_goes_on_or_back(
-    root: Path, told: Told, monkeypatch: pytest.MonkeyPatch, name: str, count: int, *, back: bool
+    root: Path,
+    reported: StoredOffsets,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    count: int,
+    *,
+    back: bool,
 ) -> None:
     prepare(root)
     real, left = getattr(cqstore.migration.switch.switch, name), [count]
@@ -138,7 +144,7 @@ def test_cut_short_it_goes_on_or_back(
         switch(root, PLAIN)
         if (name, count) != ("set_mode", 0):
             assert tree_digest(root / "cqstore" / "replaced") == kept, "nothing new is moved away"
-    assert phys(root) == whole(told)
+    assert phys(root) == whole(reported)
     assert Workspace.of(root).plan.exists() is not back
     assert StorePaths(root).mode.exists()
 

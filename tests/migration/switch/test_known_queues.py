@@ -79,10 +79,10 @@ def full_log_files(root: Path) -> list[Path]:
     return found
 
 
-def switched(root: Path, told: Callable[[str], object] = bool) -> SwitchReport:
+def switched(root: Path, reported: Callable[[str], object] = bool) -> SwitchReport:
     """Switch; what is served stays as it is."""
     before = served(root)
-    report = switch(root, tell=told)
+    report = switch(root, on_event=reported)
     assert report.state == "rocksdb"
     assert served(root) == before
     return report
@@ -176,22 +176,22 @@ def test_a_log_file_that_has_expired_is_no_touch(root: Path) -> None:
 def test_a_start_of_rocketmq_in_the_middle_lets_all_be_compared(root: Path) -> None:
     put(root, "t", 1)
 
-    def told(what: str) -> None:
+    def reported(what: str) -> None:
         if what.startswith("going to"):
             os.utime(root / "lock", ns=(1, 1))
 
-    assert switched(root, told).known_queues == 0
+    assert switched(root, reported).known_queues == 0
 
 
 def test_a_switch_that_was_cut_short_compares_all(root: Path) -> None:
     put(root, "t", 1)
 
-    def told(what: str) -> None:
+    def reported(what: str) -> None:
         if what.startswith("going to"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        switch(root, tell=told)
+        switch(root, on_event=reported)
     assert switched(root).known_queues == 0
 
 
@@ -221,10 +221,10 @@ def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:
     copy = Path(shutil.copytree(root, root.with_name("copy"), copy_function=os.link))
     shutil.rmtree(Workspace.of(copy).root)
     assert len(move(copy)) >= QUEUES
-    told: list[str] = []
-    report = switch(root, workspace=Workspace.of(copy), tell=told.append)
+    reported: list[str] = []
+    report = switch(root, workspace=Workspace.of(copy), on_event=reported.append)
     assert (report.known_queues, report.state) == (0, "rocksdb")
-    assert told[1].startswith("going to")
+    assert reported[1].startswith("going to")
 
 
 @pytest.mark.parametrize(("complete_to", "passed"), [(0, 0), (1 << 60, QUEUES)])

@@ -41,9 +41,9 @@ def compared(root: Path, target: str) -> str:
 
 
 def steps(root: Path) -> list[str]:
-    told: list[str] = []
-    switch(root, tell=told.append)
-    return told
+    reported: list[str] = []
+    switch(root, on_event=reported.append)
+    return reported
 
 
 @pytest.mark.parametrize(("name", "target"), MOVES)
@@ -196,6 +196,6 @@ def test_a_copy_is_compared_again(golden: Golden, tmp_path: Path) -> None:
     StoreLock(StorePaths(root)).release()
     copy = Path(shutil.copytree(root, tmp_path / "copy"))
     assert compared(copy, "rocksdb")
-    told: list[str] = []
-    switch(root, workspace=Workspace.of(copy), tell=told.append)
-    assert told[1] == "going to double-write-file"
+    reported: list[str] = []
+    switch(root, workspace=Workspace.of(copy), on_event=reported.append)
+    assert reported[1] == "going to double-write-file"

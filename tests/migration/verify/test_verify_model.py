@@ -262,14 +262,14 @@ def different_fields(left: Unit, right: Unit, times: int) -> dict[str, Shown]:
     }
     moved = left[:2] != right[:2]
     in_log = [said and said[0] for said in map(said_of, (left, right))]
-    told: list[int | None] = [left.store_timestamp if times & 1 else in_log[0]]
-    told.append(right.store_timestamp if times & 2 else in_log[1])
-    differs = told[0] != told[1] and (not moved or bool(times & 2))
-    if (times != 3 and None in told) or not times:
+    reported: list[int | None] = [left.store_timestamp if times & 1 else in_log[0]]
+    reported.append(right.store_timestamp if times & 2 else in_log[1])
+    differs = reported[0] != reported[1] and (not moved or bool(times & 2))
+    if (times != 3 and None in reported) or not times:
         differs = False
-    untrue = bool(times) and in_log[1] is not None and not moved and told[1] != in_log[1]
+    untrue = bool(times) and in_log[1] is not None and not moved and reported[1] != in_log[1]
     if differs or untrue:
-        odd["store_timestamp"] = (told[0] if differs else in_log[1], told[1])
+        odd["store_timestamp"] = (reported[0] if differs else in_log[1], reported[1])
     return odd
 
 
@@ -530,14 +530,14 @@ def test_what_cannot_be_read_is_told_of_its_queue_and_side_and_the_rest_compared
                                     if each.kind is DifferenceKind.UNREADABLE]
         for one in tally.listed
     }  # fmt: skip
-    told = ["no end", "no more runs"] if met else []
-    assert tally.counts.get(DifferenceKind.UNREADABLE, 0) == len(told)
-    for key, text in zip(QUEUES, told, strict=False):
+    reported = ["no end", "no more runs"] if met else []
+    assert tally.counts.get(DifferenceKind.UNREADABLE, 0) == len(reported)
+    for key, text in zip(QUEUES, reported, strict=False):
         shown = (text, None) if met[0] == 0 else (None, text)
         assert found[key] == [shown]
     assert found.get(QUEUES[2], []) == []
     alone = {1: DifferenceKind.ONLY_SOURCE, 2: DifferenceKind.ONLY_TARGET}.get(sides)
-    assert sum(tally.counts.values()) == len(told) + (3 - len(told) if alone else 0)
+    assert sum(tally.counts.values()) == len(reported) + (3 - len(reported) if alone else 0)
     topics = 0 if sides == 3 else 1 if met else 2
     assert tally.topics_only_source + tally.topics_only_target == topics
 
@@ -555,7 +555,7 @@ def test_a_queue_without_an_end_says_nothing_of_its_topic(log: LogHeads) -> None
 # ---- ranges
 
 
-class _Told(ModelSource):
+class _Reported(ModelSource):
     """A side that knows the ends of its queues."""
 
     def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
@@ -582,16 +582,16 @@ ENDS = st.dictionaries(
 def test_ranges_end_with_the_topic_that_fills_them(
     sides: tuple[dict[QueueKey, int], dict[QueueKey, int]], most: tuple[int, int]
 ) -> None:
-    for kinds in ((_Told, ModelSource), (ModelSource, _Told), (ModelSource, ModelSource)):
+    for kinds in ((_Reported, ModelSource), (ModelSource, _Reported), (ModelSource, ModelSource)):
         opened = [
             kind({queue: Held({}, end) for queue, end in side.items()}, has_timestamps=True, run=1)
             for kind, side in zip(kinds, sides, strict=True)
         ]
-        told = [side for kind, side in zip(kinds, sides, strict=True) if kind is _Told]
+        reported = [side for kind, side in zip(kinds, sides, strict=True) if kind is _Reported]
         wanted: list[QueueKey | None] = []
         units = queues = 0
         topics: dict[str, list[QueueKey]] = {}
-        for queue in sorted({queue for side in told or sides for queue in side}, key=key_order):
+        for queue in sorted({queue for side in reported or sides for queue in side}, key=key_order):
             topics.setdefault(queue.topic, []).append(queue)
         last: QueueKey | None = None
         for held in topics.values():
@@ -600,7 +600,7 @@ def test_ranges_end_with_the_topic_that_fills_them(
                 wanted.append(QueueKey(last.topic, -1))
                 units = queues = 0
             queues += len(held)
-            units += sum(max(0, *(side[queue] for side in told)) for queue in held if told)
+            units += sum(max(0, *(side[queue] for side in reported)) for queue in held if reported)
             last = held[-1]
         ranges = cut_ranges(*map(_Place, opened), max_units=most[0], max_queues=most[1])
         assert [after for after, _ in ranges] == [None, *wanted]
@@ -616,10 +616,10 @@ class _Checked:
     """Notes which units are held against their whole records, and finds fault with one."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[object, ...]] = []
+        self.requested: list[tuple[object, ...]] = []
 
     def problem(self, found: QueueFindings, *unit: int) -> DifferenceKind | None:
-        self.asked.append((found.queue, *unit))
+        self.requested.append((found.queue, *unit))
         return DifferenceKind.OTHER_TAGS if unit[0] == 2 else None
 
 
@@ -637,7 +637,7 @@ def test_a_record_is_looked_at_whole_only_where_its_head_is_the_units(log: LogHe
     check: Any = _Checked()
     tally = whole(Comparison(source, target, log, Bounds(0, 1 << 60), check.problem))
     wanted = [(QUEUES[0], at, *units[at][:3]) for at in (0, 2, 5)]
-    assert sorted(check.asked) == [(QUEUES[2], 0, *light[0][:3]), *wanted]
+    assert sorted(check.requested) == [(QUEUES[2], 0, *light[0][:3]), *wanted]
     kinds = [
         DifferenceKind.NO_RECORD,
         DifferenceKind.OTHER_QUEUE,
@@ -645,6 +645,8 @@ def test_a_record_is_looked_at_whole_only_where_its_head_is_the_units(log: LogHe
         DifferenceKind.OTHER_TAGS,
     ]
     assert tally.counts == dict.fromkeys(kinds, 1)
-    told = {each.kind: (each.first, each.source) for one in tally.listed for each in one.findings}
-    assert told[DifferenceKind.OTHER_TAGS] == (2, units[2].tags_code)
-    assert told[DifferenceKind.NO_RECORD] == (1, units[1].phy_offset)
+    reported = {
+        each.kind: (each.first, each.source) for one in tally.listed for each in one.findings
+    }
+    assert reported[DifferenceKind.OTHER_TAGS] == (2, units[2].tags_code)
+    assert reported[DifferenceKind.NO_RECORD] == (1, units[1].phy_offset)

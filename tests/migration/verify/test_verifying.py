@@ -144,15 +144,15 @@ def test_counts_of_tasks_are_added_and_checksums_combined() -> None:
 def test_a_comparison_tells_what_was_compared_with_what(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     clock = SimpleNamespace(
         monotonic=itertools.count(step=1.5).__next__, strftime=lambda *_: "then", gmtime=lambda: 0
     )
     monkeypatch.setattr(verification_module, "time", clock)
-    report = made.verify(progress=lambda *one: told.append(one), range_queues=3)
+    report = made.verify(progress=lambda *one: reported.append(one), range_queues=3)
     ranges = report.tasks
     assert ranges > 1
-    assert told == [(0, ranges), (ranges, ranges)]
+    assert reported == [(0, ranges), (ranges, ranges)]
     log = load_dump("basic-default")["commitLog"]
     plan, made_of = made.plan, made.space.history()[-1]["made"]
     rest = at_rest(StorePaths(made.root), "file", [made.root / "commitlog"])

@@ -34,7 +34,7 @@ class Master:
     store: MessageStore
     feeder: Feeder
     root: Path
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     @property
     def port(self) -> int:
@@ -62,12 +62,12 @@ def leading(
     **options: object,
 ) -> Iterator[Master]:
     """A store in ``root`` with ``count`` messages, as it was opened to be fed, and its feeder."""
-    followers, told = Followers(), list[str]()
+    followers, reported = Followers(), list[str]()
     replicas = followers if config.replica_promises else None
     with MessageStore.open(root, config, replicas=replicas, housekeeping=False) as store:
-        feeder = Feeder(store, followers, settings=settings, on_event=told.append, **options)  # type: ignore[arg-type]
+        feeder = Feeder(store, followers, settings=settings, on_event=reported.append, **options)  # type: ignore[arg-type]
         with feeding(feeder):
-            master = Master(store, feeder, root, told)
+            master = Master(store, feeder, root, reported)
             master.put(count)
             yield master
 

@@ -47,8 +47,8 @@ def test_who_has_nothing_gets_the_last_file(master: Master) -> None:
         frames = slave.take(master.end)
     assert frames[0][0] == begin
     assert joined(frames) == master.log[begin:]
-    asked = f": requested 0, sending the log from {begin}"
-    assert any(sentence.endswith(asked) for sentence in master.told)
+    requests = f": requested 0, sending the log from {begin}"
+    assert any(sentence.endswith(requests) for sentence in master.reported)
 
 
 @pytest.mark.parametrize("request_at", [1, 4096, 5001, 8191])
@@ -155,11 +155,13 @@ def test_who_asks_for_what_is_not_in_the_log_is_told_of_and_closed(master: Maste
         with WireSlave(master.port) as slave:
             slave.report(request)
             assert slave.is_closed()
-        told = (
+        reported = (
             "127.0.0.1: the follower requested the log from"
             f" {request}, but this log is from 4096 to"
         )
-        assert any(told in sentence and str(master.end) in sentence for sentence in master.told)
+        assert any(
+            reported in sentence and str(master.end) in sentence for sentence in master.reported
+        )
 
 
 def test_a_follower_whose_next_file_expires_is_told_of_and_closed(tmp_path: Path) -> None:
@@ -172,8 +174,8 @@ def test_a_follower_whose_next_file_expires_is_told_of_and_closed(tmp_path: Path
             slave.frame()
             master.store.delete_expired_files(8192)
             assert slave.is_closed()
-        until(lambda: any("have expired and the log now begins at 8192" in told
-                          for told in master.told))  # fmt: skip
+        until(lambda: any("have expired and the log now begins at 8192" in reported
+                          for reported in master.reported))  # fmt: skip
 
 
 @pytest.mark.parametrize("first", [-1, -(1 << 63)])
@@ -181,7 +183,11 @@ def test_no_slave_asks_for_less_than_nothing(master: Master, first: int) -> None
     with WireSlave(master.port) as slave:
         slave.report(first)
         assert slave.is_closed()
-    until(lambda: any(f"expected 0 or more, found {first}" in told for told in master.told))
+    until(
+        lambda: any(
+            f"expected 0 or more, found {first}" in reported for reported in master.reported
+        )
+    )
 
 
 # ---- what is acknowledged that cannot be
@@ -199,7 +205,7 @@ def test_an_acknowledgement_beyond_what_was_sent_closes_the_connection(
         slave.report(end + beyond)
         assert slave.is_closed()
     said = f"acknowledged bytes that were not sent: expected at most {end}, found {end + beyond}"
-    until(lambda: any(said in sentence for sentence in master.told))
+    until(lambda: any(said in sentence for sentence in master.reported))
 
 
 def test_an_acknowledgement_of_what_is_in_the_log_but_was_not_sent_is_refused(
@@ -210,7 +216,7 @@ def test_an_acknowledgement_of_what_is_in_the_log_but_was_not_sent_is_refused(
         slave.report(0, end)  # at once: nothing was sent yet
         assert slave.is_closed()
     said = f"expected at most {begin}, found {end}"
-    until(lambda: any(said in sentence for sentence in master.told))
+    until(lambda: any(said in sentence for sentence in master.reported))
 
 
 def test_an_acknowledgement_that_goes_back_closes_the_connection(master: Master) -> None:
@@ -220,8 +226,8 @@ def test_an_acknowledgement_that_goes_back_closes_the_connection(master: Master)
         slave.report(9000)
         slave.report(8999)
         assert slave.is_closed()
-    until(lambda: any("lower phy offset than before: expected 9000 or more, found 8999" in told
-                      for told in master.told))  # fmt: skip
+    until(lambda: any("lower phy offset than before: expected 9000 or more, found 8999" in reported
+                      for reported in master.reported))  # fmt: skip
 
 
 def test_reports_that_come_glued_or_torn_are_read_one_by_one(master: Master) -> None:
@@ -267,7 +273,7 @@ def test_who_says_nothing_is_closed_and_a_thousand_leave_nothing(tmp_path: Path)
                 assert peer.recv(1) == b""
                 peer.close()
         until(lambda: open_descriptors() <= before and not master.feeder.followers.links())
-        assert any("nothing received for 0.1 s" in told for told in master.told)
+        assert any("nothing received for 0.1 s" in reported for reported in master.reported)
 
         def is_served() -> bool:
             """Not where it is held up for a tenth of a second itself."""
@@ -285,7 +291,7 @@ def test_sixty_four_are_served_and_no_more(tmp_path: Path) -> None:
         peers[-1].settimeout(30)
         assert peers[-1].recv(1) == b""
         assert len(master.feeder.followers.links()) == 64
-        assert "127.0.0.1: refused: the limit of 64 connections is reached" in master.told
+        assert "127.0.0.1: refused: the limit of 64 connections is reached" in master.reported
         for peer in peers:
             peer.close()
         until(lambda: not master.feeder.followers.links())
@@ -297,7 +303,7 @@ def test_who_has_begun_and_says_no_more_is_closed(tmp_path: Path, said: bytes) -
         tmp_path / "master", settings=FeedSettings(ha_housekeeping_interval=100)
     ) as master:
 
-        def is_closed_and_told() -> bool:
+        def is_closed_and_reported() -> bool:
             """Not where it is held up itself, before it has begun."""
             with suppress(ConnectionError), WireSlave(master.port) as slave:
                 slave.report(0)
@@ -305,10 +311,11 @@ def test_who_has_begun_and_says_no_more_is_closed(tmp_path: Path, said: bytes) -
                 assert slave.is_closed()
             until(lambda: not master.feeder.followers.links())
             return any(
-                "disconnected at 0: nothing received for 0.1 s" in told for told in master.told
+                "disconnected at 0: nothing received for 0.1 s" in reported
+                for reported in master.reported
             )
 
-        until(is_closed_and_told)
+        until(is_closed_and_reported)
 
 
 def test_half_a_report_is_none(tmp_path: Path) -> None:
@@ -356,8 +363,8 @@ def test_who_takes_nothing_is_closed_and_who_reports_is_kept(tmp_path: Path) -> 
             until(lambda: addresses(master) == {"127.0.0.2"})
             until(lambda: acknowledged(master) == [master.end])
             assert quick.peer.fileno() >= 0
-        assert any("nothing received for 3 s" in told or "accepted nothing for 3 s" in told
-                   for told in master.told)  # fmt: skip
+        assert any("nothing received for 3 s" in reported or "accepted nothing for 3 s" in reported
+                   for reported in master.reported)  # fmt: skip
 
 
 def acknowledged(master: Master) -> list[int]:
@@ -412,8 +419,8 @@ def test_who_is_in_no_allowed_network_gets_not_a_byte(tmp_path: Path) -> None:
         with WireSlave(master.port) as slave:
             assert slave.is_closed()
         assert any(
-            "127.0.0.1: refused: the address is not in an allowed network" in told
-            for told in master.told
+            "127.0.0.1: refused: the address is not in an allowed network" in reported
+            for reported in master.reported
         )
         with WireSlave(master.port, "127.0.0.2") as slave:
             slave.report(0)
@@ -428,7 +435,7 @@ def test_no_more_connections_are_served_than_may_be(tmp_path: Path) -> None:
             assert first.frame() == second.frame() == (0, b"")
             with WireSlave(master.port) as third:
                 assert third.is_closed()
-            assert "127.0.0.1: refused: the limit of 2 connections is reached" in master.told
+            assert "127.0.0.1: refused: the limit of 2 connections is reached" in master.reported
         until(lambda: not master.feeder.followers.links())
         with WireSlave(master.port) as slave:
             slave.report(0)
@@ -450,7 +457,7 @@ def test_who_finds_no_descriptor_left_is_taken_when_there_is_one(
     with leading(tmp_path / "master", count=3) as master, WireSlave(master.port) as slave:
         slave.report(0)
         assert joined(slave.take(master.end)) == master.log
-    assert "cannot accept a connection: Too many open files" in master.told
+    assert "cannot accept a connection: Too many open files" in master.reported
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_it(master: Master) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cqstore.replication.errors import OutsideLogError
 from cqstore.replication.feed.feed_settings import FeedSettings
 from cqstore.replication.feed.followers import Followers, Link
-from cqstore.replication.feed.lane import MAX_BYTES, Hearing, Lane
+from cqstore.replication.feed.lane import MAX_BYTES, Lane, ReceiverThread
 from cqstore.replication.feed.served_log import ServedLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -246,19 +246,19 @@ def test_what_ends_the_hearing_is_raised_where_it_is_awaited() -> None:
         with near, far:
             far.send(b"hello")
             with pytest.raises(OutsideLogError, match="no such place"):
-                await Hearing(near, take).hear()
+                await ReceiverThread(near, take).receive()
 
     run(story())
 
 
 def test_a_hearing_that_is_cancelled_ends_its_thread() -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def story() -> None:
         near, far = socket.socketpair()
         with near, far:
             task = asyncio.create_task(
-                Hearing(near, lambda peer: heard.append(peer.recv(1))).hear()
+                ReceiverThread(near, lambda peer: received.append(peer.recv(1))).receive()
             )
             while "cqstore-hear" not in own_threads():
                 await asyncio.sleep(0)
@@ -268,7 +268,7 @@ def test_a_hearing_that_is_cancelled_ends_its_thread() -> None:
             assert "cqstore-hear" not in own_threads()
 
     run(story())
-    assert heard == [b""]
+    assert received == [b""]
 
 
 # ---- who waits

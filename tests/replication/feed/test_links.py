@@ -70,7 +70,7 @@ def test_a_wait_is_over_when_so_many_have_it_and_not_before() -> None:
     for link in there:
         links.join(link)
         links.begin(link, 0, 0)
-    asked = [(phy_offset, followers) for phy_offset in (30, 10, 20) for followers in (1, 2)]
+    requested = [(phy_offset, followers) for phy_offset in (30, 10, 20) for followers in (1, 2)]
 
     def wait(phy_offset: int, followers: int) -> None:
         assert links.wait(phy_offset, followers, soon(), ())
@@ -79,10 +79,10 @@ def test_a_wait_is_over_when_so_many_have_it_and_not_before() -> None:
     def has_answers(count: int) -> bool:
         return len(answers) == count
 
-    threads = [threading.Thread(target=wait, args=each) for each in asked]
+    threads = [threading.Thread(target=wait, args=each) for each in requested]
     for thread in threads:
         thread.start()
-    until(lambda: links.waiting == len(asked))
+    until(lambda: links.waiting == len(requested))
     for number, phy_offset, served in (
         (1, 20, {(10, 1), (20, 1)}), (2, 30, {(30, 1)}),
         (0, 10, {(10, 2)}), (0, 40, {(20, 2), (30, 2)}),
@@ -128,16 +128,16 @@ def test_who_is_told_of_a_wait_may_fail_and_no_put_waits_then() -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
-    links, told = Links(), list[int]()
+    links, reported = Links(), list[int]()
     with pytest.raises(ZeroDivisionError):
-        links.wait(1, 1, soon(), (lambda: told.append(links.waiting), fail))
-    assert (told, links.waiting) == ([1], 0)
+        links.wait(1, 1, soon(), (lambda: reported.append(links.waiting), fail))
+    assert (reported, links.waiting) == ([1], 0)
 
 
 # ---- what is heard
 
 
-class Heard:
+class ReceivingLink:
     """A link that another thread hears, and the far end of its connection."""
 
     def __init__(self, sent: int, lease: float = 0.01) -> None:
@@ -148,14 +148,14 @@ class Heard:
         self.near, self.far = socket.socketpair()
 
     def left(self, patience: float = SECONDS) -> bytes:
-        return self.links.hear(self.link, self.near.fileno(), patience)
+        return self.links.receive(self.link, self.near.fileno(), patience)
 
 
 @pytest.fixture
-def heard() -> Iterator[Heard]:
-    heard = Heard(1000)
-    with heard.near, heard.far:
-        yield heard
+def received() -> Iterator[ReceivingLink]:
+    received = ReceivingLink(1000)
+    with received.near, received.far:
+        yield received
 
 
 def reports(*phy_offsets: int) -> bytes:
@@ -170,71 +170,73 @@ def reports(*phy_offsets: int) -> bytes:
     ],
 )  # fmt: skip
 def test_what_is_no_whole_report_of_what_was_sent_is_left_to_the_caller(
-    heard: Heard, other: bytes
+    received: ReceivingLink, other: bytes
 ) -> None:
-    heard.far.send(reports(10, 10, 100))
-    thread = threading.Thread(target=lambda: answers.append(heard.left()))
+    received.far.send(reports(10, 10, 100))
+    thread = threading.Thread(target=lambda: answers.append(received.left()))
     answers: list[bytes] = []
     thread.start()
-    until(lambda: heard.link.acknowledged == 100)
-    heard.far.send(other)
+    until(lambda: received.link.acknowledged == 100)
+    received.far.send(other)
     thread.join()
     assert answers == [other]
-    assert (heard.link.position, heard.link.acknowledged) == (100, 100)
+    assert (received.link.position, received.link.acknowledged) == (100, 100)
 
 
 @pytest.mark.parametrize("value", [-1, -2])
-def test_no_report_lies_before_a_log_where_none_has_come(heard: Heard, value: int) -> None:
+def test_no_report_lies_before_a_log_where_none_has_come(
+    received: ReceivingLink, value: int
+) -> None:
     link = Link("b", 2)
-    heard.links.join(link)  # it has asked for nothing yet
+    received.links.join(link)  # it has asked for nothing yet
     link.sent = 1000
-    heard.far.send(reports(value))
-    assert heard.links.hear(link, heard.near.fileno(), SECONDS) == reports(value)
+    received.far.send(reports(value))
+    assert received.links.receive(link, received.near.fileno(), SECONDS) == reports(value)
     assert (link.position, link.acknowledged) == (-1, -1)
 
 
-def test_what_is_heard_wakes_who_waits_for_it(heard: Heard) -> None:
-    def hear() -> None:
-        assert heard.left() == b""
+def test_what_is_heard_wakes_who_waits_for_it(received: ReceivingLink) -> None:
+    def receive() -> None:
+        assert received.left() == b""
 
-    thread = threading.Thread(target=hear)
+    thread = threading.Thread(target=receive)
     thread.start()
     for phy_offset in range(1, 1001):
-        send = partial(heard.far.send, reports(phy_offset))
-        assert heard.links.wait(phy_offset, 1, soon(), (send,))
-    heard.far.close()
+        send = partial(received.far.send, reports(phy_offset))
+        assert received.links.wait(phy_offset, 1, soon(), (send,))
+    received.far.close()
     thread.join()
 
 
-def test_silence_and_ends_are_told(heard: Heard) -> None:
+def test_silence_and_ends_are_told(received: ReceivingLink) -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        heard.left(0.02)
+        received.left(0.02)
     assert time.monotonic() >= began + 0.02
-    heard.far.close()
-    assert heard.left() == b""
+    received.far.close()
+    assert received.left() == b""
     with pytest.raises(OSError, match="descriptor") as caught:
-        heard.links.hear(heard.link, 1 << 20, SECONDS)
+        received.links.receive(received.link, 1 << 20, SECONDS)
     assert caught.value.errno == EBADF
 
 
 # ---- a put that hears its own answer
 
 
-class Lent(Heard):
+class Lent(ReceivingLink):
     """A link that its thread has lent: puts waited one by one until one of them heard it."""
 
     def __init__(self, patience: float = SECONDS, lease: float = SECONDS) -> None:
         super().__init__(0, lease)
         self.patience = patience
         self.answers: list[bytes | BaseException] = []
-        self.thread = threading.Thread(target=self._hear)
+        self.thread = threading.Thread(target=self._receive)
         self.thread.start()
-        while not self.link.heard_by_puts:
+        while not self.link.received_by_puts:
             self.put()
-        self.before = self.link.heard_by_puts
+        self.before = self.link.received_by_puts
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             self.answers.append(self.left(self.patience))
         except TimeoutError as exc:
@@ -258,10 +260,10 @@ class Lent(Heard):
 
     def two(self) -> None:
         """Have two threads wait, the first of which hears if the hearing is lent."""
-        is_lent = self.link.heard_by_puts == self.before
+        is_lent = self.link.received_by_puts == self.before
         threads = [self.waiting()]
         if is_lent:
-            until(lambda: self.link.is_heard_by_put)
+            until(lambda: self.link.is_received_by_put)
         threads.append(self.waiting())
         for at in (self.link.sent - 1, self.link.sent):
             self.far.send(reports(at))
@@ -286,24 +288,24 @@ def lent() -> Iterator[Lent]:
 def test_puts_that_wait_one_by_one_hear_themselves(lent: Lent) -> None:
     for _ in range(100):
         lent.put()
-    assert lent.link.heard_by_puts == lent.before + 100
+    assert lent.link.received_by_puts == lent.before + 100
 
 
 def test_who_waits_beside_another_has_the_thread_hear(lent: Lent) -> None:
     lent.two()
     for _ in range(ALONE - 1):
         lent.put()
-    assert lent.link.heard_by_puts == lent.before + 1
+    assert lent.link.received_by_puts == lent.before + 1
     for _ in range(3):
         lent.put()
-    assert lent.link.heard_by_puts > lent.before + 1
+    assert lent.link.received_by_puts > lent.before + 1
 
 
 def test_puts_that_do_not_wait_alone_do_not_hear(lent: Lent) -> None:
     for _ in range(2 * ALONE):
         lent.two()
         lent.put()
-    assert lent.link.heard_by_puts == lent.before + 1
+    assert lent.link.received_by_puts == lent.before + 1
 
 
 def test_a_thread_that_has_lent_takes_it_back_when_no_put_comes() -> None:
@@ -352,7 +354,7 @@ def _all_are_served(lent: Lent) -> None:
         for thread in threads:
             thread.join()
     assert lent.links.waiting == 0
-    assert lent.link.heard_by_puts > lent.before
+    assert lent.link.received_by_puts > lent.before
     lent.near.shutdown(socket.SHUT_WR)
     far.join()
 
@@ -360,7 +362,7 @@ def _all_are_served(lent: Lent) -> None:
 @pytest.mark.parametrize("other", [b"\0", reports(1 << 62), reports(0), b""])
 def test_what_a_put_hears_and_cannot_take_is_left_to_the_thread(lent: Lent, other: bytes) -> None:
     thread = lent.waiting()
-    until(lambda: lent.link.is_heard_by_put)
+    until(lambda: lent.link.is_received_by_put)
     if other:
         lent.far.send(other)
     else:
@@ -391,17 +393,17 @@ def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
     """A put that heard one of two would not hear the other."""
     second = Link("b", 2)
     lent.waiting()
-    until(lambda: lent.link.is_heard_by_put)
+    until(lambda: lent.link.is_received_by_put)
     lent.links.join(second)
     lent.links.begin(second, 0, 0)
     lent.far.send(reports(lent.link.sent))
     until(lambda: lent.links.waiting == 0)
-    heard = lent.link.heard_by_puts
+    received = lent.link.received_by_puts
     for _ in range(40):
         lent.put()
         lent.links.acknowledge(second, lent.link.sent)
         assert lent.links.wait(lent.link.sent, 2, soon(), ())
-    assert lent.link.heard_by_puts <= heard + 1  # the one that heard as the second came
+    assert lent.link.received_by_puts <= received + 1  # the one that heard as the second came
 
 
 def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
@@ -409,7 +411,7 @@ def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
         raise ZeroDivisionError
 
     def strike() -> None:
-        until(lambda: lent.link.is_heard_by_put)
+        until(lambda: lent.link.is_received_by_put)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, fail)
@@ -422,6 +424,6 @@ def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert lent.links.waiting == 0
-    heard = lent.link.heard_by_puts
-    while lent.link.heard_by_puts < heard + 20:
+    received = lent.link.received_by_puts
+    while lent.link.received_by_puts < received + 20:
         lent.put()

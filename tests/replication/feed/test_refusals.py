@@ -79,8 +79,8 @@ def test_a_follower_in_a_program_ends_with_both_ends_named(tmp_path: Path, case:
     with leading(tmp_path / "master", count=case.master) as master:
         case.then(master)
         said = run(story(master))
-    asked = max(ended - (64 << 10), 1)
-    assert case.said.format(asked=asked, end=master.end) in said
+    requested = max(ended - (64 << 10), 1)
+    assert case.said.format(asked=requested, end=master.end) in said
     if ended:
         assert f"{ended}" in said
 
@@ -103,7 +103,7 @@ def test_a_learner_is_refused_once_by_a_feed_without_a_controller(
         run(story(master))
         if broker_id < 1 << 32:
             said = "this is a slave under a controller (cqstore follow --controller)"
-            until(lambda: any(said in told for told in master.told))
+            until(lambda: any(said in reported for reported in master.reported))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -118,8 +118,8 @@ def test_the_command_ends_with_1(tmp_path: Path, case: Case) -> None:
         place = f"127.0.0.1:{master.port}"
         done = commands.run(["follow", place, str(own), "--config", str(conf), "--until-quiet"])
     assert done.returncode == 1, done.stderr
-    asked = max(ended - (64 << 10), 1)
-    assert case.said.format(asked=asked, end=master.end) in done.stderr
+    requested = max(ended - (64 << 10), 1)
+    assert case.said.format(asked=requested, end=master.end) in done.stderr
     assert "retrying" not in done.stderr
     if ended:
         assert tree_digest(own / "commitlog") == before

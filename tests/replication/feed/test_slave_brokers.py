@@ -87,7 +87,7 @@ def test_a_master_is_not_led_until_it_is_a_slave() -> None:
     async def story() -> None:
         async with Slave() as broker:
             broker.is_master = True
-            await led_until(broker.port, said, lambda: len(broker.asked) > 5)
+            await led_until(broker.port, said, lambda: len(broker.requested) > 5)
             assert broker.given == []
             assert len(said) == 1
             assert "it is a master (brokerId=0)" in said[0]
@@ -136,7 +136,7 @@ def test_a_broker_that_is_led_is_asked_later_than_one_that_is_not(
     async def story() -> None:
         async with Slave() as broker:
             broker.refusal = (1, "not yet")
-            await led_until(broker.port, said, lambda: len(broker.asked) > 3)
+            await led_until(broker.port, said, lambda: len(broker.requested) > 3)
             broker.refusal = None
             turns = iter(range(1000))
             await led_until(broker.port, said, lambda: bool(broker.given) and next(turns) == 500)
@@ -161,7 +161,7 @@ def test_what_is_no_broker_is_told(data: bytes) -> None:
     async def story() -> None:
         async with Slave() as broker:
             broker.instead[CODE] = lambda _number, _fields: data
-            await led_until(broker.port, said, lambda: len(broker.asked) > 2)
+            await led_until(broker.port, said, lambda: len(broker.requested) > 2)
             assert broker.given == []
 
     asyncio.run(story())

@@ -63,15 +63,15 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 async def followed(master: Master, own: Path, ca: Path, cert: Path | None) -> bytes:
     """Follow to the master's end; return the log, or nothing if the first connection failed."""
-    told: list[str] = []
+    reported: list[str] = []
     with MessageStore.open(own, CONFIG, housekeeping=False) as store:
         follower = Follower(
             store, "127.0.0.1", master.port, timing=FAST, tls=follower_context(ca, cert),
-            on_event=told.append,
+            on_event=reported.append,
         )  # fmt: skip
         await follower.run(
             lambda progress: (
-                progress.end == master.end or any("retrying" in sentence for sentence in told)
+                progress.end == master.end or any("retrying" in sentence for sentence in reported)
             )
         )
         return log_of(store) if store.max_phy_offset() else b""

@@ -199,15 +199,15 @@ def test_what_is_no_row_of_closed_files_is_refused(led: Led, tmp_path: Path) -> 
 
 def test_one_at_a_time_takes_a_base(led: Led, tmp_path: Path) -> None:
     own = tmp_path / "own"
-    asked = list[int]()
+    requested = list[int]()
 
     def meanwhile(phy_offset: int) -> None:
         with pytest.raises(StoreLockedError):
             copy_base(led.root, own)
-        asked.append(phy_offset)
+        requested.append(phy_offset)
 
     copy_base(led.root, own, meanwhile)
-    assert asked == [*range(0, last_file(led), 4096)]
+    assert requested == [*range(0, last_file(led), 4096)]
     assert log_in(own) == led.log[: last_file(led)]
 
 

@@ -241,7 +241,7 @@ def samples(registry: CollectorRegistry, store: MessageStore) -> dict[str, float
     return {name.removeprefix("cqstore_follow_"): float(value) for name, value in found}
 
 
-class Asked:
+class Requesting:
     """A follower and its store, as far as those ask who tell of them; every look counts."""
 
     def __init__(self, root: Path) -> None:
@@ -263,16 +263,16 @@ class Asked:
 def test_how_far_it_is_is_said_where_that_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, said = Asked(tmp_path), list[str]()
+    requested, said = Requesting(tmp_path), list[str]()
     monkeypatch.setattr(running_follower, "note", said.append)
 
     async def story() -> None:
-        task = asyncio.create_task(running_follower._report_progress(asked, asked, 0.001))  # type: ignore[arg-type]
-        await becomes(lambda: asked.looks > 3)
-        asked.progress.end = 9
+        task = asyncio.create_task(running_follower._report_progress(requested, requested, 0.001))  # type: ignore[arg-type]
+        await becomes(lambda: requested.looks > 3)
+        requested.progress.end = 9
         await becomes(lambda: said[-1] == "replicated up to 9")
-        looks = asked.looks
-        await becomes(lambda: asked.looks > looks + 3)
+        looks = requested.looks
+        await becomes(lambda: requested.looks > looks + 3)
         task.cancel()
 
     run(story())
@@ -282,17 +282,17 @@ def test_how_far_it_is_is_said_where_that_has_changed(
 def test_a_note_that_cannot_be_written_is_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, said = Asked(tmp_path), list[str]()
+    requested, said = Requesting(tmp_path), list[str]()
     monkeypatch.setattr(running_follower, "note", said.append)
     monkeypatch.setattr(running_follower, "_NOTE_SECONDS", 0.001)
-    asked.paths.following.mkdir(parents=True)  # in its way
+    requested.paths.following.mkdir(parents=True)  # in its way
 
     async def story() -> None:
-        task = asyncio.create_task(running_follower._note(asked, asked))  # type: ignore[arg-type]
-        await becomes(lambda: asked.looks > 3)
+        task = asyncio.create_task(running_follower._note(requested, requested))  # type: ignore[arg-type]
+        await becomes(lambda: requested.looks > 3)
         task.cancel()
 
     run(story())
     (one,) = said
     assert one.startswith("cannot record the progress for cqstore top: cannot ")
-    assert str(asked.paths.following) in one
+    assert str(requested.paths.following) in one

@@ -63,16 +63,16 @@ def follow(
     config: StoreConfig = CONFIG,
     backend: str | None = None,
     timing: Timing = FAST,
-    told: list[str] | None = None,
+    reported: list[str] | None = None,
 ) -> FollowerProgress:
     """Follow ``master`` into ``root`` until ``until`` says so."""
 
     async def story() -> FollowerProgress:
         with MessageStore.open(root, config, backend=backend, housekeeping=False) as store:
             async with master:
-                told_here: list[str] = [] if told is None else told
+                reported_here: list[str] = [] if reported is None else reported
                 follower = Follower(
-                    store, "127.0.0.1", master.port, timing=timing, on_event=told_here.append
+                    store, "127.0.0.1", master.port, timing=timing, on_event=reported_here.append
                 )
                 await follower.run(until)
                 await master.reported(follower.progress.reported)
@@ -90,17 +90,17 @@ def log_in(root: Path) -> bytes:
 def test_a_log_is_followed_to_its_end_through_cuts_at_any_byte(
     led: Led, tmp_path: Path, backend: str
 ) -> None:
-    draw, told = random.Random(7), list[str]()
+    draw, reported = random.Random(7), list[str]()
     cuts = [draw.randint(1, 3000) for _ in range(40)]
     master = WireMaster(led.log[:4000], cuts=cuts)
     follow(tmp_path / "own", master, at_end(led.starts[20]), backend=backend)
     master = WireMaster(led.log, cuts=cuts)
-    progress = follow(tmp_path / "own", master, backend=backend, told=told)
+    progress = follow(tmp_path / "own", master, backend=backend, reported=reported)
     assert progress.end == progress.reported == max(master.reports) == len(led.log)
     assert progress.connections == len(master.requests) - 1 == 41  # and one for the last file
     assert log_in(tmp_path / "own") == led.log
     assert served(tmp_path / "own") == served(led.root)
-    assert any("the master closed the connection; retrying" in sentence for sentence in told)
+    assert any("the master closed the connection; retrying" in sentence for sentence in reported)
 
 
 @pytest.mark.parametrize(
@@ -299,10 +299,10 @@ def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_no
     led: Led, tmp_path: Path
 ) -> None:
     class Rolling(WireMaster):
-        async def _send(self, out: Cut, asked: int) -> None:
+        async def _send(self, out: Cut, requested: int) -> None:
             if len(self.requests) == 2:  # the question for its last file
                 self.append(led.log[len(self.log) :])
-            await super()._send(out, asked)
+            await super()._send(out, requested)
 
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
@@ -438,13 +438,14 @@ def test_who_waits_for_the_end_of_a_record_is_not_caught_up(led: Led, tmp_path: 
 
 
 def test_a_port_that_sends_no_frame_is_told_as_such(led: Led, tmp_path: Path) -> None:
-    told = list[str]()
+    reported = list[str]()
     master = WireMaster(led.log, cuts=[0, 3])
-    follow(tmp_path / "own", master, told=told)
+    follow(tmp_path / "own", master, reported=reported)
     assert (
-        "closed the connection (no frame received: is this the haListenPort?); retrying" in told[1]
+        "closed the connection (no frame received: is this the haListenPort?); retrying"
+        in reported[1]
     )
-    assert len(told) == 2  # nothing is told twice until a connection was of use
+    assert len(reported) == 2  # nothing is told twice until a connection was of use
 
 
 @pytest.mark.parametrize("selective", [False, True])
@@ -464,12 +465,12 @@ def test_both_backends_are_built_where_the_settings_say_so(
 def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = list[str]()
+    reported = list[str]()
 
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
             port = taken.getsockname()[1]
-            follower = Follower(store, "127.0.0.1", port, timing=FAST, on_event=told.append)
+            follower = Follower(store, "127.0.0.1", port, timing=FAST, on_event=reported.append)
             task = asyncio.create_task(follower.run())
             tries = list[float]()
             plain = follower._next_wait
@@ -491,8 +492,8 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
     with socket.socket() as taken:  # the port is taken, and nothing listens there
         taken.bind(("127.0.0.1", 0))
         run(story())
-    assert len(told) == 1
-    assert "retrying" in told[0]
+    assert len(reported) == 1
+    assert "retrying" in reported[0]
 
 
 def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
@@ -619,13 +620,13 @@ def test_a_follower_that_is_stopped_in_an_append_lets_it_come_to_its_end(
 def test_a_full_disk_is_waited_for(
     led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults, told = Faults(monkeypatch), list[str]()
+    faults, reported = Faults(monkeypatch), list[str]()
 
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
             async with WireMaster(b"") as master:
                 follower = Follower(
-                    store, "127.0.0.1", master.port, timing=FAST, on_event=told.append
+                    store, "127.0.0.1", master.port, timing=FAST, on_event=reported.append
                 )
                 task = asyncio.create_task(follower.run(at_end(len(led.log))))
                 await becomes(lambda: follower.progress.verified)
@@ -643,11 +644,11 @@ def test_a_full_disk_is_waited_for(
 
     run(story())
     assert served(tmp_path / "own") == served(led.root)
-    assert any("No space left on device" in sentence for sentence in told)
+    assert any("No space left on device" in sentence for sentence in reported)
 
 
 def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None:
-    told, is_well = list[str](), threading.Event()
+    reported, is_well = list[str](), threading.Event()
 
     def fail(request: DispatchRequest) -> None:
         if request.phy_offset >= led.starts[20] and not is_well.is_set():
@@ -661,14 +662,14 @@ def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None
         ) as store:
             async with WireMaster(b"") as master:
                 follower = Follower(
-                    store, "127.0.0.1", master.port, timing=FAST, on_event=told.append
+                    store, "127.0.0.1", master.port, timing=FAST, on_event=reported.append
                 )
                 task = asyncio.create_task(follower.run(at_end(len(led.log))))
                 await becomes(lambda: follower.progress.verified)
                 master.append(led.log[: led.starts[30]])
                 await becomes(lambda: store.metrics.snapshot().dispatch_stalled)
                 master.append(led.log[led.starts[30] :])
-                await becomes(lambda: any("no route to host" in sentence for sentence in told))
+                await becomes(lambda: any("no route to host" in sentence for sentence in reported))
                 is_well.set()
                 await task
                 assert log_of(store) == led.log

@@ -29,7 +29,7 @@ def follow(
     root: Path,
     made: WireMaster | Callable[[], WireMaster],
     until: Until,
-    told: list[str] | None = None,
+    reported: list[str] | None = None,
 ) -> FollowerProgress:
     """Follow a master, made in time of the loop's if it is not yet, until ``until`` says so."""
     loop = SimLoop(1)
@@ -38,9 +38,9 @@ def follow(
         master = made if isinstance(made, WireMaster) else made()
         with MessageStore.open(root, CONFIG, housekeeping=False) as store:
             async with master, asyncio.timeout(LIMIT_SECONDS):
-                tell = [] if told is None else told
+                report = [] if reported is None else reported
                 follower = Follower(
-                    store, "127.0.0.1", master.port, timing=TIMING, on_event=tell.append
+                    store, "127.0.0.1", master.port, timing=TIMING, on_event=report.append
                 )
                 await follower.run(until)
                 return follower.progress
@@ -61,23 +61,23 @@ def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: 
     class Silent(WireMaster):
         """Says nothing on its first connection."""
 
-        async def _send(self, out: Cut, asked: int) -> None:
+        async def _send(self, out: Cut, requested: int) -> None:
             self.instead = b"" if len(self.requests) < 2 else None
-            await super()._send(out, asked)
+            await super()._send(out, requested)
 
-    told, master = list[str](), Silent(led.log)
-    progress = follow(tmp_path / "own", master, lambda progress: progress.caught_up, told)
-    assert "nothing received for 20 s (no frame received" in told[1]
+    reported, master = list[str](), Silent(led.log)
+    progress = follow(tmp_path / "own", master, lambda progress: progress.caught_up, reported)
+    assert "nothing received for 20 s (no frame received" in reported[1]
     assert progress.connections == 2
     assert log_in(tmp_path / "own") == led.log[len(led.log) - len(led.log) % 4096 :]
 
 
 def test_a_master_that_sends_a_byte_now_and_then_is_given_up(led: Led, tmp_path: Path) -> None:
     """Each byte comes long before the time is over, a whole frame or 64 KiB never do."""
-    told, master = list[str](), WireMaster(led.log, batch=3000, pace=(1, 1.0))
-    follow(tmp_path / "own", master, lambda progress: progress.connections == 3, told)
-    assert any("bytes of a frame received in 20 s" in sentence for sentence in told)
-    assert [sentence for sentence in told if "nothing received" in sentence] == []
+    reported, master = list[str](), WireMaster(led.log, batch=3000, pace=(1, 1.0))
+    follow(tmp_path / "own", master, lambda progress: progress.connections == 3, reported)
+    assert any("bytes of a frame received in 20 s" in sentence for sentence in reported)
+    assert [sentence for sentence in reported if "nothing received" in sentence] == []
 
 
 def test_a_slow_master_whose_frames_end_in_time_is_kept(led: Led, tmp_path: Path) -> None:
@@ -100,15 +100,15 @@ class Mute(WireMaster):
         super().__init__(log)
         self.until = time.monotonic() + seconds
 
-    async def _send(self, out: Cut, asked: int) -> None:
+    async def _send(self, out: Cut, requested: int) -> None:
         stopped = False
         while time.monotonic() < self.until:
             stopped = True
-            await out.send(frame(asked or self.end - self.end % self.file_size))
+            await out.send(frame(requested or self.end - self.end % self.file_size))
             await asyncio.sleep(0.7)  # of the loop's time
         if stopped:
             raise ConnectionError
-        await super()._send(out, asked)
+        await super()._send(out, requested)
 
 
 @pytest.mark.parametrize("seconds", [3.0, 9.0])

@@ -34,7 +34,7 @@ def follow(
     until: Until = caught_up,
     *,
     backend: str | None = None,
-    tell: Callable[[str], object] = len,
+    on_event: Callable[[str], object] = len,
     last_file: bool = False,
     aside: Callable[[EpochMaster], None] | None = None,
     then: Until = caught_up,
@@ -48,7 +48,7 @@ def follow(
             async with master:
                 follower = Follower(
                     store, "127.0.0.1", master.port, timing=timing, verify_tail_bytes=tail,
-                    learner=Learner(ID, last_file), on_event=tell,
+                    learner=Learner(ID, last_file), on_event=on_event,
                 )  # fmt: skip
                 stage = list[int]()
 
@@ -97,17 +97,18 @@ def of(led: Led) -> Epochs:
 def test_a_whole_log_is_followed_through_cuts_at_any_byte(
     led: Led, tmp_path: Path, backend: str
 ) -> None:
-    draw, own, told = random.Random(7), tmp_path / "own", list[str]()
+    draw, own, reported = random.Random(7), tmp_path / "own", list[str]()
     cuts = [5, 19, 30, *(draw.randint(60, 3000) for _ in range(37))]
     master = EpochMaster(led.log, of(led), cuts=cuts)
-    progress = follow(own, master, backend=backend, tell=told.append)
+    progress = follow(own, master, backend=backend, on_event=reported.append)
     assert (progress.end, log_in(own)) == (len(led.log), led.log)
     assert served(own) == served(led.root)
     assert epochs_in(own) == [f"{epoch}-{start}" for epoch, start in of(led)]
     assert {*master.hellos} == {(1, 0, 1, ID)}
     assert progress.connections == 41
     assert any(
-        "no epochs received: is this the haListenPort of a master under" in line for line in told
+        "no epochs received: is this the haListenPort of a master under" in line
+        for line in reported
     )
 
 
@@ -302,15 +303,15 @@ def test_masters_of_the_other_wire_are_told(led: Led, tmp_path: Path) -> None:
 
 
 def test_a_master_that_is_none_yet_is_asked_again(led: Led, tmp_path: Path) -> None:
-    told, master = list[str](), EpochMaster(led.log, [])
+    reported, master = list[str](), EpochMaster(led.log, [])
 
-    def tell(sentence: str) -> None:
-        told.append(sentence)
+    def on_event(sentence: str) -> None:
+        reported.append(sentence)
         master.epochs = of(led)
 
-    follow(tmp_path / "own", master, tell=tell)
+    follow(tmp_path / "own", master, on_event=on_event)
     assert log_in(tmp_path / "own") == led.log
-    assert "the master has no epoch" in told[0]
+    assert "the master has no epoch" in reported[0]
 
 
 def test_a_controllers_store_is_opened_by_its_follower_alone(led: Led, tmp_path: Path) -> None:

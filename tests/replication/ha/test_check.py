@@ -194,9 +194,9 @@ def test_a_tail_names_the_topics_with_most_records_and_counts_the_others() -> No
     assert (few["bytes"], few["topics"], few["otherTopics"]) == (4, {"b": 2, "a": 1}, 0)
     assert few["damage"] is None
     many = Counter({f"t{number}": number for number in range(1, tails.MAX_TOPICS + 3)})
-    told = tails.OwnRecords(0, 9, topics=many).as_json()
+    reported = tails.OwnRecords(0, 9, topics=many).as_json()
     del many["t1"], many["t2"]
-    assert (told["topics"], told["otherTopics"]) == (many, 2)
+    assert (reported["topics"], reported["otherTopics"]) == (many, 2)
 
 
 # ---- two stores

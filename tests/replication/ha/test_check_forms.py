@@ -67,9 +67,9 @@ def test_each_form_is_read_and_named(pair: Pair, golden: Path, mine: Form, other
     names = [(each["table"], each["name"]) for each in found["metadata"]]  # type: ignore[attr-defined]
     assert names == [("topics", name) for name in OF_THE_CLUSTER if has_no_place]
     assert found["metadataForms"] == {"a": all_of(mine), "b": all_of(others)}
-    told = str(found["notCompared"])
-    assert ("forbidden are not compared" in told) == has_no_place
-    assert ("pull_offsets are not compared" in told) == has_no_place
+    reported = str(found["notCompared"])
+    assert ("forbidden are not compared" in reported) == has_no_place
+    assert ("pull_offsets are not compared" in reported) == has_no_place
     row = next(line for line in check(*pair).stdout.splitlines() if "metadata form" in line)
     assert row.split()[-2:] == [mine, others]
 
@@ -178,8 +178,8 @@ def test_offsets_behind_a_cut_are_told_from_every_form(
     groups = [(key.removeprefix("orders10@"), row["2"]) for key, row in offsets.items()
               if key.startswith("orders10@") and "2" in row]  # fmt: skip
     assert ("billing3", 1002) in groups
-    told = json.loads(done.stdout)["offsetsBehindTheCut"]
-    assert {(each["group"], each["offset"], each["topic"]) for each in told} == {
+    printed_output = json.loads(done.stdout)["offsetsBehindTheCut"]
+    assert {(each["group"], each["offset"], each["topic"]) for each in printed_output} == {
         *((group, offset, "orders10") for group, offset in groups),
         ("grüppe@x", 1 << 40, "at@sign"),
     }

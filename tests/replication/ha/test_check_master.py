@@ -117,11 +117,11 @@ def test_a_master_that_grows_on_and_on_is_left(tmp_path: Path) -> None:
         there = Master("127.0.0.1", master.port, answer=30, report=0.02, quiet=60, linger=0.05)
         grows = iter(range(5000, 6000))
 
-        def told(_: int) -> None:
+        def reported(_: int) -> None:
             at = next(grows, len(log))
             master.loop.call_soon_threadsafe(master.append, log[at : at + 1])
 
-        with checked(tmp_path / "own", there, CONFIG, progress=told) as found:
+        with checked(tmp_path / "own", there, CONFIG, progress=reported) as found:
             assert found.other.whole is False
             assert list(found.differences()) == []
 

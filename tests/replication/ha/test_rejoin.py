@@ -221,13 +221,13 @@ def test_of_many_offsets_behind_the_cut_twenty_are_shown_and_the_others_counted(
     beyond = [OffsetBeyondCut("g", QueueKey("t", number), 9, 5) for number in range(20 + more)]
     unread = ["topics.json: no table of offsets"]
     report_offsets_beyond(Rejoin(700, needed=True, done=False, beyond=beyond, unread=unread))
-    told = capsys.readouterr().err.splitlines()
-    assert told[:20] == [
+    reported = capsys.readouterr().err.splitlines()
+    assert reported[:20] == [
         f"cqstore: group g: offset 9 in queue {number} of topic 't' is after the queue's end 5"
         for number in range(20)
     ]
     rest = [f"cqstore: and {more} more (--output json lists all)"] if more else []
-    assert told[20:] == [*rest, f"cqstore: {unread[0]}"]
+    assert reported[20:] == [*rest, f"cqstore: {unread[0]}"]
 
 
 # ---- what is refused

@@ -20,7 +20,7 @@ FEW = range(36, 42)
 """Among them masters that lose what their follower has."""
 MANY = range(100, 500)
 WITHOUT_PROOF = "acknowledged, the master has lost it"
-RARE = {"asked_beyond", "refused_in_vain"}
+RARE = {"requested_beyond", "refused_in_vain"}
 """What no seed need come to."""
 
 

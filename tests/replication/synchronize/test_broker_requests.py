@@ -16,7 +16,7 @@ from tests.kit.wire_broker import WireBroker, command, topic
 T = TypeVar("T")
 
 
-def asking(broker: WireBroker, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]]) -> T:
+def requesting(broker: WireBroker, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]]) -> T:
     """Ask ``broker`` with a client of its own."""
 
     async def story() -> T:
@@ -30,7 +30,7 @@ def asking(broker: WireBroker, ask: Callable[[BrokerClient], Coroutine[Any, Any,
 
 
 def topics_of(broker: WireBroker, held: BrokerTable | None = None) -> BrokerTable:
-    return asking(broker, lambda client: fetch_table(client, TOPICS, held))
+    return requesting(broker, lambda client: fetch_table(client, TOPICS, held))
 
 
 # ---- pages
@@ -41,7 +41,7 @@ def test_no_name_is_lost_where_a_page_ends(count: int) -> None:
     """RocketMQ's own reader gets 2000 of 2001 and 4000 of 4001, and deletes the last one."""
     broker = WireBroker(topics=count, groups=count)
     assert topics_of(broker).entries == broker.topics
-    found = asking(broker, lambda client: fetch_table(client, GROUPS))
+    found = requesting(broker, lambda client: fetch_table(client, GROUPS))
     assert found.entries == broker.groups
     assert len(found.entries) == count
 
@@ -51,7 +51,7 @@ def test_what_lies_beside_comes_from_all_pages() -> None:
     broker.mappings = {"t00000": {"scope": "s"}, "t00006": {"scope": "t"}}
     broker.forbidden = {"g00000": {"t": 1}, "g00007": {"t": 2}}
     assert topics_of(broker).beside == broker.mappings
-    found = asking(broker, lambda client: fetch_table(client, GROUPS))
+    found = requesting(broker, lambda client: fetch_table(client, GROUPS))
     assert found.beside == broker.forbidden
 
 
@@ -59,15 +59,15 @@ def test_a_broker_that_knows_no_pages_sends_all_at_once() -> None:
     broker = WireBroker(topics=4001)
     broker.pages = False
     assert topics_of(broker).entries == broker.topics
-    assert len(broker.asked) == 1
+    assert len(broker.requested) == 1
 
 
 def test_a_table_that_has_not_changed_is_not_sent_again() -> None:
     broker = WireBroker(topics=5000)
     held = topics_of(broker)
-    broker.asked.clear()
+    broker.requested.clear()
     assert topics_of(broker, held) is held
-    assert [fields["topicSeq"] for _, fields in broker.asked] == ["5000"]
+    assert [fields["topicSeq"] for _, fields in broker.requested] == ["5000"]
     broker.topics["new"] = topic("new")  # it may come before its version does
     assert topics_of(broker, held).entries == broker.topics
     del broker.topics["new"], broker.topics["t00000"]
@@ -117,7 +117,7 @@ def test_a_table_that_changes_all_the_time_is_given_up() -> None:
     broker.before = change
     with pytest.raises(BrokerError, match="the topics changed while they were being read, 5 times"):
         topics_of(broker)
-    assert len(broker.asked) == 10
+    assert len(broker.requested) == 10
 
 
 CUT = "java.lang.ArrayIndexOutOfBoundsException: Index 59 out of bounds for length 59"
@@ -154,7 +154,7 @@ def test_a_refusal_that_stays_is_told(code: int, times: int) -> None:
     broker.instead[21] = lambda number, _fields: WireBroker.say(number, code=code, remark=CUT)
     with pytest.raises(BrokerError, match=rf"topics \(code 21\) with response code {code}: java"):
         topics_of(broker)
-    assert len(broker.asked) == times
+    assert len(broker.requested) == times
 
 
 def test_what_changes_behind_a_page_that_failed_is_no_refusal() -> None:
@@ -224,11 +224,11 @@ def test_offsets_are_read_with_and_without_quotes() -> None:
     broker = WireBroker()
     broker.offsets = r'{"t@g":{0:5,"1":-1}, "a\"{0:1":{}}'
     broker.delays = "{3:7, 4 :8}"
-    assert asking(broker, tables.consumer_offsets) == {
+    assert requesting(broker, tables.consumer_offsets) == {
         "offsetTable": {"t@g": {"0": 5, "1": -1}, 'a"{0:1': {}},
         "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 7},
     }
-    assert asking(broker, tables.delay_offsets)["offsetTable"] == {"3": 7, "4": 8}
+    assert requesting(broker, tables.delay_offsets)["offsetTable"] == {"3": 7, "4": 8}
 
 
 @pytest.mark.parametrize(
@@ -241,16 +241,16 @@ def test_odd_offsets_are_refused(offsets: str) -> None:
     broker.offsets = broker.delays = offsets
     for ask in (tables.consumer_offsets, tables.delay_offsets):
         with pytest.raises(BrokerError, match="cannot read the broker's response for the"):
-            asking(broker, ask)
+            requesting(broker, ask)
 
 
 def test_the_end_of_the_masters_log_is_asked_for_in_the_way_that_it_knows() -> None:
     broker = WireBroker()
     broker.log_end, broker.slaves = 77, ["10.0.0.1:50000", "[0:0:0:0:0:0:0:1]:50001", "odd"]
-    found = asking(broker, tables.log_end)
+    found = requesting(broker, tables.log_end)
     assert (found.max_phy_offset, found.slave_ports) == (77, frozenset({50000, 50001}))
     broker.instead[907] = lambda number, _fields: WireBroker.say(number, code=3)
-    found = asking(broker, tables.log_end)
+    found = requesting(broker, tables.log_end)
     assert (found.max_phy_offset, found.slave_ports) == (77, None)
 
 
@@ -278,14 +278,14 @@ def test_an_end_that_is_none_is_refused(code: int, body: bytes, words: str) -> N
         broker.instead[907] = lambda number, _fields: WireBroker.say(number, code=3)
     broker.instead[code] = lambda number, _fields: WireBroker.say(number, body)
     with pytest.raises(BrokerError, match=words):
-        asking(broker, tables.log_end)
+        requesting(broker, tables.log_end)
 
 
 def test_a_refusal_is_told_with_its_reason() -> None:
     broker = WireBroker()
     broker.instead[43] = lambda number, _fields: WireBroker.say(number, code=16, remark="no right")
     with pytest.raises(BrokerError, match=r"offsets \(code 43\) with response code 16: no right"):
-        asking(broker, tables.consumer_offsets)
+        requesting(broker, tables.consumer_offsets)
 
 
 # ---- the connection
@@ -296,7 +296,7 @@ def test_an_answer_to_another_question_is_none() -> None:
     broker.instead[43] = lambda number, fields: (
         WireBroker.say(number + 1) + broker.plain(43, number, fields)
     )
-    assert asking(broker, tables.consumer_offsets)["offsetTable"] == {}
+    assert requesting(broker, tables.consumer_offsets)["offsetTable"] == {}
 
 
 def test_after_a_fault_the_next_question_has_a_new_connection() -> None:
@@ -316,4 +316,4 @@ def test_after_a_fault_the_next_question_has_a_new_connection() -> None:
             await tables.timer_metrics(client)
         return (await tables.consumer_offsets(client))["offsetTable"]
 
-    assert asking(broker, ask) == {}
+    assert requesting(broker, ask) == {}

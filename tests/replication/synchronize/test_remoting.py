@@ -129,9 +129,9 @@ def test_spoilt_frames_are_refused_by_our_errors_alone(count: int) -> None:
             stream, parser = spoilt(draw, good), FrameParser()
             try:
                 for part in pieces(stream, draw.randint(1, 200), draw.randrange(1 << 30)):
-                    came = list(parser.feed(part))
-                    pieces_in += len(came)
-                    assert sum(len(piece.data) for piece in came) <= len(part)
+                    received = list(parser.feed(part))
+                    pieces_in += len(received)
+                    assert sum(len(piece.data) for piece in received) <= len(part)
                     assert len(parser._head) < 12
             except WireError:
                 refused += 1

@@ -42,7 +42,7 @@ class Scene:
     follower: Follower
     beside: SlaveSynchronize
     client: BrokerClient
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     async def rounds(self, count: int = 1) -> None:
         """Ask for every table, so many times."""
@@ -60,7 +60,7 @@ class Scene:
 async def scene(
     root: Path, log: bytes, backend: str | None = None, *, accept_lower: bool = False
 ) -> AsyncIterator[Scene]:
-    told = list[str]()
+    reported = list[str]()
     with MessageStore.open(root, CONFIG, backend=backend, housekeeping=False) as store:
         async with WireMaster(log) as master, WireBroker() as broker:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
@@ -70,11 +70,11 @@ async def scene(
             broker.log_end = len(log)
             broker.topics |= {name: topic(name) for name in ("a", "b")}
             beside = SlaveSynchronize(
-                store, follower, "127.0.0.1", broker.port, on_event=told.append,
+                store, follower, "127.0.0.1", broker.port, on_event=reported.append,
                 intervals=Intervals(0.01, 0.01, 0.2), accept_lower_offsets=accept_lower,
             )  # fmt: skip
             async with BrokerClient("127.0.0.1", broker.port, answer_seconds=30) as client:
-                yield Scene(store, master, broker, follower, beside, client, told)
+                yield Scene(store, master, broker, follower, beside, client, reported)
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
 
@@ -121,7 +121,7 @@ def test_all_tables_are_written_as_rocketmq_reads_them(tmp_path: Path, log: byte
             broker.timer = TIMER_CHECK_POINT.pack(TimerCheck(1, 2, 3, 4, 5, 6, 7))
             broker.timings = {"a": {"count": 3, "timeStamp": 9}}
             await now.rounds()
-            assert now.told == []
+            assert now.reported == []
             assert now.follower.progress.metadata_time > 0
             assert now.config("topics.json") == {
                 "dataVersion": VERSION, "topicConfigTable": broker.topics,
@@ -211,7 +211,7 @@ def test_a_timers_own_log_keeps_its_places(tmp_path: Path, log: bytes) -> None:
             assert data[TIMER_CHECK_POINT.size :] == b"z" * (4096 - TIMER_CHECK_POINT.size)
             path.write_bytes(b"short")
             await now.rounds()
-            assert "expected 4096 bytes, found 5 bytes" in now.told[0]
+            assert "expected 4096 bytes, found 5 bytes" in now.reported[0]
             assert path.read_bytes() == b"short"
 
     run(story())
@@ -224,7 +224,7 @@ def test_a_broker_without_modes_or_timer_is_none_to_complain_of(tmp_path: Path, 
                 refusal = partial(WireBroker.say, code=answer)
                 now.broker.instead[code] = lambda number, _, say=refusal: say(number)  # type: ignore[misc]
             await now.rounds()
-            assert (now.told, now.follower.progress.metadata_fault) == ([], "")
+            assert (now.reported, now.follower.progress.metadata_fault) == ([], "")
             names = {path.name for path in (tmp_path / "config").iterdir()}
             assert not names & {"messageRequestMode.json", "timercheck", "timermetrics"}
 
@@ -254,7 +254,7 @@ def test_a_topic_goes_when_two_answers_in_a_row_lack_it(
             assert now.topics() == {*broker.topics}
             assert {key.topic for key in store.queue_keys()} == {"b"}
             assert now.config("consumerOffset.json")["offsetTable"] == {"b@g": {"0": 1}}
-            assert now.told == [
+            assert now.reported == [
                 f"127.0.0.1:{broker.port}: deleted because the master has deleted them: the topics"
                 " a, unused"
             ]
@@ -308,9 +308,9 @@ def test_no_topic_goes_by_an_answer_that_is_empty_partial_or_lacks_what_every_br
             )  # fmt: skip
             await lost_nothing(now)
             lacking = "lacks OFFSET_MOVED_EVENT, SCHEDULE_TOPIC_XXXX, SELF_TEST_TOPIC"
-            assert lacking in now.told[0]
-            assert "(code 21) with response code 1" in now.told[-1]
-            assert len(now.told) == 2
+            assert lacking in now.reported[0]
+            assert "(code 21) with response code 1" in now.reported[-1]
+            assert len(now.reported) == 2
             assert now.follower.progress.metadata_fault
 
     run(story())
@@ -331,7 +331,7 @@ def test_no_topic_goes_that_a_third_answer_has(tmp_path: Path, log: bytes) -> No
             await lost_nothing(now)
             now.broker.instead[351] = lambda number, _fields: WireBroker.say(number, code=1)
             await lost_nothing(now)
-            assert "the request for a topic (code 351) with response code 1" in now.told[-1]
+            assert "the request for a topic (code 351) with response code 1" in now.reported[-1]
 
     run(story())
 
@@ -366,12 +366,12 @@ def test_no_topic_goes_by_the_word_of_a_broker_that_does_not_list_this_follower(
             if not known:
                 now.broker.instead[907] = lambda number, _fields: WireBroker.say(number, code=3)
             await lost_nothing(now)
-            (told,) = now.told
+            (reported,) = now.reported
             assert (
                 "the master no longer has the topics a, but they are kept: the broker does not list"
-                in told
+                in reported
             )
-            assert f"from port {now.follower.progress.port} as a slave" in told
+            assert f"from port {now.follower.progress.port} as a slave" in reported
 
     run(story())
 
@@ -413,7 +413,7 @@ def test_groups_and_modes_go_when_two_answers_in_a_row_lack_them(
             found = now.config("subscriptionGroup.json")["subscriptionGroupTable"]
             assert found == broker.groups
             assert set(now.config("messageRequestMode.json")["messageRequestModeMap"]) == {"b"}
-            assert [told.partition(": ")[2] for told in now.told] == [
+            assert [reported.partition(": ")[2] for reported in now.reported] == [
                 "deleted because the master has deleted them: the groups g",
                 "deleted because the master has deleted them: the request modes a",
             ]
@@ -442,7 +442,7 @@ def test_an_offset_that_is_lower_at_the_master_is_kept_and_told_once(
             table = {"a@g": {"0": 2, "1": 2, "2": 0}, "b@g": {"0": 9}}
             assert now.config("consumerOffset.json")["offsetTable"] == table
             assert now.config("delayOffset.json")["offsetTable"] == {"3": 7, "4": 1}
-            assert [told.partition(": ")[2] for told in now.told] == [
+            assert [reported.partition(": ")[2] for reported in now.reported] == [
                 "1 consumer offsets are lower at the master than here: the local ones"
                 " are kept (--accept-lower-offsets replaces them). a@g 0: 2 here, 1 at the master",
                 "1 delay offsets are lower at the master than here: the local ones are kept"
@@ -450,11 +450,11 @@ def test_an_offset_that_is_lower_at_the_master_is_kept_and_told_once(
             ]
             broker.offsets = '{"a@g":{0:2,1:1}}'
             await now.rounds(2)
-            assert "a@g 1: 2 here, 1 at the master" in now.told[-1]
+            assert "a@g 1: 2 here, 1 at the master" in now.reported[-1]
             broker.offsets = '{"a@g":{0:1,1:2}}'
             await now.rounds(2)
-            assert "a@g 0: 2 here, 1 at the master" in now.told[-1]
-            assert len(now.told) == 4
+            assert "a@g 0: 2 here, 1 at the master" in now.reported[-1]
+            assert len(now.reported) == 4
 
     run(story())
 
@@ -472,8 +472,8 @@ def test_an_offset_beyond_the_end_of_its_queue_does_not_outlive_the_masters(
             now.broker.offsets = '{"a@g":{0:1,1:1}}'
             await now.rounds(2)
             assert now.config("consumerOffset.json")["offsetTable"] == {"a@g": {"0": 1, "1": 2}}
-            assert ["kept" in told for told in now.told] == [True, False]
-            assert "replaced by the master's. a@g 0: 3 here, 1 at the master" in now.told[1]
+            assert ["kept" in reported for reported in now.reported] == [True, False]
+            assert "replaced by the master's. a@g 0: 3 here, 1 at the master" in now.reported[1]
 
     run(story())
 
@@ -486,11 +486,11 @@ def test_a_lower_offset_is_taken_where_that_was_asked_for(tmp_path: Path, log: b
             now.broker.offsets = '{"a@g":{0:4}}'
             await now.rounds(2)
             assert now.config("consumerOffset.json")["offsetTable"] == {"a@g": {"0": 4, "1": 5}}
-            (told,) = now.told
+            (reported,) = now.reported
             assert (
                 "1 consumer offsets are lower at the master than here: replaced by the master's."
                 " a@g 0"
-            ) in told
+            ) in reported
 
     run(story())
 
@@ -510,9 +510,9 @@ def test_a_fault_leaves_what_is_there_and_the_other_tables_come(tmp_path: Path, 
             await now.rounds(3)
             assert (tmp_path / "config" / "subscriptionGroup.json").read_bytes() == before
             assert now.config("consumerOffset.json")["offsetTable"] == {"a@g": {"0": 6}}
-            (told,) = now.told
-            assert "cannot read the broker's response for the groups" in told
-            assert told.endswith("; the local tables are kept, retrying")
+            (reported,) = now.reported
+            assert "cannot read the broker's response for the groups" in reported
+            assert reported.endswith("; the local tables are kept, retrying")
             del broker.instead[201]
             await now.rounds()
             assert now.follower.progress.metadata_fault == ""
@@ -531,8 +531,8 @@ def test_a_damaged_file_here_is_told_and_left(tmp_path: Path, log: bytes, text: 
             path.write_text(text)
             await now.rounds(2)
             assert path.read_text() == text
-            assert str(path) in now.told[0]
-            assert len(now.told) == 1
+            assert str(path) in now.reported[0]
+            assert len(now.reported) == 1
             assert now.topics() == {*now.broker.topics}
             path.unlink()
             await now.rounds()
@@ -558,7 +558,7 @@ def test_a_broken_broker_does_not_stop_the_log(tmp_path: Path, log: bytes, how: 
             if how == "absent":
                 await broker.__aexit__()
             task = asyncio.create_task(now.beside.run())
-            await becomes(lambda: len(now.told) >= 2)  # of the tables, and of the log's end
+            await becomes(lambda: len(now.reported) >= 2)  # of the tables, and of the log's end
             now.master.append(log[len(half(log)) :])
             await becomes(lambda: now.follower.progress.end == len(log))
             assert not task.done()
@@ -586,7 +586,7 @@ def test_it_is_told_how_many_bytes_are_lacking(tmp_path: Path, log: bytes) -> No
             for _ in range(2):
                 await now.beside.fetch_log_end(now.client)
             assert progress.master_end == -1
-            (told,) = now.told
-            assert "the end of the master's log is unknown" in told
+            (reported,) = now.reported
+            assert "the end of the master's log is unknown" in reported
 
     run(story())

@@ -23,7 +23,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline import both_backends
 from cqstore.store.service.offline.both_backends import compare_backends
 from cqstore.store.service.opening.components import components_of
-from tests.kit.double_write import Told, open_store
+from tests.kit.double_write import StoredOffsets, open_store
 
 EACH = 30
 BOTH = ("file", "rocksdb")
@@ -82,7 +82,7 @@ def unit_key(queue_id: int, offset: int, topic: bytes = b"t") -> bytes:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     with open_store(tmp_path / "store") as store:
-        Told().put(store, 5 * EACH)
+        StoredOffsets().put(store, 5 * EACH)
     return tmp_path / "store"
 
 
@@ -98,11 +98,11 @@ def counts(root: Path, read: str) -> tuple[Counts, dict[str, int]]:
         found = [store.verify(), compare_backends(store)]
         for each in found:
             assert (each.reference, each.is_clean) == (read, not each.tally.counts)
-        told = [
+        reported = [
             (each.tally, [*map(each.missing_units, BOTH)], list(each.differences()), each.timeless)
             for each in found
         ]
-        assert told[0] == told[1]
+        assert reported[0] == reported[1]
         lacks = {name: found[0].missing_units(name) for name in BOTH}
     return found[0].tally.counts, lacks
 
@@ -114,7 +114,7 @@ def test_many_ranges_are_compared_by_processes_as_one_is_by_this_one(
     root, topics = tmp_path / "store", ["a", "b", "c", "t", "u"]
     with open_store(root) as store:
         for topic in topics:
-            Told().put(store, 5 * EACH, topic)
+            StoredOffsets().put(store, 5 * EACH, topic)
     with Database(root) as database:
         database.lose(1, 4, 5, topic=b"b")
         database.change(2, 7, "size", 1)

@@ -16,9 +16,9 @@ NAMES = ["basic-default", "special-default", "propcrc-default", "separate-defaul
 """Several files; addresses of both kinds and properties with sums; logs in several folders."""
 
 
-def looked(heads: LogHeads, asked: list[tuple[int, int]]) -> list[tuple[int, int, int] | None]:
+def looked(heads: LogHeads, requested: list[tuple[int, int]]) -> list[tuple[int, int, int] | None]:
     """Return store time, queue id and queue offset of what was found."""
-    places, sizes = (np.array(column, np.int64) for column in zip(*asked, strict=True))
+    places, sizes = (np.array(column, np.int64) for column in zip(*requested, strict=True))
     found: Heads = heads.read_heads(places, sizes)
     return [
         (*map(int, row[1:]),) if row[0] else None  # type: ignore[misc]
@@ -31,16 +31,16 @@ def test_every_record_is_found_and_nothing_beside_it(golden_folder: Path, name: 
     root = golden_folder / name
     folders = sorted({path.parent for path in root.rglob("commitlog*/" + "[0-9]" * 20)})
     messages = load_dump(name)["messages"]
-    asked = [(each["phy"], each["storeSize"]) for each in messages]
-    told = [(each["storeTimestamp"], each["queueId"], each["queueOffset"]) for each in messages]
+    requested = [(each["phy"], each["storeSize"]) for each in messages]
+    reported = [(each["storeTimestamp"], each["queueId"], each["queueOffset"]) for each in messages]
     heads = LogHeads(folders)
-    assert looked(heads, asked) == told
-    assert looked(heads, asked[::-1]) == told[::-1]
-    mixed = [*range(1, len(asked), 2), *range(0, len(asked), 2)]
-    assert looked(heads, [asked[at] for at in mixed]) == [told[at] for at in mixed]
-    beside = [(at + left, size + more) for at, size in asked for left, more in [(1, 0), (0, 1)]]
+    assert looked(heads, requested) == reported
+    assert looked(heads, requested[::-1]) == reported[::-1]
+    mixed = [*range(1, len(requested), 2), *range(0, len(requested), 2)]
+    assert looked(heads, [requested[at] for at in mixed]) == [reported[at] for at in mixed]
+    beside = [(at + left, size + more) for at, size in requested for left, more in [(1, 0), (0, 1)]]
     assert looked(heads, beside) == [None] * len(beside)
-    assert looked(heads, [*beside, *asked]) == [*[None] * len(beside), *told]
+    assert looked(heads, [*beside, *requested]) == [*[None] * len(beside), *reported]
 
 
 def test_places_outside_the_log_are_not_found(tmp_path: Path) -> None:
@@ -59,10 +59,12 @@ def test_places_outside_the_log_are_not_found(tmp_path: Path) -> None:
     for one in outside:
         assert looked(heads, [one]) == [None]
     first = 20 - len(kept)
-    told = [(1000 + at, 3, at) for at in range(first, 20)]
-    assert looked(heads, [*outside, *inside]) == [*[None] * len(outside), *told]
+    reported = [(1000 + at, 3, at) for at in range(first, 20)]
+    assert looked(heads, [*outside, *inside]) == [*[None] * len(outside), *reported]
     end = folder / f"{1024:020d}"
-    assert looked(heads, [(2 * 1024 - 8, 8), (end.stat().st_size + 1020, 4), *inside])[2:] == told
+    assert (
+        looked(heads, [(2 * 1024 - 8, 8), (end.stat().st_size + 1020, 4), *inside])[2:] == reported
+    )
     assert not len(
         LogHeads([folder]).read_heads(np.empty(0, np.int64), np.empty(0, np.int64)).found
     )
@@ -109,9 +111,9 @@ def test_beside_a_process_that_expires_files_each_answer_is_right_or_an_error(
     folder, size = root / "commitlog", offsets[1] - offsets[0]
     files = sorted(folder.iterdir())
     held, listed = LogHeads([folder]), LogHeads([folder])
-    asked = [(at, size) for at in offsets]
-    told = [(1000 + at, 0, at) for at in range(40)]
-    assert looked(held, asked) == told
+    requested = [(at, size) for at in offsets]
+    reported = [(1000 + at, 0, at) for at in range(40)]
+    assert looked(held, requested) == reported
     for path in files[:-1]:
         os.utime(path, (1, 1))
     conf.write_text("fileReservedTime=1\n")
@@ -119,13 +121,13 @@ def test_beside_a_process_that_expires_files_each_answer_is_right_or_an_error(
     assert done.returncode == 0, done.stderr
     left = sorted(folder.iterdir())
     assert len(left) < len(files) - 1
-    assert looked(held, asked) == told  # what is mapped stays: no bus error, no zeros
+    assert looked(held, requested) == reported  # what is mapped stays: no bus error, no zeros
     kept = [at for at, place in enumerate(offsets) if place >= int(left[0].name)]
     assert kept
-    assert looked(listed, [asked[at] for at in kept]) == [told[at] for at in kept]
+    assert looked(listed, [requested[at] for at in kept]) == [reported[at] for at in kept]
     with pytest.raises(StoreIOError, match="deleted after the log was listed") as caught:
-        looked(listed, asked)
+        looked(listed, requested)
     assert caught.value.path == files[0]
-    assert looked(LogHeads([folder]), asked) == [
-        told[at] if at in kept else None for at in range(40)
+    assert looked(LogHeads([folder]), requested) == [
+        reported[at] if at in kept else None for at in range(40)
     ]

@@ -42,26 +42,26 @@ def run(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    ("asked", "environment", "is_caught"),
+    ("requested", "environment", "is_caught"),
     [("no", {}, 0), ("asked", {}, 1), ("no", {BUS_HANDLER: "1"}, 1), ("no", {BUS_HANDLER: "0"}, 0)],
 )
 def test_the_signal_is_handled_where_somebody_asked(
-    tmp_path: Path, asked: str, environment: dict[str, str], is_caught: int
+    tmp_path: Path, requested: str, environment: dict[str, str], is_caught: int
 ) -> None:
-    done = run("-c", CAUGHT, str(tmp_path / "store"), asked, **environment)
+    done = run("-c", CAUGHT, str(tmp_path / "store"), requested, **environment)
     assert (done.stdout, done.stderr) == (f"{is_caught}\n", "")
 
 
 def test_the_command_asks_for_itself_and_what_it_starts() -> None:
-    told = run(
+    reported = run(
         "-c",
         "import os, sys; from cqstore.cli import main; sys.argv[:] = ['cqstore', '--version']\n"
         f"try: main()\nfinally: print(os.environ[{BUS_HANDLER!r}], file=sys.stderr)",
     )
-    assert told.stderr == "1\n"
+    assert reported.stderr == "1\n"
 
 
-def asked_of_child(root: Path, ask: str, cut: str) -> Any:
+def requested_of_child(root: Path, ask: str, cut: str) -> Any:
     """Return what is answered without a handler of the signal; ``None``: the process died of it."""
     done = run("-m", "tests.kit.cut_log_child", str(root), "file", ask, cut)
     if done.returncode == -signal.SIGBUS:
@@ -74,7 +74,7 @@ def asked_of_child(root: Path, ask: str, cut: str) -> Any:
     "ask", ["pull", pytest.param("pulled_before", marks=pytest.mark.long), "query", "put_sync"]
 )
 def test_a_cut_inside_the_last_page_is_an_error(tmp_path: Path, ask: str) -> None:
-    found = asked_of_child(tmp_path, ask, "inside the last record")
+    found = requested_of_child(tmp_path, ask, "inside the last record")
     assert any("shrunk" in error for error in found["errors"])
 
 
@@ -82,7 +82,7 @@ def test_a_cut_inside_the_last_page_is_an_error(tmp_path: Path, ask: str) -> Non
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("ask", list(questions()))
 def test_no_answer_is_of_a_page_that_was_cut(tmp_path: Path, ask: str, cut: str) -> None:
-    found = asked_of_child(tmp_path, ask, cut)
+    found = requested_of_child(tmp_path, ask, cut)
     if found is None:
         assert ask.startswith("put") or cut != "inside the last record"  # a put goes further
     else:

@@ -43,7 +43,7 @@ def by_slow_path(store: MessageStore, ask: Callable[[], object]) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store._queries, "_fast", Declines())
         decline_walks(patch)
-        patch.setattr(queues._table, "plain", Declines())
+        patch.setattr(queues._table, "fast", Declines())
         return outcome(ask)
 
 

@@ -26,7 +26,7 @@ SILENT = {
 """What does not read so far, or has read before."""
 
 
-def asked_of_child(root: Path, backend: str, ask: str, cut: str) -> Any:
+def requested_of_child(root: Path, backend: str, ask: str, cut: str) -> Any:
     """Return what a process answers whose log is cut."""
     done = run_module("tests.kit.cut_log_child", root, backend, ask, cut)
     assert done.returncode != -signal.SIGBUS
@@ -38,7 +38,7 @@ def asked_of_child(root: Path, backend: str, ask: str, cut: str) -> Any:
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("ask", [ask for ask in questions() if ask not in PUTS])
 def test_a_reader_gets_the_right_answer_or_an_error(tmp_path: Path, ask: str, cut: str) -> None:
-    found = asked_of_child(tmp_path, "file", ask, cut)
+    found = requested_of_child(tmp_path, "file", ask, cut)
     assert found["right"] + len(found["errors"]) > 0
     if ask == "dispatch":  # it has what waits in memory
         return
@@ -54,7 +54,7 @@ def test_a_reader_gets_the_right_answer_or_an_error(tmp_path: Path, ask: str, cu
 @pytest.mark.slow
 @pytest.mark.parametrize("ask", ["pull", "offset_by_time"])
 def test_a_reader_of_rocksdb_queues_does_too(tmp_path: Path, ask: str) -> None:
-    found = asked_of_child(tmp_path, "rocksdb", ask, "at a page")
+    found = requested_of_child(tmp_path, "rocksdb", ask, "at a page")
     if ask == "pull":
         assert any("shrunk" in error for error in found["errors"])
 
@@ -63,7 +63,7 @@ def test_a_reader_of_rocksdb_queues_does_too(tmp_path: Path, ask: str) -> None:
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("ask", PUTS)
 def test_nothing_is_acknowledged_that_the_file_has_not(tmp_path: Path, ask: str, cut: str) -> None:
-    found = asked_of_child(tmp_path, "file", ask, cut)
+    found = requested_of_child(tmp_path, "file", ask, cut)
     first, then = found["errors"]
     assert first.startswith("CorruptionError: the file has shrunk")
     assert f"expected {LOG_FILE} bytes, found" in first

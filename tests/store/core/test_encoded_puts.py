@@ -164,7 +164,7 @@ def test_what_is_called_out_of_turn_is_refused(tmp_path: Path) -> None:
         putter, log = components_of(store).putter, components_of(store).log
         assert log.current is not None
         learnt, target = putter._rules.topics["t"], log.current.target()
-        records: Any = putter._plain.encoded()
+        records: Any = putter._fast.encoded()
         before = waiting(store), log_bytes(store)
         assert (len(records), records.next_bytes, records.total_bytes) == (0, 0, 0)
         with pytest.raises(ValueError, match="no record is ready"):
@@ -191,7 +191,7 @@ def test_what_is_called_out_of_turn_is_refused(tmp_path: Path) -> None:
 def test_what_a_message_loses_meanwhile_is_held(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, BIG, housekeeping=False) as store:
         putter = components_of(store).putter
-        records: Any = putter._plain.encoded()
+        records: Any = putter._fast.encoded()
         for at in range(50):
             name = f"{'t' * 40}-{at}"
             message = Message(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.store.queue.estimate import estimate, plain_filter
+from cqstore.store.queue.estimate import estimate, fast_filter
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.service.reading.puller import TagFilter
 from tests.kit.queue_drive import UNITS_PER_FILE, QueueDrive
@@ -59,10 +59,10 @@ def test_estimates_are_alike(tmp_path: Path, name: str, seed: int) -> None:
         start = draw.randrange(low, high) if low < high else low
         end = draw.randrange(start, high + 1)
         bounds = draw.choice((1, 2, 10, 400, 1 << 40)), draw.choice((0, 1, 30, 1 << 40))
-        found = tags.plain and tags.plain.estimate(queue, start, end, UNITS_PER_FILE, *bounds)
+        found = tags.fast and tags.fast.estimate(queue, start, end, UNITS_PER_FILE, *bounds)
         wanted = estimate(queue.iterate(start), start, end, tags.may_match, *bounds)
         assert found is None or found == wanted, (tags.tags, start, end, bounds)
-        cut = queue.estimate_message_count(-5, 1 << 62, tags.may_match, tags.plain)
+        cut = queue.estimate_message_count(-5, 1 << 62, tags.may_match, tags.fast)
         assert cut == queue.estimate_message_count(-5, 1 << 62, tags.may_match)
         plain += found is not None
     assert plain == ROUNDS or odd or damaged
@@ -78,7 +78,7 @@ def test_a_plain_queue_is_counted_wholly_and_a_damaged_one_not(tmp_path: Path) -
     drive.log.stamps = [*range(25)]
     drive.store.put_batch(batch)
     drive.store.flush()
-    queue, only_a = drive.store.queue("t", 3), TagFilter("a").plain
+    queue, only_a = drive.store.queue("t", 3), TagFilter("a").fast
     assert only_a is not None
     assert only_a.estimate(queue, 0, 25, UNITS_PER_FILE, 100, 100) == 9
     assert only_a.estimate(queue, 0, 25, UNITS_PER_FILE, 10, 100) == 4 * 25 // 10
@@ -91,5 +91,5 @@ def test_a_plain_queue_is_counted_wholly_and_a_damaged_one_not(tmp_path: Path) -
 
 
 def test_of_a_filter_with_many_codes_the_twin_answers() -> None:
-    assert plain_filter(range(16)) is not None
-    assert plain_filter(range(17)) is None
+    assert fast_filter(range(16)) is not None
+    assert fast_filter(range(17)) is None

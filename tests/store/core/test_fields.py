@@ -168,20 +168,20 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         message = Message("t", b"x")
         store.put_message(message)
-        puts, asked = components_of(store).putter._plain, list[int]()
+        puts, requested = components_of(store).putter._fast, list[int]()
         ready = Ready(
             components_of(store).state,
             components_of(store).dispatcher,
             NOTHING,
-            lambda: asked.append(1),
+            lambda: requested.append(1),
         )
         assert puts.one(message) is not None
         components_of(store).dispatcher.drain()
         ready()
-        assert asked == []
+        assert requested == []
         setattr(components_of(store).state, flag, True)
         ready()
-        assert asked == ([] if flag == "unwritable" else [1])
+        assert requested == ([] if flag == "unwritable" else [1])
         assert (puts.one(message) is None) == (flag == "unwritable")
         setattr(components_of(store).state, flag, False)
         assert puts.one(message) is not None
@@ -192,7 +192,7 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         message = Message("t", b"x")
         store.put_message(message)
-        puts = components_of(store).putter._plain
+        puts = components_of(store).putter._fast
         owner: Any = components_of(store).pending if field == "units" else components_of(store).log
         held, end = getattr(owner, field), components_of(store).log.end
         delattr(owner, field)  # as the collector of garbage leaves it

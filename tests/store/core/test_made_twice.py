@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.store.queue._estimate import PlainFilter
+from cqstore.store.queue._estimate import FastFilter
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -20,12 +20,12 @@ def test_a_filter_takes_as_many_codes_as_it_has_room_for() -> None:
         def __len__(self) -> int:
             return 1
 
-    filtered = PlainFilter(range(16))
+    filtered = FastFilter(range(16))
     for _ in range(3):
         filtered.__init__(range(16))  # type: ignore[misc]
     for codes in (range(17), Many(range(2000))):
         with pytest.raises(ValueError, match="too many"):
-            PlainFilter(codes)
+            FastFilter(codes)
 
 
 def test_a_message_is_read_once(tmp_path: Path) -> None:

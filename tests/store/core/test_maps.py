@@ -91,7 +91,7 @@ def test_a_queue_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) -
         queues = components_of(store).queues
         assert isinstance(queues, FileConsumeQueueStore)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(queues._table, "plain", Declines())
+            patch.setattr(queues._table, "fast", Declines())
             assert outcome(lambda: pulled(store, 290)) == found
         assert pulled(store, 3) == [3, 4, 5, 6, 7]
 

@@ -29,7 +29,7 @@ def outcome(ask: Callable[[], object]) -> object:
     return found, type(found)
 
 
-def told(kind: type[PyMessageView], record: bytes | bytearray | memoryview) -> object:
+def reported(kind: type[PyMessageView], record: bytes | bytearray | memoryview) -> object:
     """Return all that a message of ``record`` says, or why there is none."""
     try:
         message = kind(record, 77)
@@ -47,16 +47,16 @@ def resized(draw: random.Random, data: bytes, other: bytes, fields: Sequence[ran
 
 def test_sound_records_are_read_alike() -> None:
     for record in [*records(), *records(crc=True), PlainRecord(sys_flag=1 << 30).encode()]:
-        assert told(StoredMessage, record) == told(PyMessageView, record)
+        assert reported(StoredMessage, record) == reported(PyMessageView, record)
         view = memoryview(record)
-        assert told(StoredMessage, view) == told(PyMessageView, view)
+        assert reported(StoredMessage, view) == reported(PyMessageView, view)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_damaged_records_are_read_alike(*, long: bool) -> None:
     def run(data: bytes) -> None:
-        assert told(StoredMessage, data) == told(PyMessageView, data)
+        assert reported(StoredMessage, data) == reported(PyMessageView, data)
 
     seeds = [*records(), *records(crc=True)]
     fuzz("both readers", seeds, run, 1500, long=long, fields=record_fields(), mutate=resized)
@@ -70,7 +70,7 @@ def test_topic_lengths_are_read_alike(magic: bytes, topic_size: int) -> None:
     rest = size + b"t" * (topic_size % (1 << (8 * width))) + bytes(2)
     start = PlainRecord().encode()[8:84] + bytes(4)
     record = (8 + len(start) + len(rest)).to_bytes(4, "big") + magic + start + rest
-    assert told(StoredMessage, record) == told(PyMessageView, record)
+    assert reported(StoredMessage, record) == reported(PyMessageView, record)
 
 
 def test_both_have_the_same_names() -> None:
@@ -105,7 +105,7 @@ def test_a_message_is_pickled_with_its_bytes() -> None:
     message = StoredMessage(PlainRecord(topic=b"kept").encode())
     again = pickle.loads(pickle.dumps(message))
     assert type(again) is StoredMessage
-    assert told(StoredMessage, again.record) == told(StoredMessage, message.record)
+    assert reported(StoredMessage, again.record) == reported(StoredMessage, message.record)
 
 
 def test_a_message_keeps_its_buffer_from_moving() -> None:

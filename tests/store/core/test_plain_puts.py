@@ -39,7 +39,7 @@ class Counted:
 
     def __init__(self, real: PutFastPath) -> None:
         self._real = real
-        self.taken = self.asked_again = 0
+        self.taken = self.requested_again = 0
 
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
         found = self._real.quick(message)
@@ -47,7 +47,7 @@ class Counted:
         return found
 
     def one(self, message: Message) -> PutMessageResult | None:
-        self.asked_again += 1
+        self.requested_again += 1
         found = self._real.one(message)
         self.taken += found is not None
         return found
@@ -113,7 +113,7 @@ def test_bodies_of_any_length_have_their_checksum(store: MessageStore, sizes: ra
     store.put_message(Message("t", b""))
     for size in sizes:
         body = bytes(itertools.islice(itertools.cycle(b"\x00\xff\x80abc"), size))
-        done = components_of(store).putter._plain.one(Message("t", body))
+        done = components_of(store).putter._fast.one(Message("t", body))
         assert done is not None
         assert components_of(store).log.message(done.phy_offset).stored_body == body
     assert [each for each in store.check() if each.damage] == []
@@ -127,7 +127,7 @@ def test_no_line_of_python_runs_in_a_plain_put(
     message = Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})
     batch = Message("t", batch_body([(b"x", b"TAGS\x01a\x02", 0)]))
     store.put_message(message)
-    puts, called = components_of(store).putter._plain, list[str]()
+    puts, called = components_of(store).putter._fast, list[str]()
     gc.disable()  # a collection between two calls has call-backs of others', Hypothesis's say
     sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name)
                    if event == "call" else None)  # fmt: skip
@@ -144,7 +144,7 @@ def test_no_line_of_python_runs_in_a_plain_put(
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_plain_messages_take_the_short_way(store: MessageStore, count: int) -> None:
-    counted = components_of(store).putter._plain = Counted(components_of(store).putter._plain)
+    counted = components_of(store).putter._fast = Counted(components_of(store).putter._fast)
     given_messages = [Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})]
     store.put_messages(given_messages * count)
     assert counted.taken == 0  # the topic is unknown yet, and the queue's next offset
@@ -158,7 +158,7 @@ def test_a_put_with_which_something_is_due_is_not_quick(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"dispatch_slice": 100})
     with MessageStore.open(tmp_path / "a", config, housekeeping=False) as store:
         store.put_message(Message("t", b""))  # a sample; the next one is due SAMPLED_PUTS later
-        puts = components_of(store).putter._plain
+        puts = components_of(store).putter._fast
         quick = [puts.quick(Message("t", b"")) for _ in range(SAMPLED_PUTS)]
         assert [at for at, found in enumerate(quick) if found is None] == [SAMPLED_PUTS - 1]
         assert [found.queue_offset for found in quick if found] == list(range(1, SAMPLED_PUTS))
@@ -171,7 +171,7 @@ def test_a_put_with_which_something_is_due_is_not_quick(tmp_path: Path) -> None:
     syncing = config.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path / "b", syncing, housekeeping=False) as store:
         store.put_message(Message("t", b""))
-        puts = components_of(store).putter._plain
+        puts = components_of(store).putter._fast
         assert puts.one(Message("t", b"")) is not None
         assert [puts.quick(Message("t", b"")) for _ in range(3)] == [None] * 3
 
@@ -182,7 +182,7 @@ def test_queues_that_share_a_place_at_hand_are_told_apart(store: MessageStore) -
     given_messages = [Message("t", b"%d" % queue, queue) for queue in far * 3]
     for message in given_messages[:3]:
         store.put_message(message)
-    puts = components_of(store).putter._plain
+    puts = components_of(store).putter._fast
     done = [
         *(puts.one(message) for message in given_messages),
         *(puts.several(given_messages) or ()),
@@ -215,7 +215,7 @@ def test_topics_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -
         groups.setdefault(place_of(learnt[name][2]), []).append(name)
     shared = [name for group in groups.values() if len(group) > 1 for name in group][:40]
     assert len(shared) > 1  # of three thousand in 32,768 places hundreds
-    puts = components_of(roomy).putter._plain
+    puts = components_of(roomy).putter._fast
     for turn in range(3):
         for name in shared:
             found = puts.one(Message(name, name.encode()))
@@ -228,7 +228,7 @@ def test_topics_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -
 
 def test_tags_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> None:
     roomy.put_message(Message("t", b""))
-    puts = components_of(roomy).putter._plain
+    puts = components_of(roomy).putter._fast
     tags = [f"tag-{number}" for number in range(200)]  # more than there are places for
     for tag in tags * 2:
         assert puts.one(Message("t", b"", 0, {"TAGS": tag})) is not None
@@ -320,8 +320,8 @@ def test_whatever_is_odd_is_left_alone(store: MessageStore, odd: Any) -> None:
     good = Message("t", b"x")
     store.put_messages([good, Message("SCHEDULE_TOPIC_XXXX", b"x")])
     before = waiting(store), log_bytes(store)
-    assert components_of(store).putter._plain.one(odd) is None
-    assert components_of(store).putter._plain.several([good, odd, good]) is None
+    assert components_of(store).putter._fast.one(odd) is None
+    assert components_of(store).putter._fast.several([good, odd, good]) is None
     assert (waiting(store), log_bytes(store)) == before
 
 
@@ -360,10 +360,10 @@ def test_what_is_well_formed_is_taken_and_put_alike(tmp_path: Path, *, is_sealed
         for each in WELL_FORMED:
             first = changed(topic=each.topic)
             assert core.put_message(first) == oracle.put_message(first)
-            taken = components_of(core).putter._plain.one(each)
+            taken = components_of(core).putter._fast.one(each)
             assert taken is not None, each
             assert taken == oracle.put_message(each)
-            assert components_of(core).putter._plain.several([each]) == oracle.put_messages([each])
+            assert components_of(core).putter._fast.several([each]) == oracle.put_messages([each])
             assert waiting(core) == waiting(oracle)
         assert log_bytes(core) == log_bytes(oracle)
 
@@ -412,7 +412,7 @@ def test_where_nothing_may_be_appended_the_message_takes_the_slow_path(
     store.put_message(good)
     hinder(store)
     before = waiting(store), store.max_phy_offset()
-    assert components_of(store).putter._plain.one(good) is None
+    assert components_of(store).putter._fast.one(good) is None
     assert (waiting(store), store.max_phy_offset()) == before
     _let_lock_go(store)
 
@@ -470,7 +470,7 @@ def test_a_client_batch_of_any_bytes_is_put_alike(
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40])
 def test_a_plain_client_batch_takes_the_short_way(store: MessageStore, count: int) -> None:
-    counted = components_of(store).putter._plain = Counted(components_of(store).putter._plain)
+    counted = components_of(store).putter._fast = Counted(components_of(store).putter._fast)
     store.put_message(Message("t", b"", 1))
     parts = [(b"%d" % number, b"TAGS\x01a\x02WAIT\x01true\x02", 7) for number in range(count)]
     results = store.put_client_batch(Message("t", batch_body(parts), 1))
@@ -490,7 +490,7 @@ def test_what_is_put_while_nobody_else_runs_is_bounded(tmp_path: Path, over: int
     )
     with MessageStore.open(tmp_path, config, housekeeping=False) as store:
         empty = store.put_message(Message("t", b"")).appended.size  # type: ignore[union-attr]
-        puts, body = components_of(store).putter._plain, b"x" * ((most >> 4) - empty)
+        puts, body = components_of(store).putter._fast, b"x" * ((most >> 4) - empty)
         bodies = [body] * 15 + [body[over:] + b"x" * over * 2]
         in_one = Message("t", batch_body([(each, b"", 0) for each in bodies]))
         taken = puts.several([Message("t", each) for each in bodies]), puts.batch(in_one)
@@ -504,7 +504,7 @@ def test_more_names_than_are_kept_take_the_slow_path(store: MessageStore, count:
     store.put_message(Message("t", b""))
     properties = b"".join(b"n%d\x01v\x02" % number for number in range(count))
     batch = Message("t", batch_body([(b"x", properties, 0)]))
-    assert (components_of(store).putter._plain.batch(batch) is None) == (count == 17)
+    assert (components_of(store).putter._fast.batch(batch) is None) == (count == 17)
 
 
 @pytest.mark.parametrize("is_read", [False, True])
@@ -515,7 +515,7 @@ def test_what_waits_in_memory_is_put_there(tmp_path: Path, *, is_read: bool) -> 
         store.put_message(Message("t", b"0"))
         if is_read:
             assert len(store.get_message("t", 0, 0).messages()) == 1  # from a map
-        assert components_of(store).putter._plain.one(Message("t", b"waits")) is not None
+        assert components_of(store).putter._fast.one(Message("t", b"waits")) is not None
         assert b"waits" not in log_bytes(store)
         store.flush()
         found = store.get_message("t", 0, 0).messages()
@@ -526,7 +526,7 @@ def test_a_batch_without_a_body_is_none(store: MessageStore) -> None:
     store.put_message(Message("t", b""))
     batch = Message("t", b"")
     del batch.body
-    assert components_of(store).putter._plain.batch(batch) is None
+    assert components_of(store).putter._fast.batch(batch) is None
 
 
 @pytest.mark.parametrize("left", range(-2, 3))
@@ -537,7 +537,7 @@ def test_a_record_leaves_room_for_the_blank_behind_it(store: MessageStore, left:
     while (room := file_size - store.max_phy_offset() - 8) > MAX_BODY:
         store.put_message(Message("t", b"x" * 1000))
     message = Message("t", b"x" * (room - size - left))
-    assert (components_of(store).putter._plain.one(message) is not None) == (left >= 0)
+    assert (components_of(store).putter._fast.one(message) is not None) == (left >= 0)
     assert store.put_message(message).phy_offset == file_size
 
 
@@ -603,10 +603,10 @@ def test_a_message_that_is_not_eligible_is_looked_at_once(store: MessageStore) -
     scheduled = changed(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "0"})
     for topic in ("t", scheduled.topic):
         assert store.put_message(Message(topic, b"x")).ok  # the next put to the queue is eligible
-    counted = components_of(store).putter._plain = Counted(components_of(store).putter._plain)
+    counted = components_of(store).putter._fast = Counted(components_of(store).putter._fast)
     results = [store.put_message(scheduled) for _ in range(50)]
     assert all(result.ok for result in results)
     assert counted.taken == 0
-    assert counted.asked_again <= 1  # where a put is timed the fast path is asked by itself
+    assert counted.requested_again <= 1  # where a put is timed the fast path is asked by itself
     assert store.put_message(Message("t", b"x")).ok
     assert counted.taken == 1

@@ -45,11 +45,11 @@ def store(
 def slow_puller(store: MessageStore) -> Puller:
     """Return a puller that asks the core nothing."""
     puller = Puller(store.config, components_of(store).log, components_of(store).queues)
-    puller._plain = None
+    puller._fast = None
     return puller
 
 
-def told(result: GetMessageResult) -> object:
+def reported(result: GetMessageResult) -> object:
     """Return all that a result says, its messages before and after its records were asked for."""
     first = [bytes(message.record) for message in result.messages()]
     fields = [
@@ -62,12 +62,12 @@ def told(result: GetMessageResult) -> object:
 def compare(store: MessageStore, draw: random.Random, count: int) -> list[GetMessageResult]:
     core, slow, results = store._puller, slow_puller(store), []
     for _ in range(count):
-        asked = ("t", draw.randrange(QUEUES + 1), draw.randrange(-2, PUTS // QUEUES + 4),
+        requested = ("t", draw.randrange(QUEUES + 1), draw.randrange(-2, PUTS // QUEUES + 4),
                  draw.choice((0, 1, 5, 12, 32, 1 << 70)), None,
                  draw.choice((0, 500, 2000, 1 << 27, 1 << 70)))  # fmt: skip
-        found, expected = core.get(*asked), slow.get(*asked)
+        found, expected = core.get(*requested), slow.get(*requested)
         assert found.record_count() == len(expected.records)
-        assert told(found) == told(expected), asked
+        assert reported(found) == reported(expected), requested
         results.append(found)
     return results
 

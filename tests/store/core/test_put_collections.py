@@ -30,12 +30,12 @@ Put = Callable[[MessageStore, Message], Sequence[PutMessageResult | None] | None
 
 
 def one(store: MessageStore, message: Message) -> Sequence[PutMessageResult | None] | None:
-    return [components_of(store).putter._plain.one(message)]
+    return [components_of(store).putter._fast.one(message)]
 
 
 def several(store: MessageStore, message: Message) -> Sequence[PutMessageResult | None] | None:
     other = Message("t", b"other", message.queue_id ^ FAR)
-    return components_of(store).putter._plain.several([other, message, other, message])
+    return components_of(store).putter._fast.several([other, message, other, message])
 
 
 class Meddler:
@@ -140,7 +140,7 @@ def test_a_collection_comes_before_a_message_is_encoded_or_when_all_is_held(
     for threshold in THRESHOLDS:
         for queue in (0, FAR, FAR, 0):
             message.queue_id = queue
-            records = putter._plain.encoded()
+            records = putter._fast.encoded()
             learnt = putter._rules.learnt(message)
             with called_often(meddler, threshold):
                 assert records.add(message, learnt)
@@ -154,7 +154,7 @@ def test_a_client_batch_that_is_changed_before_its_put_is_left_alone(store: Mess
     meddler, taken = BatchMeddler(store, message), list[bool]()
     for threshold in THRESHOLDS:
         with called_often(meddler, threshold):
-            done = components_of(store).putter._plain.batch(message)
+            done = components_of(store).putter._fast.batch(message)
         check_whole(store, [*(done or ()), *meddler.inner])
         taken.append(done is not None)
     assert True in taken
@@ -166,7 +166,7 @@ def test_results_and_keys_are_as_python_makes_them(store: MessageStore) -> None:
     messages = [Message("t", b"", queue) for queue in range(3)]
     store.put_messages(messages)
     store.max_offset("t", 0)
-    done = components_of(store).putter._plain.several(messages)
+    done = components_of(store).putter._fast.several(messages)
     assert done is not None
     assert gc.is_tracked(done)
     for result in done:

@@ -20,7 +20,7 @@ from cqstore.store.core._maps import FileMap
 from cqstore.store.errors import StoreConfigError, StoreError
 from cqstore.store.index._chain import ChainFile, ChainFiles, walk_chain
 from cqstore.store.index.index_batch import IndexBatch
-from cqstore.store.log._log import PlainLog
+from cqstore.store.log._log import FastLog
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -85,19 +85,19 @@ def matching(store: MessageStore, topic: str, key: str, begin: int, end: int) ->
     return found
 
 
-def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> object:
+def compare(store: MessageStore, requested: tuple[str, str, int, int, int]) -> object:
     index = components_of(store).index
     assert index is not None
-    found = index.query(*asked)
+    found = index.query(*requested)
     with pytest.MonkeyPatch.context() as patch:
         decline_walks(patch)
-        assert index.query(*asked) == found, asked
-    topic, key, most, begin, end = asked
+        assert index.query(*requested) == found, requested
+    topic, key, most, begin, end = requested
     messages = outcome(lambda: store.query_message(topic, key, most, begin, end))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store._queries, "_fast", Declines())
         slow = outcome(lambda: store.query_message(topic, key, most, begin, end))
-    assert messages == slow, asked
+    assert messages == slow, requested
     return messages
 
 
@@ -118,16 +118,16 @@ def test_sound_queries_are_alike(store: MessageStore) -> None:
     draw, met = random.Random(2), 0
     for _ in range(400):
         try:
-            asked = any_question(draw, draw.choice(times(store)))
-            found = compare(store, asked)
+            requested = any_question(draw, draw.choice(times(store)))
+            found = compare(store, requested)
         except UnicodeEncodeError:
             pytest.fail("a surrogate is no reason to fail")
-        topic, key, most, begin, end = asked
+        topic, key, most, begin, end = requested
         if begin > end:
             assert found == (StoreConfigError, f"begin {begin} is later than end {end}")
             continue
         every = matching(store, topic, key, begin, end) if key else []
-        assert found == every[max(len(every) - most, 0) :], asked
+        assert found == every[max(len(every) - most, 0) :], requested
         met += len(every) > 1
     assert met > 50
 
@@ -186,21 +186,21 @@ def test_odd_geometries_lead_to_no_file(
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
-    assert not plain.ask("t", "a", 32, *ALWAYS)
+    plain = FastQuery(FastLog(components_of(store).log), index, LOG_FILE)
+    assert not plain.query("t", "a", 32, *ALWAYS)
 
 
 def test_files_without_their_fields_and_of_other_kinds_are_left(store: MessageStore) -> None:
     index: Any = ChainFiles()
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
-    assert plain.ask("t", "a", 32, *ALWAYS) is None
+    plain = FastQuery(FastLog(components_of(store).log), index, LOG_FILE)
+    assert plain.query("t", "a", 32, *ALWAYS) is None
     for files in ((OddFile(),), (object(),), (None,)):
         index.files = files
-        assert plain.ask("t", "a", 32, *ALWAYS) is None
+        assert plain.query("t", "a", 32, *ALWAYS) is None
     index.files = ()
-    assert plain.ask("t", "a", 32, *ALWAYS) == []
+    assert plain.query("t", "a", 32, *ALWAYS) == []
     index.closed = True
-    assert plain.ask("t", "a", 32, *ALWAYS) is None
+    assert plain.query("t", "a", 32, *ALWAYS) is None
 
 
 def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
 def places(store: MessageStore, key: str, most: int) -> list[int] | None:
     """Return where the core finds a key by itself."""
     assert store._queries._fast is not None
-    found = store._queries._fast.ask("t", key, most, *ALWAYS)
+    found = store._queries._fast.query("t", key, most, *ALWAYS)
     return None if found is None else [message.phy_offset for message in found]
 
 
@@ -412,10 +412,10 @@ class OtherLog:
 
     def __init__(self, real: CommitLog) -> None:
         self.real = real
-        self.asked: list[int] = []
+        self.requested: list[int] = []
 
     def readable(self, offset: int) -> tuple[int, object, int] | None:
-        self.asked.append(offset)
+        self.requested.append(offset)
         return self.real.readable(offset)
 
     def min_phy_offset(self) -> int:
@@ -425,10 +425,10 @@ class OtherLog:
         return self.real.max_phy_offset()
 
 
-def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
+def requested(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     """Return what the core finds of one key in a log and an index."""
-    plain = FastQuery(PlainLog(log), index, LOG_FILE)
-    found = plain.ask("t", "cc", 64, *ALWAYS)
+    plain = FastQuery(FastLog(log), index, LOG_FILE)
+    found = plain.query("t", "cc", 64, *ALWAYS)
     return None if found is None else [bytes(message.record) for message in found]
 
 
@@ -438,12 +438,14 @@ def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> 
     places = sorted(index.query("t", "cc", 64, *ALWAYS))
     assert len(places) > 5
     other, own = OtherLog(components_of(store).log), components_of(store).log
-    found = asked(store, own, index)
+    found = requested(store, own, index)
     assert found == [bytes(own.message(place).record) for place in places]
-    assert asked(store, other, index) == found
+    assert requested(store, other, index) == found
     # each file is held while its records follow each other
-    assert {place // LOG_FILE for place in other.asked} == {place // LOG_FILE for place in places}
-    assert len(other.asked) == len({place // LOG_FILE for place in places})
+    assert {place // LOG_FILE for place in other.requested} == {
+        place // LOG_FILE for place in places
+    }
+    assert len(other.requested) == len({place // LOG_FILE for place in places})
 
 
 def test_places_outside_the_log_take_the_slow_path(store: MessageStore) -> None:
@@ -460,7 +462,7 @@ def test_places_outside_the_log_take_the_slow_path(store: MessageStore) -> None:
             start, mapped, there = file
             return start, mapped, min(there, last - start)
 
-    assert asked(store, Shorter(own), index) is None
+    assert requested(store, Shorter(own), index) is None
 
 
 def test_a_file_of_another_kind_is_left_to_the_log(
@@ -470,7 +472,7 @@ def test_a_file_of_another_kind_is_left_to_the_log(
     index = components_of(store).index
     assert index is not None
     files = components_of(store).log.files
-    expected = asked(store, components_of(store).log, index)
+    expected = requested(store, components_of(store).log, index)
     places = sorted(index.query("t", "cc", 64, *ALWAYS))
     first = files.find(places[0])
     assert first is not None
@@ -479,10 +481,10 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
+    plain = FastQuery(FastLog(components_of(store).log), index, LOG_FILE)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
-        messages = plain.ask("t", "cc", 64, *ALWAYS)
+        messages = plain.query("t", "cc", 64, *ALWAYS)
         assert messages is not None
         assert [bytes(message.record) for message in messages] == expected
 

@@ -26,24 +26,24 @@ def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
     pending: Any = Waiting()
     dispatcher: Any = Dispatcher()
     pending.units, dispatcher.pending = UnitBatch(), pending
-    asked: list[int] = []
-    ready = Ready(state, dispatcher, NOTHING, lambda: asked.append(1))
+    requested: list[int] = []
+    ready = Ready(state, dispatcher, NOTHING, lambda: requested.append(1))
     ends = (0, 1, 1 << 62, -1)
     for closed, forked, handed, end in product((False, True), (False, True), (NOTHING, 5), ends):
         state.closed, state.forked, dispatcher.handed = closed, forked, handed
         pending.units = UnitBatch()
         pending.units.end_phy_offset = end
-        asked.clear()
+        requested.clear()
         ready()
         well = not closed and not forked and handed is NOTHING and end == 0
-        assert asked == ([] if well else [1]), (closed, forked, handed, end)
+        assert requested == ([] if well else [1]), (closed, forked, handed, end)
     state.closed = state.forked = False
     dispatcher.handed = NOTHING
     for units in (OtherBatch(), None):
         pending.units = units
-        asked.clear()
+        requested.clear()
         ready()
-        assert asked == [1]
+        assert requested == [1]
 
 
 def test_where_there_is_no_batch_nobody_is_ready() -> None:

@@ -52,7 +52,7 @@ def by_slow_path(store: MessageStore, topic: str, timestamp: int, boundary: Boun
     queues = components_of(store).queues
     assert isinstance(queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queues._table, "plain", Declines())
+        patch.setattr(queues._table, "fast", Declines())
         return queues.queue(topic, 0).offset_by_time(timestamp, boundary)
 
 
@@ -63,10 +63,10 @@ def compare(store: MessageStore, timestamps: list[int]) -> set[int]:
         for timestamp in timestamps:
             for boundary in BoundaryType:
                 found = queue.offset_by_time(timestamp, boundary)
-                asked = topic, timestamp, boundary
-                assert found == unit_by_unit(queue, timestamp, boundary), asked
-                assert found == by_slow_path(store, *asked), asked
-                assert found == store.offset_by_time(topic, 0, timestamp, boundary), asked
+                requested = topic, timestamp, boundary
+                assert found == unit_by_unit(queue, timestamp, boundary), requested
+                assert found == by_slow_path(store, *requested), requested
+                assert found == store.offset_by_time(topic, 0, timestamp, boundary), requested
                 met.add(found)
     return met
 
@@ -77,7 +77,7 @@ def test_pulls_and_searches_pass_by_a_queue_that_is_plain(
     times = [message.store_timestamp for message in store.get_message("few", 0, 0).messages()]
     queues = components_of(store).queues
     assert isinstance(queues, FileConsumeQueueStore)
-    assert queues.plain_reads is not None
+    assert queues.fast_reads is not None
 
     def refuse(*_: object) -> ConsumeQueue:
         raise AssertionError
@@ -86,7 +86,7 @@ def test_pulls_and_searches_pass_by_a_queue_that_is_plain(
     assert store.get_message("few", 0, 1).queue_offsets == [1, 2]
     assert store.get_message("few", 0, 9).status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
     assert store.offset_by_time("few", 0, times[0], BoundaryType.UPPER) == times.count(times[0]) - 1
-    monkeypatch.setattr(queues._table, "plain", Declines())
+    monkeypatch.setattr(queues._table, "fast", Declines())
     for ask in (store.get_message, store.offset_by_time):
         with pytest.raises(AssertionError):
             ask("few", 0, 1)
@@ -97,8 +97,8 @@ def test_a_backend_that_gives_out_queues_of_its_own_is_asked_for_them(store: Mes
         def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
             return super().queue(topic, queue_id)
 
-    assert Others(components_of(store).queues.context).plain_reads is None
-    assert FileConsumeQueueStore(components_of(store).queues.context).plain_reads is not None
+    assert Others(components_of(store).queues.context).fast_reads is None
+    assert FileConsumeQueueStore(components_of(store).queues.context).fast_reads is not None
 
 
 def set_times(store: MessageStore, draw: random.Random, *, sound: bool) -> list[int]:

@@ -83,9 +83,9 @@ def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root
     assert isinstance(queues, FileConsumeQueueStore)
     path = str(root / "consumequeue" / "t" / "0" / f"{0:020d}")
     table: Any = queues._table
-    units = table.plain
+    units = table.fast
     for _ in range(8):
-        assert units.plain_units(table, "t", 0, 0, 4) is not None
+        assert units.fast_units(table, "t", 0, 0, 4) is not None
     entries: Any = queues._cache.entries
     file = entries[path]
     entries.clear()
@@ -100,8 +100,8 @@ def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root
 
     with Shim() as shim:
         shim.watch(root)
-        shim.tell(let_go, "/cq_file/_units")
-        assert units.plain_units(table, "t", 0, UNITS - 4, 4) is not None
+        shim.notify(let_go, "/cq_file/_units")
+        assert units.fast_units(table, "t", 0, UNITS - 4, 4) is not None
     assert had_map == [True]
     assert path not in maps()
 

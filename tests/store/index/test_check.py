@@ -58,16 +58,16 @@ BROKEN: list[tuple[Callable[[Made], object], tuple[str, int | None, int]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("spoil", "told"), BROKEN, ids=[told[0] for _, told in BROKEN])
+@pytest.mark.parametrize(("spoil", "reported"), BROKEN, ids=[reported[0] for _, reported in BROKEN])
 def test_each_fault_is_told_with_its_place(
-    tmp_path: Path, spoil: Callable[[Made], object], told: tuple[str, int | None, int]
+    tmp_path: Path, spoil: Callable[[Made], object], reported: tuple[str, int | None, int]
 ) -> None:
     made = Made(SLOTS, ENTRIES, 30)
     assert findings(tmp_path, made) == []
     spoil(made)
     found = findings(tmp_path, made)
     problems = [(each.problem.partition("; cqstore rebuild")[0], *each[2:4]) for each in found]
-    assert told in problems
+    assert reported in problems
 
 
 def test_many_are_told_by_the_first(tmp_path: Path) -> None:

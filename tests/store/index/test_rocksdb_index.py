@@ -34,13 +34,13 @@ def root(tmp_path: Path) -> Path:
     return unpack_indexed(tmp_path)
 
 
-def asked(root: Path, topic: str, key: str, *words: object) -> Result:
+def requested(root: Path, topic: str, key: str, *words: object) -> Result:
     all_words = ["query", str(root), "--topic", topic, "--key", key, *map(str, words)]
     return CliRunner().invoke(app, all_words)
 
 
 def rows(root: Path, topic: str, key: str, *words: object) -> list[dict[str, Any]]:
-    done = asked(root, topic, key, *words)
+    done = requested(root, topic, key, *words)
     assert done.exit_code == 0, (done.output, done.exception)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -97,14 +97,14 @@ def test_a_store_is_asked_as_the_command_is(root: Path, config: StoreConfig) -> 
         since = every[-2].store_timestamp
         newer = sum(message.store_timestamp >= since for message in every)
 
-        def asked_for(*most: int, **times: int) -> list[int]:
+        def requested_keys(*most: int, **times: int) -> list[int]:
             found = store.query_message("orders", "many", *most, **times)
             return [message.phy_offset for message in found]
 
-        assert asked_for(3) == places[-3:]
-        assert asked_for(0) == asked_for(-5) == []
-        assert asked_for(begin=since) == places[-newer:]
-        assert asked_for(end=since - 1) == places[:-newer]
+        assert requested_keys(3) == places[-3:]
+        assert requested_keys(0) == requested_keys(-5) == []
+        assert requested_keys(begin=since) == places[-newer:]
+        assert requested_keys(end=since - 1) == places[:-newer]
         assert store.query_index_files("orders", "many") == []
     with pytest.raises(StoreClosedError):
         store.query_message("orders", "many")
@@ -142,7 +142,7 @@ def test_a_key_that_another_one_goes_on_from_is_none_of_its_records(root: Path) 
     answers = {(each["topic"], each["key"]): each["phyOffsets"] for each in expected_answers()}
     theirs = answers["orders", "a"]
     assert theirs  # those of a@b
-    done = asked(root, "orders", "a")
+    done = requested(root, "orders", "a")
     assert (done.exit_code, done.stdout) == (0, "")
     assert phys(root, "orders", "a@b") == theirs
 
@@ -188,7 +188,7 @@ def test_records_put_since_are_found_by_the_files_and_both_are_merged(root: Path
     assert phys(root, "orders", "many", "--max", 64) == old + new
     assert phys(root, "orders", "many", "--max", 3) == [old[-1], *new]
     assert phys(root, "orders", "NEW1") == new[1:]
-    said = asked(root, "orders", "many").stderr
+    said = requested(root, "orders", "many").stderr
     index = open_message_index(root)
     assert index is not None
     assert f"up to phy offset {index.built_to}, the log ends at {end}" in said
@@ -199,7 +199,7 @@ def test_entries_that_lead_to_no_record_are_said(root: Path) -> None:
     (row,) = rows(root, "orders", "k3")
     wrong = row["phy"] + 1
     change(root, dict([entry(row["storeTimestamp"], "orders", "k3", wrong)]))
-    done = asked(root, "orders", "k3")
+    done = requested(root, "orders", "k3")
     assert [json.loads(line)["phy"] for line in done.stdout.splitlines()] == [wrong - 1]
     assert "1 index entries point to no record, the first: " in done.stderr
 
@@ -207,7 +207,7 @@ def test_entries_that_lead_to_no_record_are_said(root: Path) -> None:
 def test_a_value_that_is_no_time_is_named(root: Path) -> None:
     (row,) = rows(root, "orders", "k3")
     change(root, {entry(row["storeTimestamp"], "orders", "k3", 7)[0]: b"short"})
-    done = asked(root, "orders", "k3")
+    done = requested(root, "orders", "k3")
     assert done.exit_code == 1
     assert f"the index in {root / 'rocksdbstore'} can be read only in part" in done.stderr
     assert "8 bytes" in done.stderr
@@ -217,7 +217,7 @@ def test_a_database_that_cannot_be_read_is_named_and_the_files_answer(root: Path
     with MessageStore.open(root, CONFIG, backend="file") as store:
         assert store.put_message(Message("orders", b"new", 0, {"KEYS": "fresh"})).ok
     (root / "rocksdbstore" / "CURRENT").write_text("MANIFEST-999999\n")
-    done = asked(root, "orders", "fresh")
+    done = requested(root, "orders", "fresh")
     assert done.exit_code == 1
     assert len(done.stdout.splitlines()) == 1
     assert "a key index cannot be read and was skipped" in done.stderr
@@ -227,6 +227,6 @@ def test_a_database_that_cannot_be_read_is_named_and_the_files_answer(root: Path
 def test_a_database_that_was_never_used_is_not_spoken_of(root: Path) -> None:
     change(root, {}, lose=True)
     assert open_message_index(root) is None
-    assert "rocksdbstore" not in asked(root, "orders", "k3").stderr
+    assert "rocksdbstore" not in requested(root, "orders", "k3").stderr
     shutil.rmtree(root / "rocksdbstore")
     assert open_message_index(root) is None

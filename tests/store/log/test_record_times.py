@@ -25,10 +25,10 @@ def test_what_is_not_in_the_log_has_no_time(golden_folder: Path) -> None:
     with MessageStore.open(golden_folder / "special-defaultRocksDB", read_only=True) as store:
         log = components_of(store).log
         low, end = log.min_phy_offset(), log.max_phy_offset()
-        asked = [(low - 1, 200), (-1, 200), (end - 10, 200), (end, 200), (low, 10), (low, 200)]
-        asked += [(low + 262_144 - 20, 200), (1 << 62, 200)]
-        phys, sizes = np.array(asked, np.int64).T
-        alone = [log.store_timestamp(*each) for each in asked]
+        requested = [(low - 1, 200), (-1, 200), (end - 10, 200), (end, 200), (low, 10), (low, 200)]
+        requested += [(low + 262_144 - 20, 200), (1 << 62, 200)]
+        phys, sizes = np.array(requested, np.int64).T
+        alone = [log.store_timestamp(*each) for each in requested]
         assert low > 0
         assert log.store_timestamps(phys, sizes).tolist() == alone
         assert alone.count(-1) == 7

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cqstore.store.log._log import PlainLog
+from cqstore.store.log._log import FastLog
 from cqstore.store.log._tail import FilePositions, FilesByStart, LogTail
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import Message
@@ -56,8 +56,8 @@ def test_a_log_without_its_files_is_no_plain_one(tmp_path: Path) -> None:
             log.files.by_start = files
             for size in (0, 1, 4096):
                 log.files.file_size = size
-                plain = FastQuery(PlainLog(log), index, 4096)
-                assert plain.ask("t", "k", 1, 0, 1 << 62) is None
+                plain = FastQuery(FastLog(log), index, 4096)
+                assert plain.query("t", "k", 1, 0, 1 << 62) is None
 
 
 @pytest.mark.parametrize("files", [1, 2])

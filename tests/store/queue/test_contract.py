@@ -82,8 +82,8 @@ def test_spans_are_minimum_and_maximum_of_every_queue(drive: QueueDrive) -> None
         assert [span.queue for span in drive.store.spans("half")] == [("half", 1)]
         rest = [span.queue for span in drive.store.spans(after=spans[1].queue)]
         assert rest == [span.queue for span in spans[2:]]
-        asked = [*spans[::-1], QueueSpan(QueueKey("nowhere", 9), 0, 0), spans[0]]
-        assert list(drive.store.spans_of([span.queue for span in asked])) == asked
+        requested = [*spans[::-1], QueueSpan(QueueKey("nowhere", 9), 0, 0), spans[0]]
+        assert list(drive.store.spans_of([span.queue for span in requested])) == requested
         drive.store.clean_expired(records * 100)
 
 
@@ -389,7 +389,7 @@ def test_a_closed_store_answers_nothing(drive: QueueDrive) -> None:
 # ---- queues that are kept
 
 
-def told(queue: ConsumeQueue) -> list[object]:
+def reported(queue: ConsumeQueue) -> list[object]:
     """Ask a queue everything."""
     low, high = queue.ends()
     pulled = queue.pull(low, 100)
@@ -411,18 +411,18 @@ def told(queue: ConsumeQueue) -> list[object]:
 def test_a_queue_may_be_kept_from_before_its_first_unit(drive: QueueDrive) -> None:
     kept = drive.store.queue("topic", 3)
     assert (kept.topic, kept.queue_id, kept.key) == ("topic", 3, QueueKey("topic", 3))
-    empty = told(kept)
-    assert empty == told(drive.store.queue("another", 0))
+    empty = reported(kept)
+    assert empty == reported(drive.store.queue("another", 0))
     assert empty[:3] == [0, 0, []]
     drive.put("topic", 3, 0, 12)
-    assert told(kept)[:3] == [0, 12, [(number * 100, 100, number * 7) for number in range(12)]]
+    assert reported(kept)[:3] == [0, 12, [(number * 100, 100, number * 7) for number in range(12)]]
     drive.expire(5)
-    assert told(kept)[:2] == [5, 12]
-    assert told(kept) == told(drive.store.queue("topic", 3))
+    assert reported(kept)[:2] == [5, 12]
+    assert reported(kept) == reported(drive.store.queue("topic", 3))
     drive.put("topic", 3, 12, 1)
-    assert told(kept)[:2] == [5, 13]
+    assert reported(kept)[:2] == [5, 13]
     drive.store.clean_expired(drive.log.low)
-    assert told(kept) == told(drive.store.queue("topic", 3))
+    assert reported(kept) == reported(drive.store.queue("topic", 3))
 
 
 @pytest.mark.parametrize("how", ["topic", "queue", "restart"])
@@ -430,7 +430,7 @@ def test_a_kept_queue_never_shows_an_earlier_incarnation(drive: QueueDrive, how:
     drive.put("topic", 0, 0, 12)
     drive.expire(5)
     kept = drive.store.queue("topic", 0)
-    assert told(kept)[:2] == [5, 12]
+    assert reported(kept)[:2] == [5, 12]
     reading = kept.iterate(5)
     next(reading)
     if how == "topic":
@@ -438,10 +438,14 @@ def test_a_kept_queue_never_shows_an_earlier_incarnation(drive: QueueDrive, how:
     elif how == "queue":
         drive.store.delete_queue("topic", 0)
     if how != "restart":
-        assert told(kept) == told(drive.store.queue("topic", 7))
+        assert reported(kept) == reported(drive.store.queue("topic", 7))
     drive.put("topic", 0, 0, 3)
-    assert told(kept)[:3] == [0, 3, [(1200 + number * 100, 100, number * 7) for number in range(3)]]
-    assert told(kept) == told(drive.store.queue("topic", 0))
+    assert reported(kept)[:3] == [
+        0,
+        3,
+        [(1200 + number * 100, 100, number * 7) for number in range(3)],
+    ]
+    assert reported(kept) == reported(drive.store.queue("topic", 0))
     assert len(list(reading)) <= 6, "what it had read already"
 
 

@@ -121,7 +121,7 @@ class Queues:
 
 def of(queues: Queues, *, but: str = "", **facts: object) -> Any:
     live = lambda *key: queues.min_offset(*key) < queues.max_offset(*key)  # noqa: E731
-    told = {
+    reported = {
         "was_lagging": False,
         "began_empty": False,
         "exclusive_queues": None,
@@ -129,7 +129,7 @@ def of(queues: Queues, *, but: str = "", **facts: object) -> Any:
         **facts,
     }
     accepts = lambda topic: topic not in but  # noqa: E731
-    return SimpleNamespace(name="x", store=queues, has_live_units=live, accepts=accepts, **told)
+    return SimpleNamespace(name="x", store=queues, has_live_units=live, accepts=accepts, **reported)
 
 
 def evened(facts: dict[str, object]) -> tuple[list[object], list[object]]:

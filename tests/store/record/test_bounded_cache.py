@@ -140,9 +140,9 @@ def test_threads_that_learn_at_once_keep_the_bound() -> None:
 
 @pytest.mark.parametrize("size", [12, 60])
 def test_twenty_thousand_topics_are_known(size: int) -> None:
-    asked: list[str] = []
-    rules = EncodingRules(StoreConfig(), asked.append)
+    requested: list[str] = []
+    rules = EncodingRules(StoreConfig(), requested.append)
     for _ in range(2):
         for number in range(20_000):
             rules.learnt(Message(f"{number:x}".ljust(size, "t"), b""))
-    assert len(asked) == 20_000
+    assert len(requested) == 20_000

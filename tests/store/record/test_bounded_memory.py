@@ -147,8 +147,8 @@ def test_what_repeats_is_found_again() -> None:
 
 
 def test_a_topic_is_found_again() -> None:
-    asked: list[str] = []
-    rules = EncodingRules(StoreConfig(), asked.append)
+    requested: list[str] = []
+    rules = EncodingRules(StoreConfig(), requested.append)
     known = [rules.learnt(Message("t", b"")) for _ in range(3)]
-    assert asked == ["t"]
+    assert requested == ["t"]
     assert known[0] is known[1] is known[2]

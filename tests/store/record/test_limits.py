@@ -211,7 +211,7 @@ ADD_UP = "inconsistent lengths in the message at byte 32"
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "reported"),
     [
         (SOUND[:19], "the batch is truncated inside the message head at byte 32"),
         (one_of_batch(22, -1, b"\0\0"), ADD_UP),
@@ -221,11 +221,11 @@ ADD_UP = "inconsistent lengths in the message at byte 32"
         (one_of_batch(23, 0, b"\0\0x"), ADD_UP),
     ],
 )
-def test_the_lengths_of_a_client_batch_add_up(bad: bytes, told: str) -> None:
+def test_the_lengths_of_a_client_batch_add_up(bad: bytes, reported: str) -> None:
     """Behind one sound message."""
     with pytest.raises(IllegalMessageError) as raised:
         decode_client_batch(Message("t", SOUND + bad))
-    assert raised.value.reason == told
+    assert raised.value.reason == reported
 
 
 def test_messages_of_a_client_batch_have_its_fields_and_their_own() -> None:

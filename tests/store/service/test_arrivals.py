@@ -498,7 +498,7 @@ def test_ten_thousand_tasks_wait(store: MessageStore) -> None:
 # ---- listeners
 
 
-class Heard:
+class Received:
     """A listener that keeps what it is given, and compares it with what a reader sees."""
 
     def __init__(self, store: MessageStore) -> None:
@@ -524,16 +524,16 @@ class Heard:
 def test_a_listener_hears_of_every_unit_in_the_order_of_the_log(store: MessageStore) -> None:
     put(store)
     assert store.max_offset("t", 0) == 1
-    heard = Heard(store)
-    with store.add_arrival_listener(heard) as subscription:
+    received = Received(store)
+    with store.add_arrival_listener(received) as subscription:
         stored = [
             store.put_message(Message("t", b"x", number % 3, {"TAGS": f"tag{number}"}))
             for number in range(200)
         ]
-        until(lambda: len(heard.units) == 200)
-    assert heard.threads == {LISTENER}
-    assert (heard.faults, heard.dropped, subscription.failures) == ([], 0, 0)
-    for number, (unit, result) in enumerate(zip(heard.units, stored, strict=True)):
+        until(lambda: len(received.units) == 200)
+    assert received.threads == {LISTENER}
+    assert (received.faults, received.dropped, subscription.failures) == ([], 0, 0)
+    for number, (unit, result) in enumerate(zip(received.units, stored, strict=True)):
         assert result.appended is not None
         message = store.get_message("t", number % 3, unit.queue_offset, 1).messages()[0]
         assert message.phy_offset == result.phy_offset
@@ -547,35 +547,39 @@ def test_a_listener_hears_of_every_unit_in_the_order_of_the_log(store: MessageSt
         assert unit.tags_code == cq_unit.tags_code
     put(store, 3)
     assert store.max_offset("t", 0)
-    assert len(heard.units) == 200
+    assert len(received.units) == 200
     assert is_idle(store)
 
 
 def test_light_queues_arrive_too(plain: MessageStore) -> None:
-    heard = Heard(plain)
+    received = Received(plain)
     found: list[bool] = []
     light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
     with (
-        plain.add_arrival_listener(heard),
+        plain.add_arrival_listener(received),
         running(lambda: found.append(plain.wait_for("%LMQ%b", 0, 0, SECONDS))),
     ):
         until(lambda: is_waited_for(plain))
         assert plain.put_message(Message("t", b"x", 2, light)).ok
     assert found == [True]
-    assert [unit[:3] for unit in heard.units] == [("t", 2, 0), ("%LMQ%a", 0, 0), ("%LMQ%b", 0, 0)]
+    assert [unit[:3] for unit in received.units] == [
+        ("t", 2, 0),
+        ("%LMQ%a", 0, 0),
+        ("%LMQ%b", 0, 0),
+    ]
 
 
 def test_a_half_message_does_not_arrive(plain: MessageStore) -> None:
-    heard = Heard(plain)
-    with plain.add_arrival_listener(heard):
+    received = Received(plain)
+    with plain.add_arrival_listener(received):
         assert plain.put_message(Message("t", b"x", 0, sys_flag=0x4)).ok
         put(plain)
-        until(lambda: bool(heard.units))
-    assert len(heard.units) == 1
+        until(lambda: bool(received.units))
+    assert len(received.units) == 1
 
 
 def test_a_listener_that_fails_is_counted_and_harms_nothing(plain: MessageStore) -> None:
-    heard, calls = Heard(plain), list[int]()
+    received, calls = Received(plain), list[int]()
 
     def fail(batch: ArrivalBatch) -> None:
         calls.append(len(batch))
@@ -584,11 +588,11 @@ def test_a_listener_that_fails_is_counted_and_harms_nothing(plain: MessageStore)
     with (
         logged() as lines,
         plain.add_arrival_listener(fail) as failing,
-        plain.add_arrival_listener(heard),
+        plain.add_arrival_listener(received),
     ):
         for number in range(5):
             put(plain)
-            until(lambda: len(heard.units) == number + 1)  # noqa: B023
+            until(lambda: len(received.units) == number + 1)  # noqa: B023
             until(lambda: sum(calls) == number + 1)  # noqa: B023
     text = lines.getvalue()
     assert failing.failures == len(calls)
@@ -612,13 +616,13 @@ def test_a_listener_that_is_slow_is_told_what_it_missed(
         entered.set()
         assert go_on.wait(SECONDS)
 
-    heard = Heard(plain)
-    with plain.add_arrival_listener(slow) as subscription, plain.add_arrival_listener(heard):
+    received = Received(plain)
+    with plain.add_arrival_listener(slow) as subscription, plain.add_arrival_listener(received):
         put(plain)
         assert entered.wait(SECONDS)
         for number in range(1, 31):
             put(plain)
-            until(lambda: len(heard.units) == number + 1)  # noqa: B023
+            until(lambda: len(received.units) == number + 1)  # noqa: B023
         assert counts == [(1, 0)]
         assert plain.wait_for("t", 0, 30, SECONDS)  # it holds up no other
         assert subscription.dropped == 30 - 9
@@ -626,16 +630,16 @@ def test_a_listener_that_is_slow_is_told_what_it_missed(
         until(lambda: sum(map(sum, counts)) == 31)
     assert sum(dropped for _, dropped in counts) == 30 - 9
     assert plain.metrics.snapshot().arrivals_dropped == 30 - 9
-    assert heard.dropped == 0
+    assert received.dropped == 0
 
 
 def test_a_close_gives_listeners_what_was_put_and_ends_their_threads(tmp_path: Path) -> None:
     store = opened(tmp_path, "file")
-    heard = Heard(store)
-    store.add_arrival_listener(heard)
+    received = Received(store)
+    store.add_arrival_listener(received)
     put(store, 500)
     store.close()
-    assert len(heard.units) == 500
+    assert len(received.units) == 500
     assert {THREAD, LISTENER}.isdisjoint(own_threads())
 
 

@@ -113,14 +113,14 @@ def test_each_is_durable_when_its_task_goes_on_and_a_task_keeps_its_order(
 def test_those_of_one_sync_cost_one_call_of_the_loop(
     store: MessageStore, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[object] = []
+    reported: list[object] = []
     real = loop_puts._InLoop.complete_soon
 
-    def tell(self: Any, put: Any) -> None:
+    def report(self: Any, put: Any) -> None:
         real(self, put)
-        told.append(put)
+        reported.append(put)
 
-    monkeypatch.setattr(loop_puts._InLoop, "complete_soon", tell)
+    monkeypatch.setattr(loop_puts._InLoop, "complete_soon", report)
     calls: list[object] = []
     complete = loop_puts._InLoop._complete_all
 
@@ -134,7 +134,7 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
         tasks = await held_up(store, disk, 100)
         assert not any(task.done() for task in tasks)
         disk.open.set()
-        until(lambda: len(told) == 100)  # the loop has no turn meanwhile
+        until(lambda: len(reported) == 100)  # the loop has no turn meanwhile
         return await asyncio.gather(*tasks)
 
     assert {result.status for result in run(story())} == {OK}
@@ -144,17 +144,17 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
 
 def test_what_another_thread_tells_goes_by_the_loop_though_no_task_awaits_it_yet() -> None:
     """Else the task would create its future, and await it for ever."""
-    told: list[object] = []
-    of: Any = SimpleNamespace(thread=threading.get_ident(), complete_soon=told.append)
+    reported: list[object] = []
+    of: Any = SimpleNamespace(thread=threading.get_ident(), complete_soon=reported.append)
     result = PutMessageResult(OK)
     put = _waits.AwaitedPut(of)
     other = threading.Thread(target=put.set_result, args=(result,))
     other.start()
     other.join(SECONDS)
-    assert (told, put.is_told) == ([put], False)
+    assert (reported, put.is_notified) == ([put], False)
     own = _waits.AwaitedPut(of)
     own.set_result(result)
-    assert (told, own.is_told, own.answer()) == ([put], True, result)
+    assert (reported, own.is_notified, own.answer()) == ([put], True, result)
 
 
 def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
@@ -170,11 +170,11 @@ def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
 
 
 def test_a_handler_that_raises_where_the_disk_is_asked_holds_nobody_up() -> None:
-    asked: list[object] = []
+    requested: list[object] = []
 
     def ask() -> None:
-        asked.append(ask)
-        if len(asked) == 1:
+        requested.append(ask)
+        if len(requested) == 1:
             raise Interrupted
 
     async def story() -> None:
@@ -183,7 +183,7 @@ def test_a_handler_that_raises_where_the_disk_is_asked_holds_nobody_up() -> None
         await asyncio.sleep(0)
 
     run(story())
-    assert len(asked) == 2
+    assert len(requested) == 2
 
 
 @pytest.mark.usefixtures("any_loop")

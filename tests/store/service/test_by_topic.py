@@ -56,9 +56,9 @@ def figures(store: MessageStore, limit: int = 20, **more: object) -> FiguresByTo
     return found
 
 
-def put(store: MessageStore, came: Mapping[str, int], size: int = 1) -> None:
+def put(store: MessageStore, received: Mapping[str, int], size: int = 1) -> None:
     """Put that many messages to each topic, by turns, and have them dispatched."""
-    waiting = Counter(came)
+    waiting = Counter(received)
     while waiting:
         for topic in list(waiting):
             assert store.put_message(Message(topic, b"x" * size, waiting[topic] % 3)).ok
@@ -91,8 +91,8 @@ def test_rates_are_what_was_put_between_two_looks(store: MessageStore) -> None:
     assert found.puts_per_second == 63.0
     put_bytes = store.max_phy_offset() - before
     assert found.bytes_per_second == put_bytes / SECONDS
-    told = sum(each.bytes_per_second or 0 for each in found.topics)
-    assert told + (found.others_bytes_per_second or 0) == pytest.approx(put_bytes / SECONDS)
+    reported = sum(each.bytes_per_second or 0 for each in found.topics)
+    assert reported + (found.others_bytes_per_second or 0) == pytest.approx(put_bytes / SECONDS)
     assert [each.offset for each in found.topics] == [302, 200]
     quiet = looking.sample()
     assert quiet.puts_per_second == quiet.others_per_second == 0

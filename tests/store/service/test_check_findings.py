@@ -193,6 +193,6 @@ def test_a_queue_has_a_unit_for_each_record_that_the_log_holds(
     high: int,
     found: list[tuple[str, int]],
 ) -> None:
-    told = list(look(store)._compare_with_log(KEY, incarnation, low, high))
-    assert [(each.problem, each.queue_offset) for each in told] == found
-    assert all(each.damage and each.queue == KEY for each in told)
+    reported = list(look(store)._compare_with_log(KEY, incarnation, low, high))
+    assert [(each.problem, each.queue_offset) for each in reported] == found
+    assert all(each.damage and each.queue == KEY for each in reported)

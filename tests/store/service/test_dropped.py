@@ -59,9 +59,9 @@ def test_a_dropped_store_is_released_and_no_byte_changes(tmp_path: Path, backend
     refuse_open(root)
     before = state_of(root)
     assert len(names_of_threads()) > len(threads)
-    told = dropped(held.let_go)
-    assert len(told) == 1
-    assert told[0].startswith(f"store {root} was not closed: ")
+    reported = dropped(held.let_go)
+    assert len(reported) == 1
+    assert reported[0].startswith(f"store {root} was not closed: ")
     assert (state_of(root), names_of_threads()) == (before, threads)
     assert descriptors_of(root) == []
     assert str(root) not in Path("/proc/self/maps").read_text()
@@ -111,9 +111,9 @@ def test_a_read_only_store_is_released_too(tmp_path: Path, backend: str) -> None
         store.put_message(Message("t", b"x"))
     del store
     holder = [MessageStore.open(tmp_path / "s", read_only=True)]
-    told = dropped(holder.clear)
-    assert len(told) == 1
-    assert "recovers" not in told[0]
+    reported = dropped(holder.clear)
+    assert len(reported) == 1
+    assert "recovers" not in reported[0]
 
 
 @pytest.mark.parametrize("backend", backend_names())

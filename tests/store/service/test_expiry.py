@@ -10,7 +10,7 @@ import pytest
 from cqstore.store.errors import ReadOnlyStoreError, StoreError
 from cqstore.store.journals.expired_queues import ExpiredQueues
 from cqstore.store.queue.backends import backend_names
-from cqstore.store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits
+from cqstore.store.queue.consume_queue import ConsumeQueue, FastUnits, PulledUnits
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.maintenance.clean_service import expired_offsets
@@ -112,14 +112,14 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
     opened.fill()
     store = opened.store
     if not is_fast:
-        monkeypatch.setattr(store._puller, "_plain", Declines())
+        monkeypatch.setattr(store._puller, "_fast", Declines())
     kind = QUEUES_OF[opened.backend]
     reads: Any = (
         kind
-        if components_of(store).queues.plain_reads is None
-        else type(components_of(store).queues.plain_reads)
+        if components_of(store).queues.fast_reads is None
+        else type(components_of(store).queues.fast_reads)
     )
-    ends, block, plain, read = kind.ends, kind.read_units, reads.plain_units, list[int]()
+    ends, block, plain, read = kind.ends, kind.read_units, reads.fast_units, list[int]()
 
     def overtaken(self: ConsumeQueue, offset: int, count: int) -> PulledUnits:
         before = ends(self)
@@ -128,13 +128,13 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
         read.append(found.count)
         return PulledUnits(*before, found)
 
-    def overtaken_in_the_core(*asked: object) -> PlainUnits | None:
-        told: PlainUnits | None = plain(*asked)
+    def overtaken_in_the_core(*requested: object) -> FastUnits | None:
+        reported: FastUnits | None = plain(*requested)
         store.delete_expired_files(2 * FILE)
-        return told
+        return reported
 
     monkeypatch.setattr(kind, "pull", overtaken)
-    monkeypatch.setattr(reads, "plain_units", overtaken_in_the_core)
+    monkeypatch.setattr(reads, "fast_units", overtaken_in_the_core)
     result = store.get_message("busy", 0, 5, 10)
     low = opened.expected_minimum()
     units_are_gone = not any(read)

@@ -22,17 +22,17 @@ class Passing:
 
     def __init__(self, components: StoreComponents) -> None:
         self.components, self.calls = components, list[str]()
-        self.asked = 0
+        self.requested = 0
         self.worker: Worker | None = None
         Passing.made.append(self)
 
     def samples_this(self) -> bool:
-        self.asked += 1
-        return self.asked % 2 == 1
+        self.requested += 1
+        return self.requested % 2 == 1
 
-    def pull(self, topic: str, queue_id: int, *asked: Any) -> Any:
+    def pull(self, topic: str, queue_id: int, *requested: Any) -> Any:
         self.calls.append("pull")
-        return self.components.puller.get(topic, queue_id, *asked)
+        return self.components.puller.get(topic, queue_id, *requested)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         self.calls.append("min_offset")
@@ -42,16 +42,16 @@ class Passing:
         self.calls.append("max_offset")
         return self.components.queues.queue(topic, queue_id).max_offset()
 
-    def offset_by_time(self, topic: str, queue_id: int, *asked: Any) -> int:
+    def offset_by_time(self, topic: str, queue_id: int, *requested: Any) -> int:
         self.calls.append("offset_by_time")
-        return self.components.queues.queue(topic, queue_id).offset_by_time(*asked)
+        return self.components.queues.queue(topic, queue_id).offset_by_time(*requested)
 
     def estimate(self, *_: Any) -> int:
         self.calls.append("estimate")
         return 17
 
-    def on_query(self, *asked: Any) -> None:
-        self.calls.append(f"query {asked}")
+    def on_query(self, *requested: Any) -> None:
+        self.calls.append(f"query {requested}")
 
     def on_list_topics(self, prefix: str) -> None:
         self.calls.append(f"topics {prefix}")
@@ -140,7 +140,7 @@ def test_a_trace_in_front_of_an_interceptor_leaves_it_all_that_it_would_see(
         answers = ask(store)
         (made,) = Passing.made
         calls = made.calls[1:]
-        made.asked = 0
+        made.requested = 0
         with record_trace(store, tmp_path / "trace"):
             assert ask(store) == answers
         assert made.calls[1 + len(calls) :] == calls

@@ -244,8 +244,8 @@ def test_a_journal_is_read_up_to_its_bound(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(journals, "MAX_BYTES", size)
     assert ExpiredQueues(journal.path).ends() == dict(QUEUES)
     monkeypatch.setattr(journals, "MAX_BYTES", size - 1)
-    told = f"{journal.path}.*expected at most {size - 1} bytes, found {size} bytes"
-    with pytest.raises(CorruptionError, match=told):
+    reported = f"{journal.path}.*expected at most {size - 1} bytes, found {size} bytes"
+    with pytest.raises(CorruptionError, match=reported):
         ExpiredQueues(journal.path).ends()
 
 
@@ -328,17 +328,17 @@ def test_a_torn_end_is_gone_for_good_before_a_line_follows(tmp_path: Path) -> No
 
 
 def test_a_line_is_synced_and_its_file_s_name_before_it_is_told(tmp_path: Path) -> None:
-    told: list[int] = []
+    reported: list[int] = []
     order = CallOrder(tmp_path)
     journal = Journal(
-        tmp_path / "own" / "j", lambda _: True, lambda _, __: told.append(len(order.made))
+        tmp_path / "own" / "j", lambda _: True, lambda _, __: reported.append(len(order.made))
     )
     with order.watching():
         journal.append([{"a": 1}])
         first = list(order.made)
         journal.append([{"a": 2}])
     assert first[-2:] == [("sync", "own/j"), ("sync", "own")]
-    assert told == [len(first), len(first) + 1], "when the name, then each line is on disk"
+    assert reported == [len(first), len(first) + 1], "when the name, then each line is on disk"
     assert order.made[len(first) :] == [("sync", "own/j")]
     sizes: list[int] = []
     other = Journal(journal.path, lambda _: True, lambda _, size: sizes.append(size))

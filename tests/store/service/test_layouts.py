@@ -126,8 +126,8 @@ def test_settings_choose_for_a_new_store(
 ) -> None:
     layout = detect(tmp_path, StoreConfig())
     assert choose_backends(layout, settings(**given), None) == names
-    for asked in ("file", "rocksdb"):
-        assert choose_backends(layout, settings(**given), asked) == [asked]
+    for requested in ("file", "rocksdb"):
+        assert choose_backends(layout, settings(**given), requested) == [requested]
 
 
 def test_a_kind_of_store_that_there_is_not_is_refused(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_what_lies_there_decides_with_double_write_also_what_is_loaded(
     assert layout.is_combined == (len(names) > 1)
     assert choose_backends(layout, config, None) == kept
     assert choose_backends(layout, config, None, read_only=True) == served
-    for asked in served:
-        assert choose_backends(layout, config, asked)[0] == asked
-        assert choose_backends(layout, config, asked, read_only=True)[0] == asked
+    for requested in served:
+        assert choose_backends(layout, config, requested)[0] == requested
+        assert choose_backends(layout, config, requested, read_only=True)[0] == requested
 
 
 def test_queues_that_would_be_hidden_are_named(tmp_path: Path) -> None:

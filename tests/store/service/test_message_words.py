@@ -19,9 +19,9 @@ def test_its_signature_and_help_name_the_fields(kind: Any) -> None:
     required = [name for name, each in signature.parameters.items() if each.default is each.empty]
     assert required == ["topic", "body"]
     assert signature.parameters["queue_id"].default == 0
-    told = inspect.getdoc(kind) or ""
-    assert "to be put" in told
-    assert "``properties``" in told
+    reported = inspect.getdoc(kind) or ""
+    assert "to be put" in reported
+    assert "``properties``" in reported
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -389,12 +389,12 @@ def test_rocksdb_tells_of_itself_also_beside_files(tmp_path: Path, engine: Rocks
 
 
 def test_the_disk_is_as_full_as_df_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Path] = []
+    requested: list[Path] = []
 
     def statvfs(folder: Path) -> SimpleNamespace:
-        asked.append(folder)
+        requested.append(folder)
         return SimpleNamespace(f_blocks=100, f_bfree=40, f_bavail=20)
 
     monkeypatch.setattr(os, "statvfs", statvfs)
     assert disk_used_ratio(tmp_path / "not" / "made" / "yet") == 0.75  # 60 of 80 for all but root
-    assert asked == [tmp_path]
+    assert requested == [tmp_path]

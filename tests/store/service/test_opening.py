@@ -102,8 +102,8 @@ def test_a_lock_that_could_not_be_taken_has_nothing_to_let_go(
 ) -> None:
     """A file is where the folder should be: the lock goes with its exception, and in silence."""
     (tmp_path / "file").touch()
-    unheard: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", unheard.append)
+    unreceived: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unreceived.append)
     said = ""
     try:
         StoreLock(StorePaths(tmp_path / "file" / "store"))
@@ -111,7 +111,7 @@ def test_a_lock_that_could_not_be_taken_has_nothing_to_let_go(
         said = str(exc)
     gc.collect()
     assert "cannot create the folder of the store" in said
-    assert unheard == []
+    assert unreceived == []
 
 
 def test_a_closed_store_refuses_everything(root: Path) -> None:
@@ -437,15 +437,15 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_stored(
     command = [sys.executable, "-c", WRITER, str(root), backend]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
-        told = [int(writer.stdout.readline()) for _ in range(lines)]
+        output = [int(writer.stdout.readline()) for _ in range(lines)]
         writer.send_signal(signal.SIGKILL)
-        told += [int(line) for line in writer.stdout.read().splitlines(keepends=True)
+        output += [int(line) for line in writer.stdout.read().splitlines(keepends=True)
                  if line.endswith(b"\n")]  # fmt: skip
     for _ in range(2):
         with MessageStore.open(root) as store:
             stored = [record.phy_offset for record in components_of(store).log.scan(0)]
-            assert stored[: len(told)] == told
-            assert len(stored) <= len(told) + 1
+            assert stored[: len(output)] == output
+            assert len(stored) <= len(output) + 1
             assert sum(bodies(store, queue_id) for queue_id in range(5)) == len(stored)
             assert [f for f in store.check() if f.damage] == []
 
@@ -629,17 +629,17 @@ def test_the_checkpoint_vouches_for_no_queue_that_is_being_built(
     assert StoreCheckpoint(root / "checkpoint").fields.logics_phy_offset > 0
     shutil.rmtree(root / "consumequeue")
     (root / "abort").touch()
-    told: list[int] = []
+    reported: list[int] = []
 
     def fail(*_: object) -> None:
-        told.append(StoreCheckpoint(root / "checkpoint").fields.logics_phy_offset)
+        reported.append(StoreCheckpoint(root / "checkpoint").fields.logics_phy_offset)
         raise StoreIOError("no")
 
     with monkeypatch.context() as patched:
         patched.setattr(backend_class("file"), "put_batch", fail)
         with pytest.raises(StoreIOError):
             MessageStore.open(root, CONFIG, backend="file")
-    assert told == [0]
+    assert reported == [0]
     fields = StoreCheckpoint(root / "checkpoint").fields
     assert (fields.logics_phy_offset, fields.logics_msg_timestamp) == (0, 0)
     with MessageStore.open(root, CONFIG) as store:

@@ -20,7 +20,7 @@ from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.crash_images import crash_image
 from tests.kit.faults import EIO, Faults
 from tests.kit.migrations import NO_SPARK, move
-from tests.kit.told import CONFIG, Told
+from tests.kit.reported import CONFIG, AcknowledgedWrites
 
 DOUBLE = CONFIG.model_copy(
     update={
@@ -48,74 +48,74 @@ def stop(*_: object) -> None:
     raise Stop
 
 
-def worked(root: Path, kind: str) -> Told:
-    told = Told()
+def worked(root: Path, kind: str) -> AcknowledgedWrites:
+    written = AcknowledgedWrites()
     backend = None if kind == "double" else kind
     config = DOUBLE if kind == "double" else CONFIG
     for _ in range(2):
         with MessageStore.open(root, config, backend=backend) as store:
-            told.work(store)
+            written.work(store)
     if kind == "double":
         MismatchJournal(StorePaths(root).ab_differences).add(
             Mismatch(1.8e9, "minOffset", QueueKey("t", 0), {}, -1, -1, {"file": "0"}, "")
         )
-    return told
+    return written
 
 
-def closed(root: Path, kind: str, _: pytest.MonkeyPatch) -> Told:
+def closed(root: Path, kind: str, _: pytest.MonkeyPatch) -> AcknowledgedWrites:
     return worked(root, kind)
 
 
-def crashed(root: Path, kind: str, _: pytest.MonkeyPatch) -> Told:
+def crashed(root: Path, kind: str, _: pytest.MonkeyPatch) -> AcknowledgedWrites:
     living = root.with_name(f"{root.name}-living")
-    told = worked(living, kind)
+    written = worked(living, kind)
     with open_store(living) as store:
-        told.work(store)
+        written.work(store)
         store.flush()
         crash_image(store.root, root)
-    return told
+    return written
 
 
-def detach_files(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = worked(root, kind)
+def detach_files(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> AcknowledgedWrites:
+    written = worked(root, kind)
     with monkeypatch.context() as patch:
         faults = Faults(patch)
         with open_store(root) as store:
             faults.fail("write", EIO, "/consumequeue/t/0")
-            told.work(store)
+            written.work(store)
             assert list(store.detached_backends()) == ["file"]
-    return told
+    return written
 
 
-def half_rebuilt(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = worked(root, kind)
+def half_rebuilt(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> AcknowledgedWrites:
+    reported = worked(root, kind)
     store = open_store(root)
     with monkeypatch.context() as patch:
         patch.setattr(backend_class(kind), "put_batch", stop)
         with pytest.raises(Stop):
             store.rebuild_queues("t", 0)
     store.close()
-    return told
+    return reported
 
 
-def half_replaced(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = worked(root, kind)
+def half_replaced(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> AcknowledgedWrites:
+    reported = worked(root, kind)
     with monkeypatch.context() as patch:
         patch.setattr(backend_class(kind), "put_batch", stop)
         with pytest.raises(Stop):
             open_store(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES), backend=kind)
-    return told
+    return reported
 
 
-def switched(root: Path, kind: str, _: pytest.MonkeyPatch) -> Told:
-    told = worked(root, kind)
+def switched(root: Path, kind: str, _: pytest.MonkeyPatch) -> AcknowledgedWrites:
+    reported = worked(root, kind)
     move(root, target={"file": "rocksdb", "rocksdb": "file"}[kind])
     verify_migration(root, master=NO_SPARK)
     switch(root)
-    return told
+    return reported
 
 
-Make = Callable[[Path, str, pytest.MonkeyPatch], Told]
+Make = Callable[[Path, str, pytest.MonkeyPatch], AcknowledgedWrites]
 EACH = backend_names()
 STATES: list[tuple[Make, str]] = [
     *((state, kind) for state in (closed, crashed, half_rebuilt) for kind in EACH),
@@ -127,15 +127,15 @@ LONG_STATES: list[tuple[Make, str]] = [
 ]
 
 
-def use(root: Path, told: Told) -> None:
+def use(root: Path, written: AcknowledgedWrites) -> None:
     """Open, compare, go on; rebuild all queues, compare, go on."""
     with open_store(root) as store:
-        told.check(store)
-        told.work(store)
+        written.check(store)
+        written.work(store)
     with open_store(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)) as store:
-        told.check(store)
-        told.work(store)
-        told.check(store)
+        written.check(store)
+        written.work(store)
+        written.check(store)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_a_lost_file_of_ours_is_harmless_or_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make, kind: str
 ) -> None:
     root = tmp_path / f"{kind}-store"
-    told = make(root, kind, monkeypatch)
+    reported = make(root, kind, monkeypatch)
     own = root / "cqstore"
     names = sorted(str(path.relative_to(own)) for path in own.rglob("*") if path.is_file())
     assert "kept" in names
@@ -169,7 +169,7 @@ def test_a_lost_file_of_ours_is_harmless_or_said(
                     open_store(again, read_only=read_only)
                 assert caught.value.path == again / "cqstore" / name
         else:
-            use(again, told.copy())
+            use(again, reported.copy())
         shutil.rmtree(again)
 
 

@@ -14,7 +14,7 @@ from cqstore.store.errors import StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.double_write import Told
+from tests.kit.double_write import StoredOffsets
 from tests.kit.mirrored import open_mirrored, outcomes
 from tests.kit.waiting import until
 
@@ -90,7 +90,7 @@ def test_a_mirror_is_scraped_beside_the_rest(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     with open_mirrored(tmp_path / "a") as store, MessageStore.open(tmp_path / "b") as plain:
         register(store, plain, registry=registry)
-        Told().put(store, 10)
+        StoredOffsets().put(store, 10)
         for number in range(50):
             store.get_message("t", number % 5, 0)
         until(lambda: outcomes(store) == {ReadOutcome.SAME: 51})

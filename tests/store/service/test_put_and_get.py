@@ -412,15 +412,15 @@ def test_most_offsets_stay_where_queues_are_put_to_in_turn(
     config = LMQ.model_copy(update={"dispatch_slice": 7, **alone})
     put = dict.fromkeys(range(200), 0)
     with MessageStore.open(tmp_path / "turns", config, backend=backend) as store:
-        asked: list[int] = []
+        requested: list[int] = []
         real = components_of(store).queues.next_offset
         monkeypatch.setattr(
             components_of(store).pending.offsets._queues,
             "next_offset",
-            lambda topic, queue_id: asked.append(queue_id) or real(topic, queue_id),  # type: ignore[func-returns-value]
+            lambda topic, queue_id: requested.append(queue_id) or real(topic, queue_id),  # type: ignore[func-returns-value]
         )
         for turn in range(6):
-            asked.clear()
+            requested.clear()
             for queue_id in put:
                 batch = [Message("t", b"x", queue_id)] * (1 + queue_id % 3)
                 results = store.put_messages(batch)
@@ -428,7 +428,7 @@ def test_most_offsets_stay_where_queues_are_put_to_in_turn(
                     put[queue_id] + at for at in range(len(batch))
                 ]
                 put[queue_id] += len(batch)
-            assert len(asked) < (201 if turn == 0 else 120)
+            assert len(requested) < (201 if turn == 0 else 120)
         assert {number: store.max_offset("t", number) for number in put} == put
     with MessageStore.open(tmp_path / "turns", config, backend=backend) as store:
         assert {number: store.max_offset("t", number) for number in put} == put

@@ -25,11 +25,11 @@ def test_lives_are_those_of_a_dict(records: list[tuple[tuple[str, int], int]], c
                 first, begin = offset, phy_offset
             expected[key] = first, offset, begin
             incarnations.note(key, offset, phy_offset)
-        asked = KEYS[::2]
-        found = [tuple(each) if each else None for each in incarnations.lookup(asked)]
-        assert found == [expected[key][:2] if key in expected else None for key in asked]
+        requested = KEYS[::2]
+        found = [tuple(each) if each else None for each in incarnations.lookup(requested)]
+        assert found == [expected[key][:2] if key in expected else None for key in requested]
         rest = sorted((expected[key][2], hash_of(key)) for key in KEYS[1::2] if key in expected)
-        assert [(phy, hashed) for hashed, phy in incarnations.not_asked()] == rest
+        assert [(phy, hashed) for hashed, phy in incarnations.unchecked()] == rest
 
 
 def test_a_queue_weighs_33_bytes() -> None:

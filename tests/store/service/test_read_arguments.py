@@ -62,11 +62,11 @@ def test_an_argument_of_another_type_is_named(
 
 def test_numbers_of_numpy_are_whole_numbers(store: MessageStore) -> None:
     zero, one, seven = (np.int64(number) for number in (0, 1, 7))
-    asked: Any = store
-    found = asked.get_message("t", zero, one, one)
+    requested: Any = store
+    found = requested.get_message("t", zero, one, one)
     assert (found.status, found.queue_offsets) == (GetMessageStatus.FOUND, [1])
-    assert asked.get_message("t", seven, zero).status is not GetMessageStatus.FOUND
-    assert asked.max_offset("t", seven) == 0
+    assert requested.get_message("t", seven, zero).status is not GetMessageStatus.FOUND
+    assert requested.max_offset("t", seven) == 0
 
 
 def test_a_message_shows_where_it_lies_and_what_it_is(store: MessageStore) -> None:

@@ -94,8 +94,8 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def get_message(self, *asked: Any) -> Any:
-        found = self._store.get_message(*asked)
+    def get_message(self, *requested: Any) -> Any:
+        found = self._store.get_message(*requested)
         self.records += found.record_count()
         return found
 

@@ -103,12 +103,12 @@ def test_each_query_of_the_dashboard_finds_its_metrics_and_labels(scraped: list[
         labels.setdefault(sample.name, {*sample.labels}).intersection_update(sample.labels)
     for query in filter(None, DASHBOARD.splitlines()):
         names = _METRIC.findall(query)
-        asked = {*_LABEL.findall(query)}
+        requested = {*_LABEL.findall(query)}
         if len(names) == 1:
-            asked |= {each.strip() for by in _BY.findall(query) for each in by.split(",")}
+            requested |= {each.strip() for by in _BY.findall(query) for each in by.split(",")}
         for name in names:
             assert name in labels, query
-            assert asked <= labels[name], query
+            assert requested <= labels[name], query
 
 
 def test_offsets_are_those_of_the_queues_by_the_kind_of_topic(scraped: list[Sample]) -> None:
@@ -154,8 +154,10 @@ def test_rates_of_topics_and_others_sum_up_to_the_brokers(scraped: list[Sample])
 
 
 def test_the_names_are_rocketmqs(scraped: list[Sample]) -> None:
-    told = {each.name.removesuffix("_total") for each in scraped if each.name[:9] == "rocketmq_"}
-    assert told == {*ROCKETMQ}
+    reported = {
+        each.name.removesuffix("_total") for each in scraped if each.name[:9] == "rocketmq_"
+    }
+    assert reported == {*ROCKETMQ}
 
 
 def test_figures_of_the_broker_are_the_stores(scraped: list[Sample]) -> None:

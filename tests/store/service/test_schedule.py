@@ -73,16 +73,18 @@ def test_it_waits_in_the_schedule_and_comes_as_it_was(
         clock.ahead = 2 * HOUR_SECONDS
         deliver(store)
         pulled = store.get_message("orders", 5, 0, tags=TagFilter("new"))
-        (came,) = pulled.messages()
-        assert bytes(came.body) == b"body"
-        assert came.properties == {
+        (received,) = pulled.messages()
+        assert bytes(received.body) == b"body"
+        assert received.properties == {
             "KEYS": "k", "TAGS": "new", "own": "x", "REAL_TOPIC": "orders", "REAL_QID": "5"
         }  # fmt: skip
-        assert (came.head.flag, came.tail.reconsume_times) == (7, 3)
-        assert came.sys_flag == 0x8 | 0x20, "committed, and a store host of IPv6"
-        assert came.head.born_timestamp == 1_700_000_000_000
-        assert (came.born_host, came.store_host) == (WHOLE.born_host, WHOLE.store_host)
-        assert [each.phy_offset for each in store.query_message("orders", "k")] == [came.phy_offset]
+        assert (received.head.flag, received.tail.reconsume_times) == (7, 3)
+        assert received.sys_flag == 0x8 | 0x20, "committed, and a store host of IPv6"
+        assert received.head.born_timestamp == 1_700_000_000_000
+        assert (received.born_host, received.store_host) == (WHOLE.born_host, WHOLE.store_host)
+        assert [each.phy_offset for each in store.query_message("orders", "k")] == [
+            received.phy_offset
+        ]
         deliver(store)
         assert store.max_offset("orders", 5) == 1
 

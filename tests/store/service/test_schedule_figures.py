@@ -40,7 +40,7 @@ def put(store: MessageStore, level: int, *given: int) -> None:
     assert all(result.ok for result in store.put_messages([delayed(n, level) for n in given]))
 
 
-def told(store: MessageStore) -> MetricsSnapshot:
+def reported(store: MessageStore) -> MetricsSnapshot:
     store.max_offset("t", 0)  # dispatches what was put
     return store.metrics.snapshot()
 
@@ -48,7 +48,7 @@ def told(store: MessageStore) -> MetricsSnapshot:
 def levels(store: MessageStore) -> dict[int, tuple[int, int, int, int]]:
     """Return level → delivered, waiting, offset, and minutes that the first one is overdue."""
     found = {}
-    for each in told(store).delay_levels:
+    for each in reported(store).delay_levels:
         assert each.lag_ms is not None
         found[each.level] = each.delivered, each.waiting, each.offset, each.lag_ms // MINUTE_MS
     return found
@@ -59,7 +59,7 @@ def test_each_level_tells_what_came_what_waits_and_how_long_that_is_overdue(
     tmp_path: Path, clock: Clock, backend: str
 ) -> None:
     with opened(tmp_path, clock, backend) as store:
-        assert told(store).delay_levels == ()
+        assert reported(store).delay_levels == ()
         with service(store)._running.entry():  # so that no thread delivers before it is looked at
             put(store, 1, 1, 2)
             put(store, 2, 3)
@@ -82,7 +82,7 @@ def test_how_late_messages_come_is_a_histogram(tmp_path: Path, clock: Clock) -> 
             clock.ahead = 2 * HOUR_SECONDS + 5 * 60
         deliver(store)
         assert numbers(store) == [1, 2, 3]
-        late = told(store).delay_late_seconds
+        late = reported(store).delay_late_seconds
     assert late is not None
     assert late.bounds == LATE_BOUNDS
     by_bound = dict(zip((*late.bounds, None), late.counts, strict=True))
@@ -113,7 +113,7 @@ def test_what_is_refused_for_now_waits_and_what_is_refused_for_ever_is_counted(
             assert levels(store) == {1: (1, 2, 1, 10)}, "from when it was due, not from the retry"
             answers[0] = PutMessageStatus.MESSAGE_ILLEGAL
             delivery.deliver(now)
-        (found,) = told(store).delay_levels
+        (found,) = reported(store).delay_levels
     assert (found.delivered, found.failures, found.waiting, found.lag_ms) == (2, 1, 0, 0)
 
 
@@ -145,7 +145,7 @@ def test_a_unit_that_cannot_be_read_tells_no_lag(
         register(store, registry=registry)
         assert 'cqstore_delay_lag_seconds{level="1"' in generate_latest(registry).decode()
         monkeypatch.setattr(service(store).deliveries[1], "_due_time", unreadable)
-        assert [each.lag_ms for each in told(store).delay_levels] == [None]
+        assert [each.lag_ms for each in reported(store).delay_levels] == [None]
         scraped = generate_latest(registry).decode()
     assert 'cqstore_delay_waiting{level="1"' in scraped
     assert 'cqstore_delay_lag_seconds{level="1"' not in scraped

@@ -59,15 +59,15 @@ class Model:
 
     def look(self) -> None:
         """Compare with what is there."""
-        came = self.came()
-        for number, times in came.items():
+        received = self.arrived()
+        for number, times in received.items():
             assert times <= self.may_come[number], number
             assert self.due[number] <= self.clock.ahead + 60, number
         due = {number for number, at in self.due.items() if at <= self.clock.ahead - 60}
-        assert due <= came.keys()
-        self.known |= came.keys()
+        assert due <= received.keys()
+        self.known |= received.keys()
 
-    def came(self) -> Counter[int]:
+    def arrived(self) -> Counter[int]:
         return Counter(n for queue_id in (1, 2, 3) for n in numbers(self.store, "t", queue_id))
 
     def persist(self) -> None:
@@ -98,7 +98,7 @@ class Model:
             self.clock.ahead += 11 * HOUR_SECONDS
             deliver(self.store)
             self.look()
-            assert self.came().keys() == self.due.keys()
+            assert self.arrived().keys() == self.due.keys()
         finally:
             self.store.close()
 

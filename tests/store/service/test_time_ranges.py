@@ -133,8 +133,8 @@ def test_readers_give_what_is_of_the_range(store: MessageStore) -> None:
 def test_queries_by_key_compare_the_time_of_each_record(store: MessageStore) -> None:
     records = every(store)
     for begin, end, wanted in ranges(records, 25):
-        asked: list[Callable[..., Any]] = [store.query_message, store.query_index_files]
-        for ask, key, most in product(asked, ("all", "k1"), (2, 100)):
+        requested: list[Callable[..., Any]] = [store.query_message, store.query_index_files]
+        for ask, key, most in product(requested, ("all", "k1"), (2, 100)):
             mine = [each.number for each in wanted if key == "all" or each.number % 4 == 1]
             found = ask("t", key, most, begin, end)
             assert [int(each.body) for each in found] == mine[-most:], (begin, end, key, most)

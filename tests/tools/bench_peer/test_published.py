@@ -141,8 +141,8 @@ def test_a_published_row_whose_name_is_gone_goes() -> None:
     (row,) = in_order(rows, quick=False)
     assert (row.name, row.values("cqstore"), row.ratio()) == (name, [1250], (625, 1, 1.5))
     assert row.note == "RocketMQ puts client batches, because it has no put of a list"
-    told = words(report().model_copy(update={"rows": [row]}))
-    assert "†: this side was not steady when its warm-up ended." in told
+    reported = words(report().model_copy(update={"rows": [row]}))
+    assert "†: this side was not steady when its warm-up ended." in reported
 
 
 def test_the_page_of_performance_has_the_marks() -> None:

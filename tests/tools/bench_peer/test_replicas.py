@@ -17,18 +17,20 @@ def log(root: Path, data: bytes) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("place", "is_told"), [(0, True), (99, True), (149, True), (150, False)])
+@pytest.mark.parametrize(
+    ("place", "is_reported"), [(0, True), (99, True), (149, True), (150, False)]
+)
 def test_a_byte_that_differs_before_the_end_is_told(
     tmp_path: Path,
     place: int,
-    is_told: bool,  # noqa: FBT001 - a parameter
+    is_reported: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     data = bytearray(b"a" * 200)
     master = log(tmp_path / "master", bytes(data))
     data[place] += 1
     slave = log(tmp_path / "slave", bytes(data))
     refuse_other_bytes(master, master, 150)
-    if not is_told:
+    if not is_reported:
         refuse_other_bytes(master, slave, 150)
         return
     with pytest.raises(UnequalError, match=f"{place // FILE_BYTES * FILE_BYTES:020d}"):

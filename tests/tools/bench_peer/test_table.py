@@ -73,8 +73,8 @@ def test_rows_of_first_windows_are_noted_together() -> None:
     for row, count in zip(rows[:2], ("600,000", "300"), strict=True):
         row.name = f"the first {count} of a process: {row.name}"
         row.note = "one window"
-    told = words(report().model_copy(update={"rows": rows})).split("\n\n")
-    assert "the first … of a process: one window." in told
+    reported = words(report().model_copy(update={"rows": rows})).split("\n\n")
+    assert "the first … of a process: one window." in reported
 
 
 def test_words_are_wrapped_to_the_width_of_a_page() -> None:

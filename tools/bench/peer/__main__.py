@@ -42,25 +42,25 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--publish", action="store_true", help="into the pages too")
     parser.add_argument("--add", action="store_true", help="the other rows stay as they were")
     parser.add_argument("--again", action="store_true", help="measure nothing, print the last run")
-    asked = parser.parse_args(arguments)
-    if asked.quick and asked.publish:
+    options = parser.parse_args(arguments)
+    if options.quick and options.publish:
         parser.error("--publish takes a full run: a quick one has too little time to be warm")
     console = Console(width=None if sys.stdout.isatty() else 200)
     BUILT.mkdir(parents=True, exist_ok=True)
     faults: list[str] = []
-    if asked.again:
+    if options.again:
         report = Report.load(BUILT / "figures.json")
     else:
-        known = Report.load(BUILT / "figures.json") if asked.add else None
-        report, faults = measure(asked.words, quick=asked.quick, console=console, known=known)
-    if asked.publish:
+        known = Report.load(BUILT / "figures.json") if options.add else None
+        report, faults = measure(options.words, quick=options.quick, console=console, known=known)
+    if options.publish:
         known_rows = published(PAGE.read_text(encoding="utf-8"))
         rows = in_order(report.with_published(known_rows).rows, quick=report.quick)
         report = report.model_copy(update={"rows": rows})
     report_all(report, console)
-    if asked.publish and report.quick:
+    if options.publish and report.quick:
         faults.append("the last run was a quick one, and is not published")
-    elif asked.publish:
+    elif options.publish:
         faults += publish_all(report)
     for fault in faults:
         console.print(fault, style="red", markup=False)

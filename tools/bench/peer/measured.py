@@ -97,7 +97,7 @@ def _spread(values: Sequence[float]) -> Spread | None:
     return Spread.of(values) if values else None
 
 
-_TOLD = re.compile(r"([\d.,e+-]+)[^(]*\(([\d.,e+-]+) to ([\d.,e+-]+)\)")
+_SPREAD = re.compile(r"([\d.,e+-]+)[^(]*\(([\d.,e+-]+) to ([\d.,e+-]+)\)")
 
 
 class Published(BaseModel):
@@ -117,8 +117,8 @@ class Published(BaseModel):
 
     def values(self, side: str) -> list[float]:
         """Return the median of the side, if it has one."""
-        told = self._spread(2 if side == OURS else 3)
-        return [told.median] if told else []
+        spread = self._spread(2 if side == OURS else 3)
+        return [spread.median] if spread else []
 
     def ratio(self) -> Spread | None:
         """Return how many times we are ahead, as ``Measured`` does."""
@@ -129,7 +129,7 @@ class Published(BaseModel):
         return self._spread(7)
 
     def _spread(self, at: int) -> Spread | None:
-        found = _TOLD.search(self.cells[at])
+        found = _SPREAD.search(self.cells[at])
         if found is None:
             return None
         return Spread(*(float(number.replace(",", "")) for number in found.groups()))

@@ -75,8 +75,8 @@ def _filled(head: list[str], known: list[str], row: tuple[str, ...] | None) -> s
     figures = {
         column: NOT_MEASURED if row is None else median(row[at]) for column, at in _FILLED.items()
     }
-    told = [figures.get(column, cell) for column, cell in zip(head, known, strict=True)]
-    return f"| {' | '.join(told)} |"
+    filled = [figures.get(column, cell) for column, cell in zip(head, known, strict=True)]
+    return f"| {' | '.join(filled)} |"
 
 
 def median(cell: str) -> str:

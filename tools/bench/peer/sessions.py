@@ -182,7 +182,7 @@ class _Again:
         return {"backend": self.backend, "queues": str(self.queues)}
 
     @property
-    def asked(self) -> list[str]:
+    def measured_sides(self) -> list[str]:
         """Return the sides that are."""
         return [OURS] if self.ours_alone else list(SIDES)
 
@@ -199,14 +199,14 @@ class Openings(_Again):
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
         """Measure; ``names`` are all or some of the row's."""
         _ = names
-        found, settings, asked = Rounds(), self.settings, self.asked
+        found, settings, measured_sides = Rounds(), self.settings, self.measured_sides
         with stores(sides):
             disk = {}
-            for name in asked:
+            for name in measured_sides:
                 fill(sides, name, settings, 2 * self.queues)
                 disk[name] = blocks(sides.store(name) / "consumequeue")
             for _ in range(rounds):
-                for name in asked:
+                for name in measured_sides:
                     with sides.running(name, settings) as side:
                         window = found.add(side, "open")
                         window |= {"disk_bytes": disk[name], "queues": self.queues}
@@ -223,15 +223,15 @@ class Replays(_Again):
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
         """Measure; ``names`` are all or some of the row's."""
         _ = names
-        found, settings, asked = Rounds(), self.settings, self.asked
+        found, settings, measured_sides = Rounds(), self.settings, self.measured_sides
         with stores(sides):
             fill(sides, OURS, settings | {"backend": "rocksdb"}, self.messages)
-            for name in asked[1:]:
+            for name in measured_sides[1:]:
                 log = sides.store(OURS) / "commitlog"
                 shutil.copytree(log, sides.store(name) / "commitlog")
             lost = 0
             for _ in range(rounds):
-                for name in asked:
+                for name in measured_sides:
                     sides.clear(sides.store(name), keep="commitlog")
                     with sides.running(name, settings) as side:
                         window = found.add(side, "open")

@@ -63,8 +63,8 @@ class SideProcess:
         answers.close()
 
     def _last_errors(self) -> str:
-        said = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
-        return " / ".join(said[-_ERROR_LINES:]) or "it said nothing"
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
+        return " / ".join(lines[-_ERROR_LINES:]) or "it said nothing"
 
 
 def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:

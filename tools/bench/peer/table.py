@@ -76,26 +76,26 @@ def words(report: Report) -> str:
         f"Other processes used {others.median:.1f} cores (median of the rounds; at most"
         f" {others.high:.1f})."
     )
-    told = [f"{facts}. {report.settings} {beside}"]
+    paragraphs = [f"{facts}. {report.settings} {beside}"]
     spreads = [spread for row in report.rows for spread in _unsteady(row).values()]
     if spreads or any(NOT_STEADY in cell for row in report.rows for cell in cells(row)):
         apart = (
             f"; its slowest last window took up to {max(spreads):.2f} times as long as its fastest"
             if spreads else ""
         )  # fmt: skip
-        told.append(f"{NOT_STEADY}: this side was not steady when its warm-up ended{apart}.")
+        paragraphs.append(f"{NOT_STEADY}: this side was not steady when its warm-up ended{apart}.")
     if any(isinstance(row, Published) for row in report.rows):
-        told.append(
+        paragraphs.append(
             f"{EARLIER}: from an earlier run of the same kind, on the same kind of machine."
         )
     for side, fault in sorted({each for row in report.rows for each in row.failed.items()}):
-        told.append(f"“cannot”: {side} {fault}.")
+        paragraphs.append(f"“cannot”: {side} {fault}.")
     noted = dict[str, list[str]]()
     for row in report.rows:
         if note := "; ".join(each for each in _notes(row) if not _STEADY.fullmatch(each)):
             noted.setdefault(note, []).append(_FIRST.sub("the first … of a process", row.name))
-    told += [f"{'; '.join(dict.fromkeys(names))}: {note}." for note, names in noted.items()]
-    return "\n\n".join(wrapped(each) for each in told) + "\n"
+    paragraphs += [f"{'; '.join(dict.fromkeys(names))}: {note}." for note, names in noted.items()]
+    return "\n\n".join(wrapped(each) for each in paragraphs) + "\n"
 
 
 def _notes(row: Measured | Published) -> list[str]:
@@ -113,13 +113,13 @@ def published(page: str) -> list[Published]:
     backends = {word: backend for backend, word in _BACKENDS.items()}
     rows, in_table = list[Published](), False
     for line in page.split("\n"):
-        told = tuple(cell.strip() for cell in line[1:-1].split("|")) if line[:1] == "|" else ()
-        if in_table and told and told[1] in backends:
-            name, backend, ours, *rest = told
+        row_cells = tuple(cell.strip() for cell in line[1:-1].split("|")) if line[:1] == "|" else ()
+        if in_table and row_cells and row_cells[1] in backends:
+            name, backend, ours, *rest = row_cells
             if ours and not ours.endswith(EARLIER):
                 ours = f"{ours} {EARLIER}"
             rows.append(Published(cells=(name, backend, ours, *rest), backend=backends[backend]))
-        in_table = told == HEAD or (in_table and bool(told))
+        in_table = row_cells == HEAD or (in_table and bool(row_cells))
     return rows
 
 

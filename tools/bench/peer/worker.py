@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cqstore import FlushDiskType, MessageStore, StoreConfig
-from tools.bench.peer.asks import Asks
+from tools.bench.peer.asks import Reads
 from tools.bench.peer.puts import Figures, Puts
 from tools.bench.peer.queues import Queues
 from tools.bench.peer.roles import Roles
@@ -29,30 +29,30 @@ class Worker:
         self._roles = Roles(settings)
         self._store: MessageStore
         self._puts: Puts
-        self._asks: Asks
+        self._reads: Reads
 
     def done(self, words: Sequence[str]) -> Figures:
         """Do the work of one line; return what it took."""
         if words[0] == "open":
             return self._open()
         count = int(words[1]) if len(words) > 1 else 0
-        asked = _settings(words[2:])
-        size = int(asked.get("size", "32"))
+        options = _settings(words[2:])
+        size = int(options.get("size", "32"))
         works: dict[str, Callable[[], Figures]] = {
             "totals": self._totals,
             "spent": self._spent,
             "followed": lambda: self._roles.followed(self._store, count, self._puts.caught_up),
             "close": self._close,
-            "put": lambda: self._puts.single(count, int(asked.get("threads", "1"))),
-            "flight": lambda: self._puts.in_flight(count, int(asked.get("puts", "1"))),
+            "put": lambda: self._puts.single(count, int(options.get("threads", "1"))),
+            "flight": lambda: self._puts.in_flight(count, int(options.get("puts", "1"))),
             "list": lambda: self._puts.lists(count, size),
             "batch": lambda: self._puts.batches(count, size),
-            "paced": lambda: self._puts.paced(count, int(asked.get("rate", "10000"))),
+            "paced": lambda: self._puts.paced(count, int(options.get("rate", "10000"))),
             "delete": self._puts.delete_topics,
-            "pull": lambda: self._asks.pull(count),
-            "decode": lambda: self._asks.decode(count),
-            "time": lambda: self._asks.time(count),
-            "query": lambda: self._asks.query(count),
+            "pull": lambda: self._reads.pull(count),
+            "decode": lambda: self._reads.decode(count),
+            "time": lambda: self._reads.time(count),
+            "query": lambda: self._reads.query(count),
         }
         return works[words[0]]()
 
@@ -72,7 +72,7 @@ class Worker:
         seconds, spent = time.perf_counter() - begin, time.process_time() - cpu
         body, keys = int(self._settings.get("body", "128")), "keys" in self._settings
         self._puts = Puts(self._store, self._queues, body, keys=keys)
-        self._asks = Asks(self._store, self._queues)
+        self._reads = Reads(self._store, self._queues)
         figures = {
             "count": 1, "seconds": seconds, "cpu_seconds": spent, "resident_bytes": _resident(),
         }  # fmt: skip

@@ -15,7 +15,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
-from tests.kit.double_write import Told, backend_state, config, open_store, refuse
+from tests.kit.double_write import StoredOffsets, backend_state, config, open_store, refuse
 from tests.kit.tree import tree_digest
 from tests.store.comparing.test_comparison import Database
 
@@ -23,16 +23,16 @@ EACH = 30
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reported() -> StoredOffsets:
+    return StoredOffsets()
 
 
 @pytest.fixture
-def root(tmp_path: Path, told: Told) -> Path:
+def root(tmp_path: Path, reported: StoredOffsets) -> Path:
     """Both backends whole, as RocketMQ leaves them: no line of ours."""
     root = tmp_path / "store"
     with open_store(root) as store:
-        told.put(store, 5 * EACH)
+        reported.put(store, 5 * EACH)
     foreign(root)
     return root
 
@@ -59,7 +59,7 @@ def lose_history(root: Path, name: str) -> None:
 @pytest.mark.parametrize("read", ["file", "rocksdb"])
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
 def test_the_log_fills_what_is_lacking(
-    root: Path, told: Told, caplog: pytest.LogCaptureFixture, name: str, read: str
+    root: Path, reported: StoredOffsets, caplog: pytest.LogCaptureFixture, name: str, read: str
 ) -> None:
     lose_history(root, name)
     with caplog.at_level(logging.WARNING), open_store(root, read) as store:
@@ -72,12 +72,14 @@ def test_the_log_fills_what_is_lacking(
         assert store.verify().is_clean
         assert store.min_offset("t", 0) == 0
         assert store.get_message("t", 4, 0, 32).queue_offsets == list(range(10))
-        told.put(store, 5)
+        reported.put(store, 5)
     assert backend_state(root).lagging == {}
-    told.check(root)
+    reported.check(root)
 
 
-def test_it_is_looked_for_once_and_again_after_somebody_else(root: Path, told: Told) -> None:
+def test_it_is_looked_for_once_and_again_after_somebody_else(
+    root: Path, reported: StoredOffsets
+) -> None:
     """In RocksDB: that files were lost is noticed in another way, at any time."""
     with open_store(root) as store:
         assert store.report.dispatched_units == 0
@@ -90,12 +92,12 @@ def test_it_is_looked_for_once_and_again_after_somebody_else(root: Path, told: T
     with open_store(root) as store:
         assert store.report.dispatched_units == 5 * EACH
     assert backend_state(root).alike == alike + 1_000_000
-    told.check(root)
+    reported.check(root)
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
 def test_cut_short_it_is_filled_by_the_next_open(
-    root: Path, told: Told, monkeypatch: pytest.MonkeyPatch, name: str
+    root: Path, reported: StoredOffsets, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     lose_history(root, name)
     with monkeypatch.context() as patched:
@@ -105,10 +107,12 @@ def test_cut_short_it_is_filled_by_the_next_open(
     assert backend_state(root).lagging == {name: 0}
     with open_store(root) as store:
         assert store.verify().is_clean
-    told.check(root)
+    reported.check(root)
 
 
-def test_a_queue_that_rocketmq_began_anew_at_its_end_is_filled(root: Path, told: Told) -> None:
+def test_a_queue_that_rocketmq_began_anew_at_its_end_is_filled(
+    root: Path, reported: StoredOffsets
+) -> None:
     """As its start with double write does it: an end, and no unit."""
     with Database(root) as database:
         for queue_id in range(5):
@@ -116,7 +120,7 @@ def test_a_queue_that_rocketmq_began_anew_at_its_end_is_filled(root: Path, told:
     with open_store(root, "rocksdb") as store:
         assert store.min_offset("t", 1) == 0
         assert store.verify().is_clean
-    told.check(root)
+    reported.check(root)
 
 
 def test_what_lacks_history_is_not_served_read_only(root: Path) -> None:
@@ -131,15 +135,15 @@ def test_what_lacks_history_is_not_served_read_only(root: Path) -> None:
 
 @pytest.mark.parametrize("deleted_in", [["file", "rocksdb"], ["rocksdb"]])
 def test_a_topic_that_rocketmq_deleted_does_not_come_back(
-    root: Path, told: Told, deleted_in: list[str]
+    root: Path, reported: StoredOffsets, deleted_in: list[str]
 ) -> None:
     """No journal tells of it; where one backend has it still, nothing tells that it was deleted."""
     with open_store(root) as store:
-        told.put(store, 20, "gone")
+        reported.put(store, 20, "gone")
         for part in components_of(store).queues.backends():
             if part.name in deleted_in:
                 part.delete_topics(["gone"])
-        told.put(store, 5)
+        reported.put(store, 5)
         # The log goes on behind what the queues have of it: part of a batch is new to the files.
         prepared = Message("t", b"", 0, sys_flag=SysFlag.TRANSACTION_PREPARED)
         assert store.put_message(prepared).ok
@@ -148,17 +152,17 @@ def test_a_topic_that_rocketmq_deleted_does_not_come_back(
     with open_store(root) as store:
         assert store.verify().is_clean
         assert ("gone" in list(store.topics())) is (deleted_in == ["rocksdb"])
-    for key in [key for key in told.phys if key.topic == "gone"]:
+    for key in [key for key in reported.phys if key.topic == "gone"]:
         if deleted_in != ["rocksdb"]:
-            del told.phys[key]
-    told.check(root)
+            del reported.phys[key]
+    reported.check(root)
 
 
 def test_queues_that_have_expired_in_part_are_no_lack(tmp_path: Path) -> None:
-    root, told = tmp_path / "store", Told()
+    root, reported = tmp_path / "store", StoredOffsets()
     with open_store(root) as store:
-        told.put(store, 20, "expires")
-        told.put(store, 300)
+        reported.put(store, 20, "expires")
+        reported.put(store, 300)
         ends = components_of(store).log.files.files()
         assert store.delete_expired_files(ends[-2].file_from_offset).log_files == 1
     foreign(root)
@@ -170,14 +174,16 @@ def test_queues_that_have_expired_in_part_are_no_lack(tmp_path: Path) -> None:
 
 
 def test_a_part_that_proves_to_lack_units_is_built_anew(
-    root: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    root: Path, reported: StoredOffsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gap shows that what it said of itself is not so: from its line on it would show again."""
     with open_store(root) as store:
-        components_of(store).queues.backends()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
-        told.put(store, 5)
+        components_of(store).queues.backends()[1].truncate_dirty(
+            reported.phys[QueueKey("t", 0)][10]
+        )
+        reported.put(store, 5)
         assert list(store.detached_backends()) == ["rocksdb"]
     assert backend_state(root).lagging == {"rocksdb": 0}
     with open_store(root) as store:
         assert store.verify().is_clean
-    told.check(root)
+    reported.check(root)

@@ -30,7 +30,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.call_order import CallOrder
 from tests.kit.crash_images import crash_image
-from tests.kit.double_write import OTHER, Told, backend_state, config, open_store, refuse
+from tests.kit.double_write import OTHER, StoredOffsets, backend_state, config, open_store, refuse
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 from tests.store.comparing.test_comparison import Database
@@ -40,9 +40,9 @@ THERE_AND_BACK = [*store_modes(), *reversed(store_modes()[:-1])]
 PLAIN = config(rocksdb_cq_double_write_enable=False)
 
 
-def plain_store(root: Path, told: Told, backend: str = "file") -> Path:
+def plain_store(root: Path, stored: StoredOffsets, backend: str = "file") -> Path:
     with MessageStore.open(root, PLAIN, backend=backend) as store:
-        told.put(store, 30)
+        stored.put(store, 30)
     return root
 
 
@@ -60,7 +60,7 @@ def reasons(root: Path, to: StoreMode) -> str:
 @pytest.mark.parametrize("kept", ["file", "rocksdb"])
 def test_a_backend_that_comes_in_lags_until_it_has_caught_up(tmp_path: Path, kept: str) -> None:
     """What a crash on the way would find."""
-    root = plain_store(tmp_path / "store", Told(), kept)
+    root = plain_store(tmp_path / "store", StoredOffsets(), kept)
     calls, seen = CallOrder(root), list[BackendState]()
     calls.at_each = lambda _: seen.append(backend_state(root))
     both = {"file": StoreMode("double-write-file"), "rocksdb": StoreMode("double-write-rocksdb")}[
@@ -76,7 +76,7 @@ def test_a_backend_that_comes_in_lags_until_it_has_caught_up(tmp_path: Path, kep
 
 
 def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
-    root = plain_store(tmp_path / "store", Told())
+    root = plain_store(tmp_path / "store", StoredOffsets())
     change_mode(root, StoreMode("double-write-file"))
     with MessageStore.open(root, PLAIN) as store:
         places = [record.phy_offset for record in components_of(store).log.scan(0)]
@@ -99,8 +99,8 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
 
 
 def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Path) -> None:
-    told = Told()
-    root = plain_store(tmp_path / "store", told)
+    stored = StoredOffsets()
+    root = plain_store(tmp_path / "store", stored)
     for before, to in pairwise(THERE_AND_BACK):
         assert {step.to for step in possible_steps(root) if step.is_possible} == set(
             before.neighbours
@@ -115,29 +115,29 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
             assert [each.name for each in components_of(store).queues.backends()] == list(
                 to.backends
             )
-            told.put(store, 15)
+            stored.put(store, 15)
             if not left:
                 assert store.verify().is_clean
                 assert all(
-                    components_of(store).queues.queue(*key).max_offset() == len(told.phys[key])
-                    for key in told.phys
+                    components_of(store).queues.queue(*key).max_offset() == len(stored.phys[key])
+                    for key in stored.phys
                 )
         if not left:
-            told.check(root)
+            stored.check(root)
 
 
 @pytest.mark.parametrize("left", ["file", "rocksdb"])
 def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: str) -> None:
-    told, root = Told(), tmp_path / "store"
+    stored, root = StoredOffsets(), tmp_path / "store"
     kept = StoreMode(OTHER[left])
     with open_store(root, OTHER[left]) as store:
-        told.put(store, 30)
+        stored.put(store, 30)
         end = store.max_phy_offset()
     for step in (StoreMode(f"double-write-{kept}"), kept):
         change_mode(root, step, config(OTHER[left]))
     with MessageStore.open(root, config(left)) as store:  # double write by the settings
         assert [each.name for each in components_of(store).queues.backends()] == [kept]
-        told.put(store, 30)
+        stored.put(store, 30)
     assert backend_state(root).lagging == {left: end}
     for read_only in (True, False):
         with pytest.raises(RefusedStoreError, match=f"state is {kept}"):
@@ -146,48 +146,48 @@ def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: s
     assert done.recovery is not None
     assert done.recovery.watermarks[left] == end
     assert done.recovery.dispatched_units == 30, "from the line on, not from the beginning"
-    told.check(root)
+    stored.check(root)
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
 def test_a_line_counts_more_than_what_the_backend_says(tmp_path: Path, name: str) -> None:
-    told, root = Told(), tmp_path / "store"
+    stored, root = StoredOffsets(), tmp_path / "store"
     with open_store(root, OTHER[name]) as store:
-        told.put(store, 40)
-    line = sorted(phy for phys in told.phys.values() for phy in phys)[25]
+        stored.put(store, 40)
+    line = sorted(phy for phys in stored.phys.values() for phy in phys)[25]
     set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {name: line})
     with MessageStore.open(root, PLAIN) as store:
         assert store.report.watermarks[name] == line
     assert backend_state(root).lagging == {}
-    told.check(root)
+    stored.check(root)
 
 
 @pytest.mark.parametrize("left", ["file", "rocksdb"])
 def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path, left: str) -> None:
     """What that has of the lost records must not pass for units of those put at their place."""
-    told, root = Told(), tmp_path / "store"
+    stored, root = StoredOffsets(), tmp_path / "store"
     kept = StoreMode(OTHER[left])
     with open_store(root, OTHER[left]) as store:
-        told.put(store, 40)
+        stored.put(store, 40)
     for step in (StoreMode(f"double-write-{kept}"), kept):
         change_mode(root, step, config(OTHER[left]))
-    lost = sorted(phy for phys in told.phys.values() for phy in phys)[20]
+    lost = sorted(phy for phys in stored.phys.values() for phy in phys)[20]
     path = root / "commitlog" / f"{0:020d}"
     data = bytearray(path.read_bytes())
     data[lost + 100] ^= 1
     path.write_bytes(data)
     (root / "abort").touch()
     (root / "checkpoint").unlink()
-    for phys in told.phys.values():
+    for phys in stored.phys.values():
         phys[:] = [phy for phy in phys if phy < lost]
     with MessageStore.open(root, PLAIN, recovery=RecoveryOptions(cut_at=lost)) as store:
         assert store.max_phy_offset() == lost
         for number in range(30):  # other queues, other sizes
             queue_id = 4 - number % 2
             result = store.put_message(Message("t", b"y" * number, queue_id))
-            told.phys[QueueKey("t", queue_id)].append(result.phy_offset)
+            stored.phys[QueueKey("t", queue_id)].append(result.phy_offset)
     assert change_mode(root, StoreMode(f"double-write-{kept}")).detached == {}
-    told.check(root)
+    stored.check(root)
     with MessageStore.open(root, read_only=True) as store:
         assert store.verify().is_clean
 
@@ -196,7 +196,7 @@ def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path,
 
 
 def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
-    root = plain_store(tmp_path / "store", Told())
+    root = plain_store(tmp_path / "store", StoredOffsets())
     with pytest.raises(
         RefusedStoreError, match="to rocksdb in one step: expected double-write-file"
     ):
@@ -208,9 +208,9 @@ def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
 def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
     tmp_path: Path, name: str
 ) -> None:
-    told, root = Told(), tmp_path / "store"
+    stored, root = StoredOffsets(), tmp_path / "store"
     with open_store(root, OTHER[name]) as store:
-        told.put(store, 20)
+        stored.put(store, 20)
         end = store.max_phy_offset()
     set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {})
     slow = Path(shutil.copytree(root, tmp_path / "slow"))
@@ -224,13 +224,13 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
     assert backend_state(root) == backend_state(slow)
     with MessageStore.open(root, PLAIN) as store:
         assert [each.name for each in components_of(store).queues.backends()] == [name]
-        told.put(store, 5)
+        stored.put(store, 5)
 
 
 def test_a_step_waits_until_nobody_has_the_store_open(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with MessageStore.open(root, PLAIN) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
         with pytest.raises(StoreLockedError):
             change_mode(root, StoreMode("double-write-file"))
         (step,) = possible_steps(root)
@@ -240,7 +240,7 @@ def test_a_step_waits_until_nobody_has_the_store_open(tmp_path: Path) -> None:
 
 def test_a_crashed_store_is_recovered_first(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", PLAIN) as store:
-        Told().put(store, 5)
+        StoredOffsets().put(store, 5)
         root = crash_image(store.root, tmp_path / "crashed")
     assert "needs recovery" in reasons(root, StoreMode("double-write-file"))
 
@@ -279,13 +279,13 @@ def test_as_many_topics_as_are_named_leave_no_more(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("journal", ["replacing", "rebuilding"])
 def test_a_rebuild_is_finished_first(tmp_path: Path, journal: str) -> None:
-    root = plain_store(tmp_path / "store", Told())
+    root = plain_store(tmp_path / "store", StoredOffsets())
     (root / "cqstore" / journal).touch()
     assert "a rebuild of queues is not finished" in reasons(root, StoreMode("double-write-file"))
 
 
 def test_without_a_log_there_is_nothing_to_catch_up_from(tmp_path: Path) -> None:
-    root = plain_store(tmp_path / "store", Told())
+    root = plain_store(tmp_path / "store", StoredOffsets())
     shutil.rmtree(root / "commitlog")
     said = reasons(root, StoreMode("double-write-file"))
     assert "the store has no commit log" in said
@@ -293,7 +293,7 @@ def test_without_a_log_there_is_nothing_to_catch_up_from(tmp_path: Path) -> None
 
 
 def test_an_empty_folder_of_batch_queues_speaks_against_nothing(tmp_path: Path) -> None:
-    root = plain_store(tmp_path / "store", Told())
+    root = plain_store(tmp_path / "store", StoredOffsets())
     (root / "batchconsumequeue").mkdir()
     assert all(step.is_possible for step in possible_steps(root))
     assert change_mode(root, StoreMode("double-write-file")).detached == {}
@@ -313,7 +313,7 @@ def test_no_old_file_goes_while_a_backend_catches_up(
     monkeypatch.setattr(threading.Thread, "start", note)
     ticks: list[int] = []
     change_mode(
-        plain_store(tmp_path / "store", Told()),
+        plain_store(tmp_path / "store", StoredOffsets()),
         StoreMode("double-write-file"),
         progress=ticks.append,
     )
@@ -325,11 +325,11 @@ def test_no_old_file_goes_while_a_backend_catches_up(
 def test_a_backend_that_lags_is_neither_read_nor_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    root, stored, read = tmp_path / "store", StoredOffsets(), OTHER[name]
     with open_store(root, read) as store, monkeypatch.context() as patched:
-        told.put(store, 10)
+        stored.put(store, 10)
         refuse(patched, name, "put_batch")
-        told.put(store, 10)
+        stored.put(store, 10)
     set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), backend_state(root).lagging)
     assert f"{name} queues lag" in reasons(root, StoreMode(f"double-write-{name}"))
     with pytest.raises(RefusedStoreError, match="lag"):
@@ -338,7 +338,7 @@ def test_a_backend_that_lags_is_neither_read_nor_left_alone(
     assert step.is_possible, "the one that is whole may be left alone"
     open_store(root, read).close()
     assert all(step.is_possible for step in possible_steps(root))
-    told.check(root)
+    stored.check(root)
 
 
 def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> None:
@@ -410,15 +410,15 @@ def test_the_command_shows_and_steps(golden: Golden, name: str) -> None:
 
 
 def test_settings_decide_where_no_state_was_set(tmp_path: Path) -> None:
-    told = Told()
-    root = plain_store(tmp_path / "store", told)
+    stored = StoredOffsets()
+    root = plain_store(tmp_path / "store", stored)
     with MessageStore.open(root, PLAIN) as store:
         assert components_of(store).queues.name == "file"
     with open_store(root, "rocksdb") as store:
         assert [each.name for each in components_of(store).queues.backends()] == ["rocksdb", "file"]
-        told.put(store, 10)
+        stored.put(store, 10)
     with MessageStore.open(root, StoreConfig()) as store:  # both lie here: both are kept
         assert [each.name for each in components_of(store).queues.backends()] == ["file", "rocksdb"]
     with pytest.raises(RefusedStoreError, match="does not load the rocksdb queues"):
         open_store(root, "file", combineCQLoadingCQTypes="default")
-    told.check(root)
+    stored.check(root)

@@ -11,7 +11,7 @@ from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
-from tests.kit.double_write import OTHER, Told, config, open_store, refuse
+from tests.kit.double_write import OTHER, StoredOffsets, config, open_store, refuse
 from tests.kit.mirrored import by_hand, drive, open_mirrored, outcomes
 from tests.kit.queue_of import QUEUES_OF
 
@@ -23,7 +23,7 @@ def test_a_class_of_topics_is_read_from_the_other_backend(
     other = OTHER[read]
     with open_store(tmp_path, read, read_topics=f"hot1={read};hot*={other}") as store:
         for topic in ("t", "hot", "hot1"):
-            Told().put(store, 10, topic)
+            StoredOffsets().put(store, 10, topic)
         assert {store.max_offset(topic, 0) for topic in ("t", "hot", "hot1")} == {2}
         assert "hot" in str(components_of(store).queues.describe()["topics read apart"])
         with monkeypatch.context() as patch:
@@ -36,7 +36,7 @@ def test_a_class_of_topics_is_read_from_the_other_backend(
         assert store.put_message(Message("hot", b"x")).queue_offset == 2
 
 
-def told_by(queue: ConsumeQueue) -> list[object]:
+def reported_by(queue: ConsumeQueue) -> list[object]:
     """Ask a queue everything."""
     block = queue.pull(0, 100).block
     assert block is not None
@@ -51,20 +51,20 @@ def told_by(queue: ConsumeQueue) -> list[object]:
 def test_what_is_not_whole_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"read_topics": "hot*=rocksdb"}
     with open_store(tmp_path, **settings) as store:
-        Told().put(store, 10, "hot")
+        StoredOffsets().put(store, 10, "hot")
         kept = components_of(store).queues.queue("hot", 0)
-        before = told_by(kept)
+        before = reported_by(kept)
         with monkeypatch.context() as patch:
             refuse(patch, "file", "ends")
-            assert told_by(kept) == before
+            assert reported_by(kept) == before
         with monkeypatch.context() as patch:
             refuse(patch, "rocksdb", "put_batch")
             assert store.put_message(Message("hot", b"x")).ok
             assert store.max_offset("hot", 0) == 3
         assert list(store.detached_backends()) == ["rocksdb"]
         assert (
-            told_by(kept)
-            == told_by(components_of(store).queues.backends()[0].queue("hot", 0))
+            reported_by(kept)
+            == reported_by(components_of(store).queues.backends()[0].queue("hot", 0))
             != before
         )
         assert store.get_message("hot", 0, 0).queue_offsets == [0, 1, 2]
@@ -80,7 +80,7 @@ def test_topics_that_the_other_one_does_not_get_are_read_as_all_others(tmp_path:
         double_write_topics="both*",
     ) as store:  # fmt: skip
         for topic in ("both", "one"):
-            Told().put(store, 10, topic)
+            StoredOffsets().put(store, 10, topic)
         assert (store.max_offset("both", 0), store.max_offset("one", 0)) == (2, 2)
         assert components_of(store).queues.backends()[1].queue("one", 0).max_offset() == 0
 
@@ -90,7 +90,7 @@ def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path, read_topics="hot*=rocksdb") as store:
-        Told().put(store, 10, "hot")
+        StoredOffsets().put(store, 10, "hot")
         drive(store)
         store.get_message("hot", 0, 0)
         drive(store)

@@ -14,7 +14,7 @@ from cqstore.store.service.offline.mode import StoreMode, change_mode, possible_
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import CallOrder
-from tests.kit.double_write import Told, backend_state, config, open_store
+from tests.kit.double_write import StoredOffsets, backend_state, config, open_store
 
 SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "t; lite-*"}
 
@@ -132,10 +132,10 @@ def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:
 
 
 def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: Path) -> None:
-    root, told = tmp_path / "store", Told()
+    root, stored = tmp_path / "store", StoredOffsets()
     with open_store(root, "file", **SELECTIVE) as store:
         for topic in ("t", "lite-1", "lite", "other"):
-            told.put(store, 10, topic)
+            stored.put(store, 10, topic)
         components_of(store).queues.flush()
         assert {key.topic for key in rocksdb_ends(store)} == {"t", "lite-1"}
         assert store.verify().is_clean
@@ -151,7 +151,7 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
     with open_store(root, "rocksdb") as store:
         assert store.verify().is_clean
     assert backend_state(root).covers == {}
-    told.check(root)
+    stored.check(root)
 
 
 def test_what_a_backend_is_to_get_now_is_not_noted_before_what_it_lacks(tmp_path: Path) -> None:

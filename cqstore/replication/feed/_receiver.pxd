@@ -20,7 +20,7 @@ cdef extern from "poll.h" nogil:
         short events
         short revents
     short POLLIN
-    int poll(pollfd *asked, unsigned long count, int milliseconds)
+    int poll(pollfd *polled, unsigned long count, int milliseconds)
 
 cdef extern from "sys/socket.h" nogil:
     int MSG_DONTWAIT
@@ -28,7 +28,7 @@ cdef extern from "sys/socket.h" nogil:
 
 cdef enum:
     REPORT = 8  # bytes: a phy offset, big-endian
-    HEARD = 4096  # bytes that are received at once
+    RECEIVED_BYTES = 4096  # bytes that are received at once
     TOO_LATE = -2
     NOTHING = -3
     LONGEST = 60000  # milliseconds of one call that waits
@@ -36,7 +36,7 @@ cdef enum:
     ALONE = 16  # puts one after another of which each waited alone, before hearing is lent
 
 
-cdef struct Hearing:
+cdef struct Receiver:
     # Of a link. All but ``data`` and ``fd`` is changed under the lock of its links; these by who
     # hears. ``gate`` is taken, but from a call of its thread until that has heard it.
     PyThread_type_lock gate
@@ -44,44 +44,44 @@ cdef struct Hearing:
     int alone  # puts that were served last, each of which had waited alone
     bint lent  # its thread sleeps at ``gate``; what ends that is noted first
     int64_t taken  # by a put, which receives
-    bint asked_back  # by its thread, or for it: who has taken it gives it back to that
+    bint reclaimed  # by its thread, or for it: who has taken it gives it back to that
     int64_t turns  # of puts that have heard
-    double heard_at  # when something came last
+    double received_at  # when something came last
     Py_ssize_t got  # what a put has received, of which it can take nothing; ``NOTHING``
     int fault  # ``errno`` of that
-    uint8_t data[HEARD]
+    uint8_t data[RECEIVED_BYTES]
 
 
-cdef inline void count_alone(Hearing *hearing, Py_ssize_t served, Py_ssize_t left) noexcept nogil:
+cdef inline void count_alone(Receiver *receiver, Py_ssize_t served, Py_ssize_t left) noexcept nogil:
     """Note how many puts a report served, and how many wait on; under the lock."""
     if served + left > 1:
-        hearing.alone = 0
+        receiver.alone = 0
     else:
-        hearing.alone += served
+        receiver.alone += served
 
 
-cdef inline bint may_be_lent(Hearing *hearing, Py_ssize_t links, Py_ssize_t puts) noexcept nogil:
+cdef inline bint may_be_lent(Receiver *receiver, Py_ssize_t links, Py_ssize_t puts) noexcept nogil:
     """Return whether a put would hear this one, and no other, as soon as it waits; under the lock.
 
     One that waits already sleeps: it would not hear.
     """
-    if links != 1 or puts or hearing.alone < ALONE:
+    if links != 1 or puts or receiver.alone < ALONE:
         return False
-    hearing.alone = 0
+    receiver.alone = 0
     return True
 
 
-cdef inline bint may_be_taken(Hearing *hearing) noexcept nogil:
+cdef inline bint may_be_taken(Receiver *receiver) noexcept nogil:
     """Return whether a put may hear now; under the lock."""
-    return hearing.lent and not hearing.taken
+    return receiver.lent and not receiver.taken
 
 
-cdef inline void ask_back(Hearing *hearing) noexcept nogil:
+cdef inline void reclaim(Receiver *receiver) noexcept nogil:
     """Have its thread hear again, at once or when the put is over that hears; under the lock."""
-    if may_be_taken(hearing):
-        hearing.lent = False
-        PyThread_release_lock(hearing.gate)
-    hearing.asked_back = True
+    if may_be_taken(receiver):
+        receiver.lent = False
+        PyThread_release_lock(receiver.gate)
+    receiver.reclaimed = True
 
 
 cdef inline int64_t report_at(const uint8_t *at) noexcept nogil:
@@ -99,19 +99,19 @@ cdef inline int by_size(const void *one, const void *other) noexcept nogil:
 
 
 cdef inline Py_ssize_t received(
-    Hearing *hearing, double deadline, bint interruptible
+    Receiver *receiver, double deadline, bint interruptible
 ) noexcept nogil:
     """Return what ``recv`` does; ``TOO_LATE``: nothing came until ``deadline``, or a signal did."""
     cdef double left
-    cdef pollfd asked
+    cdef pollfd polled
     cdef Py_ssize_t got
     cdef int found
     while True:
         left = max(deadline - monotonic(), <double> 0)
-        asked.fd, asked.events, asked.revents = hearing.fd, POLLIN, 0
-        found = poll(&asked, 1, <int> min(left * 1000 + 1, <double> LONGEST))
+        polled.fd, polled.events, polled.revents = receiver.fd, POLLIN, 0
+        found = poll(&polled, 1, <int> min(left * 1000 + 1, <double> LONGEST))
         if found > 0:
-            got = recv(hearing.fd, hearing.data, HEARD, MSG_DONTWAIT)
+            got = recv(receiver.fd, receiver.data, RECEIVED_BYTES, MSG_DONTWAIT)
             if got >= 0 or errno != EINTR and errno != EAGAIN:
                 return got
         elif found < 0 and errno != EINTR:
