@@ -36,7 +36,7 @@ cdef inline bint is_queued(const Encoded *entry) noexcept nogil:
 
 
 cdef class Scratch:
-    cdef Encoded *entry
+    cdef Encoded *entries
     cdef char *properties
     cdef Py_ssize_t capacity, room, used, count, total
     cdef Py_ssize_t max_body, max_total

@@ -12,7 +12,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import verbs
 from tests.kit.commands import COMMAND
-from tests.kit.reported import CONFIG
+from tests.kit.told import CONFIG
 from tests.kit.verbs import call, rows
 
 BACKENDS = ["file", "rocksdb"]

@@ -110,7 +110,7 @@ def test_following_a_closed_port_leaves_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
         said = ""
-        while "trying again" not in said:
+        while "retrying" not in said:
             line = child.stderr.readline()
             assert line, said
             said += line

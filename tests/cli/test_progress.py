@@ -30,7 +30,7 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering import queue_rebuild
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.operating import write_database
-from tests.kit.reported import CONFIG
+from tests.kit.told import CONFIG
 from tests.kit.verbs import call
 from tests.kit.waiting import until
 

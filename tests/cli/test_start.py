@@ -17,7 +17,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching.arrivals import ArrivalListener
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import listed
-from tests.kit.reported import CONFIG
+from tests.kit.told import CONFIG
 
 EXTRAS = {"pandas", "pyarrow", "pyspark", "jinja2", "scipy", "hdrh", "prometheus_client"}
 HEAVY = EXTRAS | {"numpy", "pydantic", "rocksdict", "lz4", "zstandard", "crcmod"}

@@ -19,7 +19,7 @@ from tests.kit.engines import ENGINES
 from tests.kit.faults import EIO, Faults
 from tests.kit.mutations import in_time
 from tests.kit.nth_call import FAULTS, Case, NthCall, faults_of
-from tests.kit.reported import CONFIG, AcknowledgedWrites
+from tests.kit.told import CONFIG, AcknowledgedWrites
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
 SAMPLES = {"file": 20, "rocksdb": 6}

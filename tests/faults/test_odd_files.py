@@ -17,7 +17,7 @@ from cqstore.store.settings.broker_conf import read_broker_conf
 from cqstore.store.settings.properties_file import MAX_CONFIG_BYTES
 from tests.kit.migrations import move
 from tests.kit.odd_files import KINDS, put_in_place
-from tests.kit.reported import CONFIG, AcknowledgedWrites
+from tests.kit.told import CONFIG, AcknowledgedWrites
 
 SECONDS = 60
 """Within which a case of five calls must end, on a busy machine."""

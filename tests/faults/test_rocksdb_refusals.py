@@ -18,8 +18,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES, using
 from tests.kit.faults import EIO, EMFILE, ENOSPC, Faults
-from tests.kit.reported import CONFIG
 from tests.kit.rocksdb_queues import RocksDBQueues, phys, put
+from tests.kit.told import CONFIG
 
 FULL = [ENOSPC, errno.EDQUOT, errno.EFBIG]
 OPENING = [

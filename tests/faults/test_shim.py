@@ -16,8 +16,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.call_order import CallOrder
 from tests.kit.engines import ENGINES
-from tests.kit.reported import CONFIG
 from tests.kit.shim import KINDS, SHORT, Shim
+from tests.kit.told import CONFIG
 
 DATA = b"0123456789"
 LIBRARY = ctypes.CDLL(None, use_errno=True)

@@ -179,11 +179,12 @@ def choose_backends(
 
     The mode that was set decides, otherwise the content of the disk, with double write also the
     backends that the settings load; for a new store ``requested`` or ``storeType``. ``requested``
-    selects the one to read. Read-only, only existing backends are opened, and a lagging one is not served.
+    selects the one to read. Read-only, only existing backends are opened, and a lagging one is not
+    served.
 
     Raises:
-        RefusedStoreError: ``requested`` has no queues here but another backend has, or lags; or there
-            are queues that the settings do not load.
+        RefusedStoreError: ``requested`` has no queues here but another backend has, or lags; or
+            there are queues that the settings do not load.
         StoreConfigError: an unknown ``storeType``.
     """
     if requested is not None:

@@ -12,7 +12,7 @@ from cqstore.store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch, Un
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
-from tests.kit.reported import CONFIG
+from tests.kit.told import CONFIG
 
 KEYS = [QueueKey("a", 0), QueueKey("a", 1), QueueKey("b", 0)]
 Row = tuple[QueueKey, int, tuple[int, int, int, int]]

@@ -20,7 +20,7 @@ from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.crash_images import crash_image
 from tests.kit.faults import EIO, Faults
 from tests.kit.migrations import NO_SPARK, move
-from tests.kit.reported import CONFIG, AcknowledgedWrites
+from tests.kit.told import CONFIG, AcknowledgedWrites
 
 DOUBLE = CONFIG.model_copy(
     update={
