@@ -69,7 +69,7 @@ class ArrivalService:
         self._listeners: tuple[ListenerThread, ...] = ()
         self._past = [0, 0]  # failures and dropped units of closed listeners
         self.is_active = False
-        """Whether anything waits or listens, or there are dispatchers."""
+        """Whether there are waits, listeners or dispatchers."""
         self._is_kept_active = False
         self._arrived: deque[Mapping[tuple[str, int], int]] = deque()
         self._is_late = False
@@ -78,7 +78,7 @@ class ArrivalService:
         self._ident = 0
         self._pid = os.getpid()
         self.worker: Worker | None = None
-        """``None``: nothing has ever listened."""
+        """``None``: there was never a wait or listener."""
         state.on_failed = self._wake.set
 
     # ---- called by the dispatcher

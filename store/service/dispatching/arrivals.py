@@ -42,8 +42,8 @@ class ArrivalBatch:
         """``units``: a batch to which no units are added any more."""
         self._units = units
         self.dropped = dropped
-        """Units that the listener was not given since its last call, for it was too slow. A batch
-        can be empty but for these: then the queues say what there is."""
+        """Units dropped since the listener's last call, because it was too slow. A batch may have
+        only such units: then the queues must be read."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -59,11 +59,11 @@ class ArrivalBatch:
 
 
 ArrivalListener = Callable[[ArrivalBatch], object]
-"""Called in a thread of its own, behind the moment in which units are visible.
+"""Called in its own thread, after units have become visible.
 
-No lock of the store is held. What it raises is logged and counted, and it goes on. Where it is too
-slow units are dropped, and the next call says how many. It may read from the store; it must not
-close it."""
+No lock of the store is held. Its exceptions are logged and counted, and further calls follow. If it
+is too slow, units are dropped, and the next call has their number. It may read from the store; it
+must not close it."""
 
 
 class ListenerThread:
@@ -77,10 +77,10 @@ class ListenerThread:
         self._batches: deque[UnitBatch] = deque()
         self._came = self._taken = 0  # units; each is changed by one thread only
         self.dropped = 0
-        """Units that it was not given: too many waited."""
+        """Units that were dropped because too many waited."""
         self._reported = 0  # part of `dropped`
         self.failures = 0
-        """Calls that raised something."""
+        """Calls that raised an exception."""
         self._wake = Wakeup()
         self._stopped = self._ended = False
         self.worker = Worker(

@@ -66,7 +66,7 @@ class FoundLevels:
         self._levels = levels
         self._usual = set[str]()  # levels with a unit that agrees with ``levels``
         self.delays_ms: dict[str, int] = {}
-        """Level → the delay that its units have, ms, where that is not the one of ``levels``."""
+        """Level → the delay of its units, ms, if it differs from that in ``levels``."""
 
     def tags_code(self, delay: str, store_timestamp: int, tags_code: int, found: int | None) -> int:
         """Return the due time of a message, derived from earlier units of its level.

@@ -69,30 +69,30 @@ class Dispatcher(_waiting.InFlight):
         """
         self.dispatchers = dispatchers
         self.pending = pending
-        """What is to be dispatched; other threads may call what any thread may."""
+        """The records to dispatch; other threads may call its thread-safe methods."""
         self._queues = queues
         self._index = index
         self.owner = CheckedLock("the dispatch of a batch")
-        """One batch at a time goes into the queues, in log order: ``owner.entry(), drain_lock``."""
+        """One batch at a time is dispatched, in log order: ``owner.entry(), drain_lock``."""
         self.drain_lock = threading.Lock()
-        """Under ``owner``, for the writer, which asks whether a thread dispatches."""
+        """Under ``owner``; the writer checks it to see whether a thread dispatches."""
         self.locks = state.locks
         self.locks.add(self.owner)
         self._state = state
         self._dispatching = CriticalSection(state, "the dispatch of a batch")
         self._slice = dispatch_slice
         self.batch_limit = dispatch_slice
-        """Units that make a batch."""
+        """Number of units in a batch."""
         self.full_at = dispatch_slice
-        """Waiting units at which the writer should ``drain_unless_busy``: ``batch_limit``, or the
-        most that may wait, while the thread of ``reput`` has been woken for the batch, or 1, while
-        arrivals are waited for and their thread has not been woken."""
+        """Waiting units at which the writer should call ``drain_unless_busy``: ``batch_limit``; or
+        the maximum, after the thread of ``reput`` was woken for the batch; or 1, if there are waits
+        for arrivals and their thread has not been woken."""
         self.reput = ReputService(self.drain, state.fail)
         self.arrivals = ArrivalService(queues, self._arm, self.drain, state)
         self.handed = NOTHING
-        """The batch that is being dispatched, or is to be once there is room for it."""
+        """The batch that is being dispatched, or waits for space."""
         self.last_dispatched: Appended | None = None
-        """The last record of the log that queues and index have."""
+        """The last record of the log that is in queues and index."""
         self._before_store = before_store
 
     def note_last(self, phy_offset: int, size: int, store_timestamp: int) -> None:

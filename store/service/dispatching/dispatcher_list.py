@@ -130,12 +130,12 @@ class DispatcherList:
         self._log = log
         self._units = units
         self.phy_offset = 0
-        """Up to here all of them have taken everything."""
+        """Phy offset up to which all dispatchers have processed all records."""
         self._next = 0  # index of the entry to call with the current record
         self.records = 0
-        """Records that all of them have taken."""
+        """Records that all dispatchers have processed."""
         self.failures = 0
-        """Calls that raised something."""
+        """Calls that raised an exception."""
 
     def begin(self, start: int, wanted: int) -> None:
         """Continue at ``start``, where a record begins, with records from ``wanted`` on."""

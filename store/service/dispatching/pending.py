@@ -45,15 +45,15 @@ class Pending(_waiting.Waiting):
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState
     ) -> None:
         self.owner = CheckedLock("an append")
-        """One append at a time: taken first, with ``owner.entry(), lock``."""
+        """One append at a time: acquired first, with ``owner.entry(), lock``."""
         self.lock = threading.Lock()
-        """Under ``owner``, for ``FastPut``, which asks whether a thread appends."""
+        """Under ``owner``; ``FastPut`` checks it to see whether a thread appends."""
         state.locks.add(self.owner)
         self.appending = CriticalSection(state, "an append")
-        """Guards the steps of an append; a taker of what waits finds all of them done, or none."""
+        """Guards the steps of an append; another thread finds all of them done, or none."""
         self.offsets = QueueOffsets(queues)
         self.units = UnitBatch()
-        """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
+        """Any thread may read its length, and ``end_phy_offset``: 0 if nothing waits."""
         self._record_units = units
         self._batcher: RecordBatcher | None = None  # for records of another store
         self.delays = units.delays

@@ -28,8 +28,8 @@ if os.environ.get(SWITCH, "") not in {"", "always", "never"}:
     )
 MODE: Final = os.environ.get(SWITCH, "")
 HIGH_SECONDS = 0.0025
-"""Two full batches in a row that take so long make the thread worth it: a tenth or more of the time
-of the puts that fill them."""
+"""Two full batches in a row above it start the use of the thread: they take a tenth or more of the
+time of the puts that fill them."""
 LOW_SECONDS = 0.0015
 """Two batches in a row below it stop the use of the thread."""
 _IN_A_ROW = 2
@@ -44,7 +44,7 @@ class BatchCost:
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self.clock = clock
-        """Seconds of the calling thread."""
+        """CPU time of the calling thread, in seconds."""
         self.is_high = False
         self._against = 0  # consecutive batches that contradict ``is_high``
 
@@ -77,9 +77,9 @@ class ReputService:
         self._mode = mode
         self.cost = BatchCost()
         self.batches = 0
-        """Times that it has dispatched what waited."""
+        """Number of batches dispatched by the thread."""
         self.worker: Worker | None = None
-        """``None``: it was never wanted."""
+        """``None``: the thread was never needed."""
         self._wake = Wakeup()
         self._is_up = False
         self._stopped = False

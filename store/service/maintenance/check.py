@@ -103,9 +103,9 @@ class StoreCheck:
         self._incarnations = QueueIncarnations()
         self._unit_bytes = 0  # of the records of checked units
         self.records = 0
-        """Records that were scanned."""
+        """Number of records scanned."""
         self.units = 0
-        """Units that were checked."""
+        """Number of units checked."""
 
     def run(self, *, queues: bool = True) -> Iterator[CheckFinding]:
         """Yield all findings: of the log first, then of queues, files and index.

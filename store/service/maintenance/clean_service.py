@@ -83,10 +83,10 @@ class CleanService:
         self.positions = positions
         """The offsets that are removed with a topic."""
         self.lock = CheckedLock("a deletion, expiry or rebuild")
-        """One of them at a time; taken before the locks of the dispatcher."""
+        """One of these at a time; acquired before the locks of the dispatcher."""
         state.locks.add_outer(self.lock)
         self.in_use: frozenset[str] = frozenset()
-        """Topics that are not to be deleted: a service of the store reads them."""
+        """Topics that must not be deleted: a service of the store reads them."""
 
     def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics in batches, see ``MessageStore.delete_topics``.

@@ -4,8 +4,8 @@ Old files are deleted at the hours of ``deleteWhen``, or at any hour if the disk
 ``diskMaxUsedSpaceRatio``; other files if it is higher still. The last file is never deleted, and a
 file whose records are being read stays with its readers until they release it.
 
-Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService``, ``MappedFileQueue.
-deleteExpiredFileByTime``.
+Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService``,
+``MappedFileQueue.deleteExpiredFileByTime``.
 """
 
 from collections.abc import Callable, Iterator

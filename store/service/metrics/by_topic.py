@@ -112,7 +112,7 @@ class FiguresByTopic:
         self._tracked: dict[str, _Tracked] = {}
         self._before: _LogCounts | None = None
         self.clock = time.monotonic
-        """Seconds; they only go forward."""
+        """Monotonic time in seconds."""
 
     def sample(self) -> TopicSnapshot:
         """Return the current figures. Units that wait to be dispatched are in no queue yet.

@@ -39,7 +39,7 @@ class LogBackup:
         self._folders, self._target, self._progress, self._link = folders, target, progress, link
         ends = ForeignLogTail(folders).refresh()
         self._known_end = ends.max_phy_offset if ends else -1
-        """What lies before was whole when the backup began, or is damaged."""
+        """Records before it were complete when the backup began, or are damaged."""
         self._file_size = ends.file_size if ends else 0
         self._closed = [
             path for path in self._files() if int(path.name) + self._file_size <= self._known_end

@@ -215,9 +215,9 @@ class _StepObstacles:
         self._layout, self._config, self._progress = layout, config, progress
         self._paths = layout.paths
         self.log_end = 0
-        """Where the log ended when the store was looked at."""
+        """End of the log when the store was inspected."""
         self.passed_over = 0
-        """Queues that were known."""
+        """Queues that were skipped as known."""
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
         """Return all obstacles to the step; ``locked``: the caller holds the store's lock."""

@@ -50,7 +50,7 @@ class KeyQueries:
         if index is not None:
             self._fast = _query.FastQuery(PlainLog(log), index, log.files.file_size)
         self.others = others
-        """Indexes of keys beside that in files."""
+        """Indexes of keys in addition to the one in files."""
 
     def in_all(
         self, topic: str, key: str, max_num: int, times: TimeRange = ALL

@@ -71,7 +71,7 @@ class OtherIndexes:
         self._indexes: list[KeyIndex] | None = None
         self._closed = False
         self.are_none = not self._openers
-        """There are none."""
+        """Whether there are no other indexes."""
         self.lock = CheckedLock("a query by key")
 
     def newest(

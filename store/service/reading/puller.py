@@ -318,7 +318,7 @@ class _Pull:
         self.max_msgs = max_msgs
         self.max_bytes = max_bytes
         self.messages = 0
-        """Of the records taken; RocketMQ's limits and counts are of messages."""
+        """Number of messages in the records taken; RocketMQ's limits and counts are of messages."""
         self.result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, 0, 0)
 
     @property

@@ -152,7 +152,7 @@ class Recovery:
         self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
         self._passing = PassOver(paths, log, queues, self._rules, deleted.has_record)
         self.last: ScannedRecord | None = None
-        """The last record that was scanned."""
+        """The last scanned record."""
 
     # ---- read-only
 

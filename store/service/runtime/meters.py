@@ -50,9 +50,9 @@ class PutMeter:
 
     def __init__(self) -> None:
         self.seconds = Histogram()
-        """Calls that put one message; a sample of them, see ``Putter``."""
+        """Durations of calls that put one message; a sample, see ``Putter``."""
         self.list_seconds = Histogram()
-        """Calls that put several, all of them."""
+        """Durations of all calls that put several messages."""
         self._lock = threading.RLock()  # guards the fields below
         self._fallbacks = 0
         self.hooked = self.hook_refusals = self.hook_failures = 0
@@ -135,7 +135,7 @@ class GetMeter:
         self._messages = 0
         self._bytes = 0
         self.plain: CountedPulls | None = None
-        """Counts for itself what it answers."""
+        """Pulls that compiled code counts itself."""
 
     def pulled(self, started: float, result: GetMessageResult) -> None:
         """Count one pull that began at ``started`` of ``time.perf_counter``."""

@@ -46,14 +46,14 @@ class RunningState(_flags.StateFlags):
         self.failure: StoreError | None = None
         """The first write or flush that failed."""
         self.on_failed: Callable[[], object] = noop
-        """Called behind each failure, by any thread; it never waits."""
+        """Called after each failure, by any thread; must not wait."""
         self._disk_full = ""
         self.locks = LockOrder()
-        """Those that a call from inside another one of its thread must not wait for."""
+        """Locks for which a nested call of the same thread must not wait."""
         self.stalled = ""
-        """Why the dispatch of a batch waits, for room or a dispatcher; empty if it does not."""
+        """Why the dispatch waits for space or a dispatcher; empty if it does not."""
         self.unwritable = read_only
-        """Whether anything forbids a put: all that a put looks at."""
+        """Whether puts are forbidden for any reason: the only flag that a put checks."""
         _states.add(self)
 
     # ---- setting

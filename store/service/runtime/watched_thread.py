@@ -7,8 +7,8 @@ from cqstore.store.concurrency.thread import StoreThread
 
 _LOG = StoreLogger(__name__)
 EXIT_SECONDS = 10.0
-"""At most so long a thread is waited for at the end of the interpreter, and where it may be in code
-of the embedder's."""
+"""Maximum wait for the end of a thread at the end of the interpreter, or if the thread may be in
+code of the embedding program."""
 
 
 class Worker:

@@ -93,13 +93,13 @@ class LevelDelivery:
         self.next_offset = 0
         """Queue offset of the first message that is not delivered."""
         self.due: int | None = None
-        """When to look next, ms since the epoch; ``None``: nothing waits."""
+        """Time of the next check, ms since the epoch; ``None``: nothing waits."""
         self.is_noted = False
-        """Whether something was appended since the last look, if ``due`` is ``None``."""
+        """Whether there was an append since the last check, if ``due`` is ``None``."""
         self.delivered = 0
         """Messages that were put to their own topics."""
         self.failures = 0
-        """Messages that could not be delivered, and never will be."""
+        """Messages that could not be delivered, and will not be."""
 
     @property
     def _queue(self) -> ConsumeQueue:

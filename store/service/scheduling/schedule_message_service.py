@@ -59,14 +59,14 @@ class ScheduleMessageService:
     ) -> None:
         """``ready`` dispatches appended units; ``interval_ms``: from a delivery to its write."""
         self.late_seconds = Histogram(LATE_BOUNDS)
-        """How late deliveries came behind the times at which their messages were due."""
+        """Delay between the due times of messages and their deliveries."""
         self.deliveries = {
             level: LevelDelivery(level, delay_ms, log, queues, put, self._observe)
             for level, delay_ms in enumerate(levels.delays_ms, 1)
         }
         """By level."""
         self._unserved: list[LevelDelivery] = []
-        """Levels that the settings no longer have, and whose queues have messages that wait."""
+        """Levels that are no longer in the settings, but have waiting messages in their queues."""
         self._unserved_of = partial(LevelDelivery, delay_ms=0, log=log, queues=queues, put=put)
         self._queues = queues
         self._offsets = offsets
@@ -81,9 +81,9 @@ class ScheduleMessageService:
         self._has_begun = self._is_running = self._stopped = False
         self._pid = os.getpid()
         self.worker: Worker | None = None
-        """``None``: nothing has ever waited."""
+        """``None``: no message has ever waited."""
         self.failures = 0
-        """Looks of the thread that failed; each is tried again."""
+        """Failed checks of the thread; each is repeated."""
 
     # ---- public
 

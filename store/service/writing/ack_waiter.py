@@ -37,7 +37,7 @@ class AckWaiter:
         self.replicas = replicas
         self.sync = config.syncs_each_put
         self.waits = self.sync or replicas is not None
-        """Whether a put waits for anything at all."""
+        """Whether a put waits for the disk or for followers."""
         self._commit = commit
         self._flush = flush
         self._failed = failed

@@ -23,8 +23,8 @@ from cqstore.store.service.writing.encoded import Encoded
 from cqstore.store.settings.config import StoreConfig
 
 SAMPLED_PUTS = 61
-"""One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
-prime, so that no rhythm of the batches behind it is always met or always missed."""
+"""One in this many asynchronous puts of one message is timed: reading a clock is too expensive for
+each. A prime, so that it does not coincide with the rhythm of the batches."""
 
 
 class PutFastPath(Protocol):

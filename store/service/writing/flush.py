@@ -46,7 +46,7 @@ class FlushService:
         self._whole = whole
         self._failed = failed
         self._waiting: list[tuple[int, Promised[bool], float]] = []
-        """Up to where each wants the log to be durable, by when."""
+        """Per request: the phy offset to make durable, its future, and its deadline."""
         self._waiting_lock = CheckedLock("the queue of flush requests")  # guards _waiting
         dispatcher.locks.add(self._waiting_lock)
         self._wake = Wakeup()

@@ -30,9 +30,9 @@ class GroupCommit:
         """``timeout_ms``: maximum time that ``wait_for`` waits for another thread's sync."""
         self.log = log
         self.timeout = timeout_ms / 1000
-        """Seconds."""
+        """In seconds."""
         self.seconds = Histogram()
-        """Syncs that had something to sync."""
+        """Durations of syncs that had data to sync."""
         self._leading = CheckedLock("a sync of the log")
         self._waits = _waits.DiskWaits(log, partial(_sync, log, self.seconds), self._leading)
 

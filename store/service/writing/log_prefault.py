@@ -22,8 +22,8 @@ MIN_AHEAD = 256 << 10
 """Minimum in bytes; a log that grows more slowly in ``SECONDS_AHEAD`` needs no prefault."""
 MAX_AHEAD = 8 << 20
 SECONDS_AHEAD = 0.1
-"""So far as the log grows in this time. What is brought in is written to the disk by the next sync,
-as zeros, and once more with its records: of what is synced every half a second a fifth at most."""
+"""The distance is the growth of the log in this time. The next sync writes the loaded pages as
+zeros, and another one writes their records: at most a fifth of a sync every half a second."""
 
 BringIn = Callable[[object, int, int], bool]
 """Takes a map and a range of it, see ``store.log._pages``; returns whether it is supported."""
@@ -43,7 +43,7 @@ class LogPrefault:
         self._stopped = False
         self._seen, self._seen_at = log.end, clock()
         self.brought = log.end
-        """Up to this offset of the log pages are in memory."""
+        """Phy offset up to which pages are in memory."""
         self.worker = Worker(
             "cqstore-pages", self._run, lambda _: None, "puts load the log's pages themselves"
         )

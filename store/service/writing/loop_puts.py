@@ -23,9 +23,8 @@ MAX_IN_FLIGHT = 4096
 """Limit of a loop's puts that wait for disk or followers; others wait before the append."""
 
 _LOOPS = ("BaseEventLoop",)
-"""Classes of asyncio. On a loop of another kind each put is a future: what was tried of uvloop 0.23
-lost a call from a thread now and then, for a reason that was not found, and a lost call here holds
-up many."""
+"""Classes of asyncio. On another type of loop each put is a future: in tests, uvloop 0.23 sometimes
+lost a call from a thread, for an unknown reason, and a lost call here delays many puts."""
 
 
 class LoopPuts:
