@@ -199,7 +199,7 @@ cdef class FastPut(PlainEncoder):
     cdef bint _append_all(
         self, Scratch scratch, int64_t now, object result, list results
     ) except -1:
-        """Append the encoded messages, if there is space and it is allowed; return if it did.
+        """Append the encoded messages if there is space and it is allowed; return whether it did.
 
         Without ``results`` it is one message, and ``result`` becomes its result.
         """
