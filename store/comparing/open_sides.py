@@ -121,7 +121,7 @@ class _OpenSide:
     def __init__(self, store: ConsumeQueueStore, progress: Progress) -> None:
         self.store = store
         self.has_timestamps = False
-        """As the units say that were read."""
+        """Whether the units read so far have timestamps."""
         self._progress = progress
         self._compared = max(store.context.log.min_phy_offset(), 0)
         self._span = (0, 0)

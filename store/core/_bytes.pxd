@@ -30,7 +30,7 @@ cdef extern from *:
         uint64_t word = __builtin_bswap64((uint64_t)value);
         memcpy(to, &word, sizeof word);
     }
-    static inline void fetch_ahead(const uint8_t *from) { /* never faults, wherever it leads */
+    static inline void fetch_ahead(const uint8_t *from) { /* never faults, for any address */
         __builtin_prefetch(from);
     }
     #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__

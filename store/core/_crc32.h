@@ -89,7 +89,7 @@ static void crc_prepare(void) {
     crc_find_folding();
 }
 
-/* The checksum of what `crc` is of and of `data` behind it. */
+/* The checksum of the bytes of `crc` followed by `data`. */
 static inline uint32_t crc_on(uint32_t crc, const char *data, size_t size) {
     const uint8_t *at = (const uint8_t *)data;
     if (crc_folds && size >= CRC_BLOCK) return ~crc_by_folding(~crc, at, size);

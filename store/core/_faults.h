@@ -1,10 +1,10 @@
-/* Bus errors in mapped files, and the maps of log files in which they are an answer.
+/* Bus errors in mapped files, and the maps of log files in which they are handled.
  *
- * A page that cannot be read, or lies behind the end of a file that was cut, is SIGBUS. Where a
- * thread copies from a map (`copying`) it is taken back. In a registered map of the log, which
- * everything reads and writes straight, zeros take the page's place and the map counts a fault:
- * from then on nothing that was read there is believed, and nothing that was written there is
- * acknowledged. Anywhere else the signal is what it was.
+ * Access to a page that cannot be read, or is after the end of a truncated file, raises SIGBUS. If
+ * a thread copies from a map (`copying`), the copy is abandoned. In a registered map of the log,
+ * which is read and written directly, zeros replace the page and the map counts a fault: from then
+ * on no data read there is valid, and no data written there is acknowledged. Anywhere else the
+ * signal has its previous effect.
  */
 
 #include <errno.h>
@@ -26,13 +26,13 @@ typedef struct {
 } LogMap;
 
 static LogMap log_maps[MAX_LOG_MAPS];
-static size_t log_maps_end;  /* behind the last one that was ever used */
+static size_t log_maps_end;  /* after the last one that was ever used */
 static int64_t *faulty_maps; /* how many of those that are registered now have faults */
 static uintptr_t page_mask = 4095;
 static __thread sigjmp_buf *volatile copying;
 static struct sigaction bus_before;
 
-/* Take where the faulty maps are counted, which compiled code of other modules reads. Once, first. */
+/* Set the counter of faulty maps, which compiled code of other modules reads. Once, first. */
 static void count_faults_in(int64_t *maps) { faulty_maps = maps; }
 
 /* Whether a map holds the address, without a lock; of another map the fields may change meanwhile. */
@@ -54,8 +54,8 @@ static int64_t log_map_of(const void *address) {
     return -1;
 }
 
-/* Put zeros in the place of the page, and of as many behind it as the map had faults: so a file of
- * any size meets few. In a signal's handler: no lock, no memory, no call that may not be made. */
+/* Replace the page by zeros, and as many after it as the map had faults: so a file of any size has
+ * few faults. In a signal handler: no lock, no allocation, only async-signal-safe calls. */
 static int log_map_patch(void *address) {
     int64_t at = log_map_of(address);
     if (at < 0) return 0;
@@ -72,7 +72,7 @@ static int log_map_patch(void *address) {
 
 static void on_bus(int number, siginfo_t *about, void *context) {
     (void)context;
-    int sent = about->si_code <= 0; /* by a process; else it is a fault, which comes again */
+    int sent = about->si_code <= 0; /* by a process; otherwise a fault, which is raised again */
     if (!sent) {
         int kept = errno;
         if (copying) siglongjmp(*copying, 1);
@@ -103,7 +103,7 @@ static int copy_from_map(void *to, const void *from, size_t size) {
     copying = &there;
     __asm__ volatile("" ::: "memory");
     memcpy(to, from, size);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what is read next was there no earlier */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* later reads are ordered after */
     copying = NULL;
     return 1;
 }
@@ -126,7 +126,7 @@ static int64_t log_map_register(void *start, size_t size, int is_writable, int f
     return -1;
 }
 
-/* Forget a map that nothing leads to any more, before it is unmapped. */
+/* Unregister a map without references, before it is unmapped. */
 static void log_map_unregister(int64_t at) {
     LogMap *map = &log_maps[at];
     __atomic_fetch_add(&map->version, 1, __ATOMIC_SEQ_CST);
@@ -140,7 +140,7 @@ static uint32_t log_map_faults(int64_t at) {
     return __atomic_load_n(&log_maps[at].faults, __ATOMIC_ACQUIRE);
 }
 
-/* Whether nothing is known against the map: no fault, and its file is as long as it. */
+/* Whether the map is valid: no fault, and its file is as long as the map. */
 static int log_map_is_whole(int64_t at) {
     struct stat about;
     const LogMap *map = &log_maps[at];
@@ -148,7 +148,7 @@ static int log_map_is_whole(int64_t at) {
         && (uint64_t)about.st_size >= map->end - map->start;
 }
 
-/* Read a byte of each page, so that what cannot be read is known; the last byte. */
+/* Read a byte of each page, to detect unreadable ones; return the last byte. */
 static uint8_t touch_pages(const uint8_t *data, size_t size) {
     for (size_t at = 0; at < size; at += page_mask + 1) (void)*(const volatile uint8_t *)(data + at);
     return *(const volatile uint8_t *)(data + size - 1);

@@ -7,7 +7,7 @@ cdef extern from *:
     """
     #include <stdint.h>
 
-    /* Whether any map of the log has faults. What was read was read before: see `log_map_patch`. */
+    /* Whether any map of the log has faults, after all earlier reads: see `log_map_patch`. */
     static inline int faults_seen(const int64_t *maps) {
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         __asm__ volatile("" ::: "memory");

@@ -10,8 +10,8 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
-    /* The hash of a text of UTF-8, also of surrogates, that goes on behind what has the hash
-       `value`. Four letters of ASCII are one step: each waits for the product before it. */
+    /* The hash of a UTF-8 text, also with surrogates, that continues a text with the hash `value`.
+       Four ASCII characters are one step, because each product waits for the previous one. */
     static inline uint32_t hash_utf8(uint32_t value, const char *text, size_t size) {
         const unsigned char *at = (const unsigned char *)text, *end = at + size;
         uint32_t four, unit;

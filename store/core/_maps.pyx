@@ -21,7 +21,7 @@ cdef extern from *:
     static const uint8_t *map_file(int fd, size_t size) {
         void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED) return NULL;
-        madvise(data, size, MADV_RANDOM); /* one page is wanted, not what the disk reads ahead */
+        madvise(data, size, MADV_RANDOM); /* single pages, without the disk's read-ahead */
         return data;
     }
     static int has_size(int fd, int64_t size) {

@@ -21,9 +21,9 @@ class IndexFaults:
         self._folder = folder
         self._read_only = read_only
         self.ignored: list[IndexFinding] = []
-        """Files that are no index files, as ``check`` reports them."""
+        """Files that are not index files, as ``check`` reports them."""
         self.unread: list[IndexFinding] = []
-        """Read-only: index files that were left out, likewise: their keys are not found."""
+        """Read-only: index files that were left out; their keys are not found."""
 
     @property
     def error(self) -> CorruptionError | None:

@@ -99,7 +99,7 @@ class IndexFile(_chain.ChainFile):
             )
             """The file, ``None`` after ``close``."""
         self.mapped = _maps.FileMap(self.opened.number, geometry.file_size, self.opened)
-        """What the core reads of it; ``None`` after ``close``."""
+        """The map for compiled code; ``None`` after ``close``."""
         self._adopt_header(self._read_header())
 
     @classmethod

@@ -85,7 +85,7 @@ class IndexService(_chain.ChainFiles):
         self.folder = folder
         self.geometry: IndexGeometry | None = None
         self.faults = IndexFaults(folder, read_only=read_only)
-        """What of the index cannot be used."""
+        """The unusable parts of the index."""
         self._given = (slots, entries)
         self._read_only = read_only
         self.files = ()

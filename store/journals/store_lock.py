@@ -57,7 +57,7 @@ class _Holder:
 
     def __init__(self) -> None:
         self.is_leaving = False
-        """It was dropped: its release is near."""
+        """The store was dropped, and is released soon."""
         self.left = Latch()
 
 

@@ -10,13 +10,13 @@ cdef extern from *:
     #include <sys/mman.h>
     #include <unistd.h>
 
-    enum { PAGES_AT_ONCE = 512 << 10 }; /* a change of a map waits no longer than for these */
+    enum { PAGES_AT_ONCE = 512 << 10 }; /* limits the wait of a change of a map */
 
-    /* Whether the kernel does it; a signal or a lack of memory is no reason to give it up. */
+    /* Whether the kernel supports it; a signal or lack of memory does not mean that it does not. */
     static int pages_bring_in(char *start, char *end) {
     #if defined(__linux__)
         const int populate_write = 23; /* MADV_POPULATE_WRITE, since Linux 5.14 */
-        start -= (uintptr_t)start % (uintptr_t)sysconf(_SC_PAGESIZE); /* a map begins at a page */
+        start -= (uintptr_t)start % (uintptr_t)sysconf(_SC_PAGESIZE); /* maps are page-aligned */
         while (start < end) {
             size_t left = (size_t)(end - start), size = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
             if (madvise(start, size, populate_write)) return errno != EINVAL && errno != ENOSYS;

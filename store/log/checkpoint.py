@@ -60,7 +60,7 @@ class StoreCheckpoint:
         self.path = path
         self.fields = _NOTHING_KNOWN
         self.fault: CorruptionError | None = None
-        """Why the file is not one that a writer leaves; ``None``: it is one, or there is none."""
+        """Why the file is not as a writer leaves it; ``None``: it is valid, or does not exist."""
         self._padding = bytes(FILE_SIZE - CHECKPOINT.size)
         if not exists(path):
             return

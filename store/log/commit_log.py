@@ -115,7 +115,7 @@ class CommitLog(_tail.LogTail):
         self._syncs_each_put = config.syncs_each_put
         self.current = self.prepared = None
         self.mark: SyncedMark | None = None
-        """Where ``note_synced`` writes; set once the log is whole."""
+        """The mark that ``note_synced`` updates; set once the log is recovered."""
         self._fault: StoreError | None = None  # of the first failed flush
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
         self.appended_records = 0
@@ -123,9 +123,9 @@ class CommitLog(_tail.LogTail):
         self.blank_bytes = 0
         """Bytes of blank records written since then."""
         self.followed_timestamp = 0
-        """Store time, ms, of the last record that came from another store; 0: none has."""
+        """Store time, ms, of the last record received from another store; 0: none."""
         self.append_began = 0
-        """Store time, ms, of the append that is under way; 0: none is."""
+        """Store time, ms, of the append in progress; 0: none."""
 
     def load(self) -> None:
         """Find the log's files; until ``set_end`` the log counts as full.

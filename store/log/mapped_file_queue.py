@@ -58,7 +58,7 @@ class MappedFileQueue(_tail.FilesByStart):
         self._mapped_lock = threading.RLock()  # guards _mapped
         self._ahead: _AheadOfTime | None = None
         self.is_end_known = False
-        """From then on a file that the writer of a read-only store removes counts as expired."""
+        """If true, a file that the writer of a read-only store removes counts as expired."""
 
     def load(self) -> None:
         """Find the files of all folders, in order of their names. Writes nothing.

@@ -22,9 +22,9 @@ class RawRecords:
         """``data`` begins at ``phy_offset``; the last record may be incomplete."""
         self.phy_offset = phy_offset
         self.end = phy_offset
-        """Behind the last one; a blank one ends where the next file starts."""
+        """Phy offset after the last record; a blank record ends where the next file starts."""
         self.blank_bytes = 0
-        """Of blank ones."""
+        """Bytes of blank records."""
         self._data = data
         self._file_size = file_size
         self._rules = rules

@@ -58,7 +58,7 @@ class SyncedMark:
         self._serial = 0
         self._tie = _tie(paths)
         self.phy_offset = 0
-        """Up to where the log was on disk; 0 if nothing is known."""
+        """Phy offset up to which the log was on disk; 0 if unknown."""
         slot = max(_slots(paths), default=None)
         if slot is not None and (slot.lock_inode, slot.lock_time_ns) == self._tie:
             self._serial, self.phy_offset = slot.serial, slot.phy_offset

@@ -54,17 +54,17 @@ class BackendReplica:
         self.selection = roles.selections.get(self.name)
         claimed = context.checkpoint.logics_phy_offset
         self.synced_to = claimed if kind.counts_in_checkpoint else 0
-        """Every record that ends at or below is in its queue, durably."""
+        """Every record that ends at or before it is in its queue, durably."""
         if self.lags_from is not None:
             self.synced_to = self.lags_from
             view = _OwnClaim(self.synced_to)
             context = replace(context, checkpoint=view, last_exit_ok=False)
         self.store = kind(context)
         self.was_lagging = self.lags_from is not None
-        """A line of ours said so when the replica was opened."""
+        """A line of ours stated so when the replica was opened."""
         self.began_empty = False
         self.exclusive_queues: set[QueueKey] | None = None
-        """Queues that it alone had before it was filled; ``None``: nothing had to be filled."""
+        """Queues that only it had before it was filled; ``None``: there was nothing to fill."""
         self.failure: Exception | None = None
         """Why it was detached."""
 

@@ -23,9 +23,9 @@ class Changes:
         self._lock = threading.RLock()  # guards both counts
         self._begun = self._ended = 0
         self.cut_short = False
-        """A write has left by an exception that is no error of a replica's: replicas may differ."""
+        """A write ended with an exception that is not a replica's error: replicas may differ."""
         self.losses = 0
-        """How often queues began to lose units at their ends, and how often they had lost them."""
+        """Number of begins and ends of losses of units at the ends of queues."""
 
     def __enter__(self) -> None:
         with self._lock:

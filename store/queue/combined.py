@@ -69,7 +69,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Create the replicas without loading them; ``roles`` names some of them."""
         super().__init__(context)
         self.changes = Changes()
-        """The writes to all replicas: between two of them the replicas are alike."""
+        """The writes to all replicas: between two writes the replicas are equal."""
         self.roles = roles
         self._lines = lines
         replicas = [BackendReplica(kind, context, lines, roles) for kind in kinds]

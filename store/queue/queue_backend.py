@@ -16,7 +16,7 @@ class QueueBackend(Backend, ABC):
     """One type of backend. Opens nothing, takes no lock, changes no byte."""
 
     counts_in_checkpoint: bool = False
-    """The ``logics`` fields of the store checkpoint describe this backend, as RocketMQ's files."""
+    """The ``logics`` fields of the store checkpoint describe this backend, as in RocketMQ."""
     hides_unflushed: bool = False
     """A reader that opens the queues during writes sees only flushed data."""
     lmq_needs_multi_dispatch: bool = False

@@ -26,10 +26,10 @@ class ReadRouter:
         self.read = read
         self._replicas = replicas
         self.light: ConsumeQueueStore | None = None
-        """What has the light queues alone; ``None``: all backends have them."""
+        """The only backend with the light queues; ``None``: all backends have them."""
         self.apart: ClassOfTopic[str] | None = None
-        """The backend to read a topic from, empty: as all others. ``None`` before all backends are
-        caught up, and without such settings."""
+        """The backend that serves a topic, empty: ``read``. ``None`` until all backends have caught
+        up, and without such settings."""
 
     def reader(self, topic: str) -> ConsumeQueueStore:
         """Return the backend that serves ``topic`` now."""

@@ -52,7 +52,7 @@ class EncodingRules:
         self._append_crc = config.enabled_append_prop_crc
         self._check_topic = check_topic
         self.topics = BoundedCache[str, LearntTopic](_TOPICS_BYTES)
-        """Topics that may be put to."""
+        """Topics that are valid in a put."""
 
     def learnt(self, message: Message) -> LearntTopic:
         """Return the encoded form of a message's topic, after checking that it is valid.

@@ -44,7 +44,7 @@ class Layout(Generic[R]):
         self.dtype: np.dtype[np.void] = np.dtype(
             [(name, _numpy_type(wire.code)) for name, wire in self.wires]
         )
-        """The packed record as a numpy row, one field a column; ``dtype[[...]]`` has some."""
+        """The packed record as a numpy row, one column per field; ``dtype[[...]]`` selects some."""
 
     def offset(self, field: str) -> int:
         """Return where ``field`` starts, in bytes from the start of the record."""

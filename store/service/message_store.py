@@ -96,13 +96,13 @@ class MessageStore:
         self.root: Path = components.paths.root
         """Root folder of the store."""
         self.config: StoreConfig = components.config
-        """The settings that it was opened with, file sizes as they are on disk."""
+        """The settings of this opening, with file sizes as on disk."""
         self.read_only: bool = components.read_only
         """Whether the store was opened read-only."""
         self.last_exit_ok: bool = components.last_exit_ok
         """Whether the store had been closed cleanly before this opening."""
         self.report: RecoveryReport = components.report
-        """What the opening found and did."""
+        """Findings and actions of the opening."""
         self.metrics: StoreMetrics = components.metrics
         """Counters and measurements of the store, see ``StoreMetrics.snapshot``."""
         self._log, self._queues = components.log, components.queues
@@ -111,7 +111,7 @@ class MessageStore:
         self._clean, self._expiry = components.clean, components.expiry
         self._schedule = components.schedule
         self._ready = read_guard_of(components.state, components.dispatcher)
-        """Refuses after a close, and dispatches what waits, so that a reader sees it."""
+        """Refuses after a close, and dispatches waiting units, so that a reader sees them."""
         guard = PutGuard(components.state, components.dispatcher, components.putter.meter)
         self._refusal = guard.refusal
         self._puller, self._queries = components.puller, components.queries

@@ -1,1 +1,1 @@
-"""From the log to the queues and the index."""
+"""Dispatch: from the log to the queues and the index."""

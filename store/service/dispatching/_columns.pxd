@@ -10,8 +10,8 @@ from cqstore.store.record._known cimport KnownKey, Value
 cdef class BatchColumns:
     cdef UnitColumns units
     cdef KeyColumns keys
-    cdef int64_t batch  # counts the batches; the first is 1
-    cdef object topic, topic_held  # of the keys that were added last, and what holds its bytes
+    cdef int64_t batch  # number of the batch; the first is 1
+    cdef object topic, topic_held  # of the keys added last, and the holder of its bytes
     cdef Topic topic_found
 
     cdef BatchColumns of(self, UnitColumns units, KeyColumns keys)

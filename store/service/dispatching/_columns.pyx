@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""BatchColumns: how a record's keys come into the batch of keys that waits beside that of units."""
+"""BatchColumns: adds a record's keys to the batch of keys that waits with a batch of units."""
 
 from libc.stdint cimport int64_t
 
@@ -9,7 +9,7 @@ from cqstore.store.record._known cimport KnownKey, Value
 
 
 cdef class BatchColumns:
-    """The batches that rows were added to last; their owner may add other rows in between."""
+    """The batches to which rows were added last; their owner may add other rows in between."""
 
     cdef BatchColumns of(self, UnitColumns units, KeyColumns keys):
         if self.units is not units or self.keys is not keys:
@@ -23,7 +23,7 @@ cdef class BatchColumns:
     ) except -1:
         """Add a record's keys, see ``IndexBatch.add_record``.
 
-        ``tags`` with their prefix, NULL: there are none.
+        ``tags`` have their prefix; NULL: no tags.
         """
         cdef KeyColumns keys = self.keys
         if uniq_key.text == NULL and words.text == NULL and tags == NULL:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""ReplayBatcher: scanned records on their way into the columns."""
+"""ReplayBatcher: adds scanned records to columns."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -22,14 +22,15 @@ cdef enum:
 
 
 cdef struct QueueSlot:
-    # A queue that was met, and its number in the batch of that number, which holds the topic.
+    # A queue that was found, with its number in the batch of that number; the batch holds the
+    # topic.
     PyObject *topic
     int64_t queue_id, batch
     int index
 
 
 cdef class ReplayBatcher:
-    """Adds scanned records to batches; the slow path is ``RecordBatcher``'s."""
+    """Adds scanned records to batches; the slow path is in ``RecordBatcher``."""
 
     cdef BatchColumns _columns
     cdef object _note, _deleted, _scheduled, _tags_prefix, _blocks
@@ -55,11 +56,11 @@ cdef class ReplayBatcher:
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
 
     def fill(self, blocks, result, units, keys, int64_t queues_from, index_from, int64_t full_at):
-        """Note the records of ``blocks`` until ``full_at`` units wait; are there more, maybe?
+        """Add records of ``blocks`` until ``full_at`` units wait; return whether there may be more.
 
-        Units are those of records from ``queues_from`` on, keys those from ``index_from`` on, none
-        if it is ``None``. Items that are records are taken as such. A block is left where the batch
-        was full, and gone on with in the next call for these ``blocks``.
+        Units are added for records from ``queues_from`` on, keys for those from ``index_from`` on,
+        none if it is ``None``. Items that are records are used as such. If the batch is full within
+        a block, the next call for these ``blocks`` continues there.
         """
         cdef int64_t count = 0, index_start = -1 if index_from is None else index_from
         cdef bint has_index = index_from is not None and self._keys_wanted, is_full = False
@@ -118,7 +119,7 @@ cdef class ReplayBatcher:
         self, BatchColumns columns, Scanned *record, int64_t queues_from, bint has_index,
         int64_t index_start,
     ) except -1:
-        """Add a plain record; return whether it is one."""
+        """Add a plain record; return whether it is plain."""
         cdef const char *start = record.properties
         cdef const char *end = start + record.properties_size
         cdef const char *value_end
@@ -170,7 +171,7 @@ cdef class ReplayBatcher:
         return True
 
     cdef int _index_of(self, BatchColumns columns, Scanned *record) except -1:
-        """Return the number of a record's queue in the batch, which may be a new one."""
+        """Return the number of a record's queue in the batch; a new queue gets the next number."""
         cdef size_t at = <size_t> record.queue_id + (<size_t> record.topic >> 4) * 31
         cdef QueueSlot *place = &self._places[at & (PLACES - 1)]
         if (
@@ -179,13 +180,13 @@ cdef class ReplayBatcher:
         ):
             return place.index
         cdef int index = columns.units.index((<object> record.topic, record.queue_id))
-        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else it is not held
+        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else not held
             place.topic, place.queue_id, place.index = record.topic, record.queue_id, index
             place.batch = columns.batch
         return index
 
     cdef tuple _tags(self, const char *text, Py_ssize_t size):
-        """Return the bytes of a tag, its code, and the key that it is found by."""
+        """Return the bytes of a tag, its code, and its index key."""
         cdef uint32_t value = 0
         cdef Py_ssize_t at
         if size > MAX_TEXT:
@@ -207,7 +208,7 @@ cdef class ReplayBatcher:
 
 
 cdef int _take_apart(tuple record, Scanned *found) except -1:
-    """Read a ``ScannedRecord``, which lives as long as what was found."""
+    """Read a ``ScannedRecord``; the pointers in ``found`` are valid as long as it lives."""
     cdef bytes properties = record[7]
     found.phy_offset, found.size, found.topic = record[0], record[1], <PyObject *> record[2]
     found.queue_id, found.queue_offset, found.flags = record[3], record[4], record[5]
@@ -218,7 +219,7 @@ cdef int _take_apart(tuple record, Scanned *found) except -1:
 
 
 cdef object _readable(Value *value):
-    """See to it that a value is UTF-8, as ``decode_text`` makes it of other bytes; return what holds it."""
+    """Replace an invalid UTF-8 value as ``decode_text`` does; return the object that holds it."""
     if value.text == NULL or is_ascii(value.text, value.size):
         return None
     text = decode_text(value.text, value.text + value.size)

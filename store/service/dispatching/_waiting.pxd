@@ -1,4 +1,4 @@
-# What was appended and waits, for compiled code that adds to it, and for reads.
+# Appended records that wait, for compiled code that adds to them, and for reads.
 
 from libc.stdint cimport int64_t
 

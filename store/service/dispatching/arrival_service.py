@@ -1,9 +1,9 @@
 """ArrivalService: dispatches soon while callers wait for units, and wakes those callers.
 
-Units wait in memory until a batch is full or a reader asks (``Dispatcher``). So while anything
-listens, the first put behind a dispatch wakes the thread here, which dispatches what waits. A put
-compares the waiting units with one limit in any case, and that limit is 1 then: where nothing
-listens it pays nothing.
+Units wait in memory until a batch is full or a reader needs them (``Dispatcher``). So while a wait
+or listener is registered, the first put after a dispatch wakes this thread, which dispatches the
+waiting units. A put compares the number of waiting units with one limit in any case, and that limit
+is 1 then: without waits and listeners there is no cost.
 
 Source: RocketMQ ``PullRequestHoldService``, ``ReputMessageService``.
 """
@@ -31,18 +31,18 @@ from cqstore.store.service.runtime.watched_thread import EXIT_SECONDS, Worker
 
 _LOG = StoreLogger(__name__)
 Offsets = Mapping[QueueKey, int]
-"""Queue → the offset that is waited for."""
+"""Queue → the offset to wait for."""
 _MAX_NOTED = 1 << 10
-"""Batches whose queues are noted; where the thread is later than that it asks all queues."""
+"""Limit of batches whose queues are recorded; if the thread falls behind, it checks all queues."""
 _EVERY_OFFSET = 1 << 63
 
 
 class ArrivalWait(Protocol):
-    """A wait until a queue of ``offsets`` has its offset there."""
+    """A wait until a queue of ``offsets`` has reached its offset there."""
 
     offsets: Offsets
     error: StoreError | None
-    """Why nothing will come, set before ``wake``."""
+    """Why no unit will arrive, set before ``wake``."""
 
     def wake(self) -> object:
         """End the wait. Called once, by any thread; never blocks."""
@@ -58,7 +58,7 @@ class ArrivalService:
         drain: Callable[[], object],
         state: RunningState,
     ) -> None:
-        """``arm`` has the next put wake the thread, and returns whether something waits already."""
+        """``arm`` makes the next put wake the thread, and returns whether units wait already."""
         self._queues = queues
         self._arm = arm
         self._drain = drain
@@ -67,9 +67,9 @@ class ArrivalService:
         state.locks.add_outer(self._lock)
         self._waits: dict[QueueKey, dict[int, dict[ArrivalWait, None]]] = {}
         self._listeners: tuple[ListenerThread, ...] = ()
-        self._past = [0, 0]  # failures and dropped units of listeners that are closed
+        self._past = [0, 0]  # failures and dropped units of closed listeners
         self.is_active = False
-        """Whether anything waits or listens, or there are dispatchers."""
+        """Whether there are waits, listeners or dispatchers."""
         self._is_kept_active = False
         self._arrived: deque[Mapping[tuple[str, int], int]] = deque()
         self._is_late = False
@@ -78,13 +78,13 @@ class ArrivalService:
         self._ident = 0
         self._pid = os.getpid()
         self.worker: Worker | None = None
-        """``None``: nothing has ever listened."""
+        """``None``: there was never a wait or listener."""
         state.on_failed = self._wake.set
 
-    # ---- the dispatcher's side
+    # ---- called by the dispatcher
 
     def add(self, units: UnitBatch) -> None:
-        """Take units that have just become visible; under the lock of the dispatch."""
+        """Add units that have just become visible; under the lock of the dispatch."""
         if not len(units):
             return
         for listener in self._listeners:
@@ -97,17 +97,17 @@ class ArrivalService:
             self._wake.set()
 
     def wake(self) -> None:
-        """Have the thread dispatch what waits. Any thread; never waits."""
+        """Make the thread dispatch the waiting units. Any thread; never waits."""
         self._wake.set()
 
     # ---- waits and listeners
 
     def add_wait(self, wait: ArrivalWait) -> None:
-        """Wake ``wait`` once a queue has its offset; from now on, see ``remove_wait``.
+        """Register ``wait``: it is woken when a queue has its offset; see ``remove_wait``.
 
         Raises:
-            ReadOnlyStoreError: nothing arrives here.
-            StoreClosedError, StoreFailedError: nothing will.
+            ReadOnlyStoreError: the store is read-only: nothing arrives.
+            StoreClosedError, StoreFailedError: the store is closed or has failed.
             StoreIOError: no thread could be started.
         """
         with self._lock.entry():
@@ -117,7 +117,7 @@ class ArrivalService:
             self._refresh()
 
     def keep_active(self) -> None:
-        """Dispatch soon from now on, also while nothing waits or listens: for dispatchers.
+        """Dispatch soon from now on, even without waits and listeners: for dispatchers.
 
         Raises:
             StoreError: as for ``add_wait``.
@@ -128,14 +128,14 @@ class ArrivalService:
             self._refresh()
 
     def remove_wait(self, wait: ArrivalWait) -> None:
-        """Remove ``wait``, which is not woken any more; one that is not registered is ignored."""
-        if self._pid != os.getpid():  # in a child that was forked the lock may be held for ever
+        """Remove ``wait``, which is not woken any more; an unregistered one is ignored."""
+        if self._pid != os.getpid():  # in a forked child the lock may be held forever
             return
         with self._lock.entry():
             self._discard(wait)
 
     def add_listener(self, listener: ArrivalListener) -> ArrivalSubscription:
-        """Call ``listener`` with what becomes visible from now on.
+        """Call ``listener`` with units that become visible from now on.
 
         Raises:
             StoreError: as for ``add_wait``.
@@ -154,26 +154,26 @@ class ArrivalService:
 
     @property
     def failures(self) -> int:
-        """Return how many calls of listeners raised something."""
+        """Return the number of listener calls that raised an exception."""
         return self._past[0] + sum(each.failures for each in self._listeners)
 
     @property
     def dropped(self) -> int:
-        """Return how many units listeners were not given, for they were too slow."""
+        """Return the number of units that were dropped because a listener was too slow."""
         return self._past[1] + sum(each.dropped for each in self._listeners)
 
     def refuse_own_threads(self) -> None:
-        """Refuse what waits for the end of the threads, in one of them.
+        """Refuse a call that waits for the end of the threads from one of these threads.
 
         Raises:
-            NestedCallError: the caller is one.
+            NestedCallError: the caller is such a thread.
         """
         for worker in (self.worker, *(each.worker for each in self._listeners)):
             if worker is not None:
                 worker.refuse_itself()
 
     def _remove_listener(self, thread: ListenerThread) -> None:
-        """Call a listener no more, and end its thread."""
+        """Stop calling a listener, and end its thread."""
         if self._pid != os.getpid():
             return
         thread.worker.refuse_itself()
@@ -186,7 +186,7 @@ class ArrivalService:
         self._past = [self._past[0] + thread.failures, self._past[1] + thread.dropped]
 
     def _begin(self) -> None:
-        """Start a thread that wakes later waits, if there is none; under the lock."""
+        """Start the thread that wakes waits, if there is none; under the lock."""
         self._state.check_writable()
         if self._stopped:
             raise self._state.end_error()
@@ -203,14 +203,14 @@ class ArrivalService:
         atexit.register(self._leave)
 
     def _refresh(self) -> None:
-        """Set ``is_active``, and have the thread arm the puts; under the lock."""
+        """Set ``is_active``, and make the thread arm the puts; under the lock."""
         was_active = self.is_active
         self.is_active = bool(self._waits or self._listeners or self._is_kept_active)
         if (self.is_active and not was_active) or self._state.failure is not None:
-            self._wake.set()  # what has failed since it was looked at has woken it too early
+            self._wake.set()  # a failure after the check has woken it too early
 
     def _discard(self, wait: ArrivalWait) -> None:
-        """Forget a wait; the caller holds the lock."""
+        """Remove a wait; the caller holds the lock."""
         for queue, offset in wait.offsets.items():
             by_offset = self._waits.get(queue)
             if by_offset is None:
@@ -218,7 +218,7 @@ class ArrivalService:
             waits = by_offset.get(offset, {})
             waits.pop(wait, None)
             if not waits:
-                by_offset.pop(offset, None)  # not there: an ``add_wait`` was interrupted
+                by_offset.pop(offset, None)  # missing if an ``add_wait`` was interrupted
             if not by_offset:
                 del self._waits[queue]
         self._refresh()
@@ -226,7 +226,7 @@ class ArrivalService:
     # ---- the thread
 
     def stop(self) -> None:
-        """Give listeners what was put before, wake all waits with an error, end the threads."""
+        """Pass earlier units to listeners, wake all waits with an error, end the threads."""
         self._stopped = True
         self._wake.set()
         if self.worker is not None:
@@ -236,19 +236,19 @@ class ArrivalService:
             listener.stop()
 
     def halt(self) -> None:
-        """End the threads as ``stop`` does, but dispatch nothing: the store was dropped."""
+        """End the threads as ``stop`` does, without a dispatch: the store was dropped."""
         self._halted = True
         self.stop()
 
     def _leave(self) -> None:
-        """End the thread before the interpreter does: cut off there it would keep its locks."""
+        """End the thread before the interpreter ends: otherwise it would keep its locks."""
         if self._pid == os.getpid() and self.worker is not None:
             self._stopped = True
             self._wake.set()
             self.worker.end(EXIT_SECONDS)
 
     def _run(self) -> None:
-        """Dispatch what waits each time a put wakes the thread, and wake those who wait for it."""
+        """Each time a put wakes the thread, dispatch the waiting units and wake the due waits."""
         self._ident = get_ident()
         stopped = False
         while not stopped:
@@ -265,14 +265,14 @@ class ArrivalService:
 
     @property
     def _ends_here(self) -> bool:
-        """Return whether nothing may be dispatched any more."""
+        """Return whether no further dispatch is allowed."""
         return self._halted or self._state.failure is not None
 
     def _dispatch(self) -> bool:
-        """Dispatch what waits; return whether that was possible."""
+        """Dispatch the waiting units; return whether that was possible."""
         try:
             self._drain()
-        except STALLING:  # the dispatch that goes on wakes this thread
+        except STALLING:  # the continued dispatch wakes this thread
             return False
         except StoreError as exc:
             _LOG.warning("cannot dispatch arrivals: %s", exc)
@@ -280,7 +280,7 @@ class ArrivalService:
         return True
 
     def _serve(self) -> None:
-        """Wake those whose queues have got what they wait for."""
+        """Wake the waits whose queues have reached their offsets."""
         while self._arrived or self._is_late:
             if self._is_late:
                 self._is_late = False
@@ -295,7 +295,7 @@ class ArrivalService:
                 self._wake_queue(queue)
 
     def _wake_queue(self, queue: QueueKey) -> None:
-        """End the waits of a queue for offsets that it has by now."""
+        """End the waits for offsets that the queue has reached."""
         error = None
         try:
             end = self._queues.queue(*queue).max_offset()
@@ -311,7 +311,7 @@ class ArrivalService:
             wait.wake()
 
     def _end_waits(self) -> None:
-        """End all waits with the error that says why nothing comes any more."""
+        """End all waits with the error that explains why no unit will arrive."""
         with self._lock.entry():
             waits = {
                 wait
@@ -326,7 +326,7 @@ class ArrivalService:
             wait.wake()
 
     def _give_up(self, exc: BaseException) -> None:
-        """Wake all waits after the thread of arrivals has failed; the store itself continues."""
+        """Wake all waits after the thread has failed; the store itself continues."""
         self._stopped = True
         _LOG.error("waits for arrivals have ended: %s", exc)
         self._end_waits()

@@ -1,4 +1,4 @@
-"""Arrivals: units that have become visible, for listeners, each in a thread of its own.
+"""Arrivals: units that have become visible, for listeners, each in its own thread.
 
 Source: RocketMQ ``MessageArrivingListener``, ``NotifyMessageArrivingListener``.
 """
@@ -16,7 +16,7 @@ from cqstore.store.service.runtime.watched_thread import EXIT_SECONDS, Worker
 
 _LOG = StoreLogger(__name__)
 MAX_WAITING_UNITS = 1 << 18
-"""That wait for one listener; 40 bytes each. What comes then is dropped, and counted."""
+"""Limit of units that wait for one listener, 40 bytes each; others are dropped and counted."""
 
 
 class Arrival(NamedTuple):
@@ -33,17 +33,17 @@ class Arrival(NamedTuple):
 class ArrivalBatch:
     """Units that became visible together, in log order. Any thread may use it.
 
-    Iteration yields an ``Arrival`` per unit; ``queues`` and the length cost nothing.
+    Iteration yields an ``Arrival`` per unit; ``queues`` and ``len`` are cheap.
     """
 
     __slots__ = ("_units", "dropped")
 
     def __init__(self, units: UnitBatch, dropped: int = 0) -> None:
-        """``units``: a batch to which nothing is added any more."""
+        """``units``: a batch to which no units are added any more."""
         self._units = units
         self.dropped = dropped
-        """Units that the listener was not given since its last call, for it was too slow. A batch
-        can be empty but for these: then the queues say what there is."""
+        """Units dropped since the listener's last call, because it was too slow. A batch may have
+        only such units: then the queues must be read."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -54,33 +54,33 @@ class ArrivalBatch:
 
     @property
     def queues(self) -> Sequence[QueueKey]:
-        """Return the queues that have new units, each once."""
+        """Return the queues that have new units, without duplicates."""
         return self._units.queues
 
 
 ArrivalListener = Callable[[ArrivalBatch], object]
-"""Called in a thread of its own, behind the moment in which units are visible.
+"""Called in its own thread, after units have become visible.
 
-No lock of the store is held. What it raises is logged and counted, and it goes on. Where it is too
-slow units are dropped, and the next call says how many. It may read from the store; it must not
-close it."""
+No lock of the store is held. Its exceptions are logged and counted, and further calls follow. If it
+is too slow, units are dropped, and the next call has their number. It may read from the store; it
+must not close it."""
 
 
 class ListenerThread:
-    """Calls one listener, batch by batch; what it raises is counted and logged, and harms nothing.
+    """Calls one listener, batch by batch; its exceptions are counted and logged, and do no harm.
 
-    ``offer`` is called by one thread at a time, all else by any.
+    ``offer`` is called by one thread at a time, all other methods by any thread.
     """
 
     def __init__(self, listener: ArrivalListener) -> None:
         self._listener = listener
         self._batches: deque[UnitBatch] = deque()
-        self._offered = self._taken = 0  # units; each is changed by one thread alone
+        self._offered = self._taken = 0  # units; each is changed by one thread only
         self.dropped = 0
-        """Units that it was not given: too many waited."""
-        self._reported = 0  # of them
+        """Units that were dropped because too many waited."""
+        self._reported = 0  # part of `dropped`
         self.failures = 0
-        """Calls that raised something."""
+        """Calls that raised an exception."""
         self._wake = Wakeup()
         self._stopped = self._ended = False
         self.worker = Worker(
@@ -99,7 +99,7 @@ class ListenerThread:
             raise StoreIOError(f"cannot start a thread for a listener: {exc}") from exc
 
     def offer(self, units: UnitBatch) -> None:
-        """Leave units for the listener, or drop them where too many wait; never waits."""
+        """Add units for the listener, or drop them if too many wait; never waits."""
         waiting = self._offered - self._taken
         if waiting and waiting + len(units) > MAX_WAITING_UNITS:
             self.dropped += len(units)
@@ -109,7 +109,7 @@ class ListenerThread:
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread once it has called with what waits, or when it takes too long."""
+        """End the thread after it has passed all waiting units, or when that takes too long."""
         self._stopped = True
         self._wake.set()
         self.worker.end(EXIT_SECONDS)
@@ -118,7 +118,7 @@ class ListenerThread:
             _LOG.warning("an arrival listener does not return: its thread is abandoned")
 
     def _run(self) -> None:
-        """Call the listener with each batch that waits, until the end."""
+        """Call the listener with each waiting batch, until the end."""
         try:
             stopped = False
             while not stopped:
@@ -130,7 +130,7 @@ class ListenerThread:
             self._ended = True
 
     def _call_next(self) -> None:
-        """Call the listener with the next batch, and with how many units were dropped."""
+        """Call the listener with the next batch, and the number of dropped units."""
         units = self._batches.popleft() if self._batches else UnitBatch()
         dropped = self.dropped - self._reported
         try:

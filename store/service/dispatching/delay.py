@@ -1,4 +1,4 @@
-"""Delay levels: what units of ``SCHEDULE_TOPIC_XXXX`` contain in place of a tag's hash.
+"""Delay levels: units of ``SCHEDULE_TOPIC_XXXX`` contain a due time in place of a tag's hash.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
 ``DefaultMessageStore.computeDeliverTimestamp``,
@@ -11,7 +11,7 @@ from cqstore.store.queue.context import LogView
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIGN = 1 << 63
 _MAX_DIGITS = 12
-"""Of the number of a level: thirty thousand years in seconds."""
+"""Digits of the number of a level: enough for thirty thousand years in seconds."""
 
 
 class DelayLevels:
@@ -35,7 +35,7 @@ class DelayLevels:
 
     @property
     def delays_ms(self) -> tuple[int, ...]:
-        """Return the delay of each level, ms, the first one's first."""
+        """Return the delay of each level, ms, in order."""
         return tuple(self._delays_ms)
 
     @property
@@ -44,7 +44,7 @@ class DelayLevels:
         return len(self._delays_ms)
 
     def tags_code(self, delay: str, store_timestamp: int, tags_code: int) -> int:
-        """Return when a message of level ``delay`` is due, ms; ``tags_code`` for no level."""
+        """Return the due time, ms, of a message of level ``delay``; ``tags_code`` without one."""
         try:
             level = min(int(delay), self.max_level)
         except ValueError:
@@ -56,22 +56,22 @@ class DelayLevels:
 
 
 class FoundLevels:
-    """Delays of levels as units have them, where no settings say what a broker's levels are.
+    """Delays of levels found from units, if no settings define a broker's levels.
 
-    A level that its units contradict, all alike, is a level of the broker's own; one unit among
-    others that differs is not.
+    If all units of a level contradict the default in the same way, it is a level of the broker; if
+    only one unit among others differs, it is not.
     """
 
     def __init__(self, levels: DelayLevels) -> None:
         self._levels = levels
-        self._usual = set[str]()  # levels of which a unit is as ``levels`` has it
+        self._usual = set[str]()  # levels with a unit that agrees with ``levels``
         self.delays_ms: dict[str, int] = {}
-        """Level → the delay that its units have, ms, where that is not the one of ``levels``."""
+        """Level → the delay of its units, ms, if it differs from that in ``levels``."""
 
     def tags_code(self, delay: str, store_timestamp: int, tags_code: int, found: int | None) -> int:
-        """Return when a message is due, by the units of its level that came before.
+        """Return the due time of a message, derived from earlier units of its level.
 
-        ``found`` is what the unit has; ``None``: that is not known.
+        ``found`` is the due time in the unit; ``None``: unknown.
         """
         expected = self._levels.tags_code(delay, store_timestamp, tags_code)
         if found is None or expected == tags_code:
@@ -86,17 +86,17 @@ class FoundLevels:
         return expected
 
     def _may_be_level(self, delay_ms: int) -> bool:
-        """Return whether a level can have this delay: whole seconds, no more than a number has."""
+        """Return whether a level can have this delay: whole seconds, within ``_MAX_DIGITS``."""
         return 0 <= delay_ms < 10**_MAX_DIGITS and delay_ms % _UNIT_MS["s"] == 0
 
 
 def deliver_time(
     tags_code: int | None, delay_ms: int, log: LogView, phy_offset: int, size: int
 ) -> int:
-    """Return when the message of a unit of ``SCHEDULE_TOPIC_XXXX`` is due, ms.
+    """Return the due time of the message of a unit of ``SCHEDULE_TOPIC_XXXX``, ms.
 
-    The unit's tags code is that time. ``None``: it lay beside the queue and is lost there. Then it
-    is ``delay_ms``, the level's delay, after the record was stored.
+    The unit's tags code is that time. ``None``: it was an extension unit, which is lost. Then it is
+    ``delay_ms``, the level's delay, after the store time of the record.
     """
     if tags_code is not None:
         return tags_code

@@ -1,8 +1,8 @@
-"""Dispatcher: from what was appended to the queues and the index.
+"""Dispatcher: dispatches appended records to the queues and the index.
 
-Units wait in memory (``Pending``) until a batch is full, a reader asks, or the flush thread comes
-round, so nothing is read back from the log. A full batch is dispatched by the writer, or beside it
-where that takes long (``ReputService``).
+Units wait in memory (``Pending``) until a batch is full, a reader needs them, or the flush thread
+runs, so nothing is read back from the log. A full batch is dispatched by the writer, or
+concurrently if that takes long (``ReputService``).
 
 Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 ``CommitLogDispatcherBuildConsumeQueue``.
@@ -30,27 +30,26 @@ from cqstore.store.service.dispatching.reput import ReputService
 from cqstore.store.service.runtime.running_state import CriticalSection, RunningState
 
 ASSIGNED_QUEUES = 1 << 20
-"""Queues whose next offset is kept beside the queues; others are read from them again.
+"""Limit of cached next offsets of queues; others are read from the queues again.
 
-Each takes 130 to 210 bytes, so all of them 140 to 220 MB. Where there are more, the newest are read
+Each takes 130 to 210 bytes, so all of them 140 to 220 MB. If there are more, the newest are read
 again, see ``QueueOffsets.forget_beyond``.
 """
 SLICE_PER_QUEUE = 8
-"""Units a queue that a batch waits for before it goes to the queues: one write for several."""
+"""Units per queue for which a batch waits before its dispatch: one write for several."""
 _MAX_SLICE = 1 << 16
 R = TypeVar("R")
 _FAR_TOO_MANY = 4
-"""Times ``batch_limit`` from which the writer waits for a batch that another thread dispatches."""
+"""Multiple of ``batch_limit`` at which the writer waits for another thread's dispatch."""
 
 
 class Dispatcher(_waiting.InFlight):
-    """Feeds the queues and the index of one store. Any thread.
+    """Dispatches to the queues and the index of one store. Any thread.
 
-    Locks are taken in this order: ``owner``, then that of ``pending``. From taking a batch to
-    its being in queues and index either all of it happens or the store fails. But where a disk has
-    no room for units or keys, or a dispatcher fails, the batch stays ``handed`` and the dispatch is
-    *stalled*: every later one begins with that batch again, whose units and keys are put once
-    however often they come.
+    Lock order: ``owner``, then the lock of ``pending``. Between taking a batch and having it in
+    queues and index, either all steps are done or the store fails. But if a disk has no space for
+    units or keys, or a dispatcher fails, the batch stays ``handed`` and the dispatch is *stalled*:
+    every later dispatch begins with that batch again, whose units and keys are added only once.
     """
 
     def __init__(
@@ -63,87 +62,89 @@ class Dispatcher(_waiting.InFlight):
         before_store: Callable[[], object] = noop,
         dispatchers: DispatcherList | None = None,
     ) -> None:
-        """``dispatch_slice``: units that make a batch, where there are few queues.
+        """``dispatch_slice``: number of units of a batch if there are few queues.
 
         ``before_store`` is called before units become visible: under ``SYNC_FLUSH`` it makes the
         log durable. Then ``dispatchers`` are called with the records.
         """
         self.dispatchers = dispatchers
         self.pending = pending
-        """What is to be dispatched; other threads may call what any thread may."""
+        """The records to dispatch; other threads may call its thread-safe methods."""
         self._queues = queues
         self._index = index
         self.owner = CheckedLock("the dispatch of a batch")
-        """One batch at a time goes into the queues, in log order: ``owner.entry(), drain_lock``."""
+        """One batch at a time is dispatched, in log order: ``owner.entry(), drain_lock``."""
         self.drain_lock = threading.Lock()
-        """Under ``owner``, for the writer, which asks whether a thread dispatches."""
+        """Under ``owner``; the writer checks it to see whether a thread dispatches."""
         self.locks = state.locks
         self.locks.add(self.owner)
         self._state = state
         self._dispatching = CriticalSection(state, "the dispatch of a batch")
         self._slice = dispatch_slice
         self.batch_limit = dispatch_slice
-        """Units that make a batch."""
+        """Number of units in a batch."""
         self.full_at = dispatch_slice
-        """Waiting units at which the writer should ``drain_unless_busy``: ``batch_limit``, or the
-        most that may wait, while the thread of ``reput`` has been woken for the batch, or 1, while
-        arrivals are waited for and their thread has not been woken."""
+        """Waiting units at which the writer should call ``drain_unless_busy``: ``batch_limit``; or
+        the maximum, after the thread of ``reput`` was woken for the batch; or 1, if there are waits
+        for arrivals and their thread has not been woken."""
         self.reput = ReputService(self.drain, state.fail)
         self.arrivals = ArrivalService(queues, self._arm, self.drain, state)
         self.handed = NOTHING
-        """The batch that is being dispatched, or is to be once there is room for it."""
+        """The batch that is being dispatched, or waits for space."""
         self.last_dispatched: Appended | None = None
-        """The last record of the log that queues and index have."""
+        """The last record of the log that is in queues and index."""
         self._before_store = before_store
 
     def note_last(self, phy_offset: int, size: int, store_timestamp: int) -> None:
-        """Take over the last record that recovery met."""
+        """Set the last record found by the recovery."""
         self.last_dispatched = Appended(phy_offset, size, store_timestamp)
 
     @property
     def has_undispatched(self) -> bool:
         """Return whether a record of the log may not be in its queue yet.
 
-        True also while another thread dispatches a batch: a reader has to wait for that one too.
+        Also true while another thread dispatches a batch: a reader must wait for that batch too.
         """
         return bool(self.pending.units.end_phy_offset) or self.handed is not NOTHING
 
     @property
     def is_full(self) -> bool:
-        """Return whether the writer should ``drain_unless_busy``."""
+        """Return whether the writer should call ``drain_unless_busy``."""
         return len(self.pending.units) >= self.full_at
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether a batch waits, for room or a dispatcher. What queues have is whole."""
+        """Return whether a batch waits for space or a dispatcher. Queues are still consistent."""
         return bool(self._state.stalled)
 
     def oldest_waiting(self) -> int:
         """Return the store time, ms, of the first unit that may not be in its queue yet.
 
-        0 if none waits. The answer may be of a moment ago.
+        0 if no unit waits. The result may be slightly outdated.
         """
         return oldest_timestamp(self.handed.units) or oldest_timestamp(self.pending.units)
 
     def drain(self) -> None:
-        """Dispatch everything that waits; when it returns readers see it.
+        """Dispatch all waiting units; they are visible to readers when it returns.
 
         Raises:
-            NestedCallError: the thread is inside of what it would wait for; nothing was done.
-            RetryableDiskFullError: there is no room; it is stalled until a later call finds some.
-            DispatcherError: a dispatcher failed; likewise, until one does not.
+            NestedCallError: the thread holds a lock that the dispatch needs; nothing was done.
+            RetryableDiskFullError: there is no space; the dispatch is stalled until a later call
+                finds space.
+            DispatcherError: a dispatcher failed; the dispatch is stalled until a later call
+                succeeds.
             StoreError: the backend failed, or an earlier batch did; the store must be opened again.
         """
-        self.locks.check_dispatch()  # so no ``entry`` is needed further on
+        self.locks.check_dispatch()  # so no ``entry`` is needed below
         with self.owner, self.drain_lock:
             self._drain()
 
     def drain_unless_busy(self) -> None:
-        """Dispatch what waits, unless another thread does and not far too much waits already.
+        """Dispatch waiting units, unless another thread does and their number is acceptable.
 
-        For the writer, whose next put should not wait for a batch of the flush thread. Nor does a
-        put that was made inside a dispatch of its own thread: its units go with the next batch.
-        What stalls it is no fault of its put, which is in the log: the next one is refused.
+        For the writer, whose next put should not wait for a batch of the flush thread. A put inside
+        a dispatch of its own thread does not dispatch: its units are added to the next batch. A
+        stalled dispatch is not an error of this put, which is in the log: the next put is refused.
 
         Raises:
             StoreError: as for ``drain``.
@@ -167,9 +168,9 @@ class Dispatcher(_waiting.InFlight):
             self.drain()
 
     def catch_up(self) -> None:
-        """Dispatch everything that waits; the caller holds both locks.
+        """Dispatch all waiting units; the caller holds both locks.
 
-        While he does, no put and no batch comes in.
+        While it does, there are no puts and no other batches.
 
         Raises:
             StoreError: as for ``drain``.
@@ -179,13 +180,13 @@ class Dispatcher(_waiting.InFlight):
         self._dispatch()
 
     def when_caught_up(self, step: Callable[[], R]) -> R:
-        """Take ``step`` while no thread puts or dispatches, with all that was put in the queues.
+        """Run ``step`` while no thread puts or dispatches, with all earlier puts in the queues.
 
-        No dispatcher is called under the append lock: where a put comes in before it is taken,
-        they are called again first.
+        No dispatcher is called under the append lock: if a put happens before that lock is
+        acquired, they are called again first.
 
         Raises:
-            StoreError: as for ``drain``, or what ``step`` raises.
+            StoreError: as for ``drain``, or any error of ``step``.
         """
         pending = self.pending
         while True:
@@ -197,18 +198,19 @@ class Dispatcher(_waiting.InFlight):
                     return step()
 
     def _may_catch_up(self) -> bool:
-        """Return whether all is dispatched, or no dispatcher is called with what is not."""
+        """Return whether all is dispatched, or there are no dispatchers to call."""
         return self.dispatchers is None or not self.has_undispatched
 
     def fail_if_interrupted(self) -> None:
-        """Fail the store if a dispatch was interrupted, and no later caller has noticed."""
+        """Fail the store if a dispatch was interrupted and no later caller has noticed."""
         with self.owner.entry(), self.drain_lock:
             self._dispatching.fail_if_interrupted()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
-        """Bring units and keys into queues and index; no other thread may meanwhile.
+        """Add units and keys to queues and index; no other thread may do so meanwhile.
 
-        Dispatchers come first: what queues have is dispatched no more by a recovery.
+        Dispatchers are called first: a recovery does not dispatch records again that are in the
+        queues.
         """
         restarts: list[QueueRestart] = []
         if units.end_phy_offset:
@@ -220,39 +222,39 @@ class Dispatcher(_waiting.InFlight):
         return restarts
 
     def _arm(self) -> bool:
-        """Have the next put wake the thread of arrivals; return whether something waits already."""
+        """Make the next put wake the thread of arrivals; return whether units wait already."""
         self.full_at = 1
         return self.has_undispatched
 
     def _drain(self) -> None:
-        """Dispatch all that waits; the caller holds ``owner`` and ``drain_lock``."""
+        """Dispatch all waiting units; the caller holds ``owner`` and ``drain_lock``."""
         pending = self.pending
         self._resume()
         with pending.owner, pending.lock:
             self._begin_batch()
         self._dispatch()
         if len(pending.offsets) > ASSIGNED_QUEUES:
-            # Under the lock, so that the queues' own ends are those assigned last.
+            # Under the lock, so that the queues' own ends are the offsets assigned last.
             with pending.owner, pending.lock:
-                if self._may_catch_up():  # else with the next batch
+                if self._may_catch_up():  # otherwise with the next batch
                     self.catch_up()
                     pending.offsets.forget_beyond(ASSIGNED_QUEUES)
 
     def _resume(self) -> None:
-        """Dispatch the batch of a stalled dispatch: none may come before it."""
+        """Dispatch the batch of a stalled dispatch: it must be the first."""
         if self.handed is not NOTHING:
             self._dispatching.begin()
             self._dispatch()
 
     def _begin_batch(self) -> None:
-        """Take what waits; the caller holds the lock of ``pending``."""
+        """Take the waiting records; the caller holds the lock of ``pending``."""
         waiting = self.pending.snapshot()
         self._dispatching.begin()
-        self.handed = waiting  # before nothing waits any more, see has_undispatched
+        self.handed = waiting  # before `pending` is reset, see has_undispatched
         self.pending.reset()
 
     def _dispatch(self) -> None:
-        """Bring what was taken into the queues and the index."""
+        """Add the batch that was taken to the queues and the index."""
         units, keys, last = self.handed
         cost, limit = self.reput.cost, self.batch_limit
         is_full = 2 * len(units) >= limit
@@ -266,12 +268,12 @@ class Dispatcher(_waiting.InFlight):
                 self.batch_limit = max(self._slice, min(wanted, _MAX_SLICE))
             self.full_at = 1 if self.arrivals.is_active else self.batch_limit
             if self.arrivals.is_active:
-                self.arrivals.add(units)  # within the section: no waiter is passed over
+                self.arrivals.add(units)  # within the section: no waiter is missed
         except STALLING as exc:
             is_room = isinstance(exc, DiskFullError)
             until = "there is free space" if is_room else "the dispatcher accepts the record"
             self._state.set_stalled(f"{exc}; it continues automatically once {until}")
-            self._dispatching.end()  # as if it had not begun: ``_resume`` begins it anew
+            self._dispatching.end()  # as if it had not begun: ``_resume`` starts again
             raise
         except BaseException as exc:
             self._state.fail(exc)

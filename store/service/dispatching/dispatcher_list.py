@@ -1,7 +1,8 @@
-"""DispatcherList: what a program has called with each record of the log, before queues have it.
+"""DispatcherList: calls a program's dispatchers with each record, before queues have it.
 
-The records are read back from the log, so what is dispatched in memory, replayed by a recovery or
-taken from a master comes the same way. A store without dispatchers reads nothing.
+The records are read back from the log, so records that are dispatched from memory, replayed by a
+recovery or received from a master are handled in the same way. A store without dispatchers reads
+nothing.
 
 Source: RocketMQ ``DefaultMessageStore.dispatcherList``, ``CommitLogDispatcher``,
 ``CommitLogDispatchStore``.
@@ -26,10 +27,10 @@ from cqstore.store.record.scan import ScannedRecord, ScanRules
 from cqstore.store.service.dispatching.record_units import RecordUnits
 
 _LOG = StoreLogger(__name__)
-_RULES = ScanRules(check_crc=False)  # an append or a recovery has made sure of it
+_RULES = ScanRules(check_crc=False)  # checked by the append or the recovery
 _PASSED_OVER = int(SysFlag.PASSED_OVER)
 _NOT_YET = 1 << 63
-"""Behind every phy offset."""
+"""Greater than every phy offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,13 @@ class DispatchRequest:
     queue_offset: int
     phy_offset: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
     tags_code: int
-    """Hash of the tags; of a delayed message, when it is due."""
+    """Hash of the tags; for a delayed message, its due time."""
     store_timestamp: int
-    """ms since the epoch."""
+    """Store time in ms since the epoch."""
     sys_flag: int
-    """See its transaction bits: half and rolled back messages are dispatched too."""
+    """Flags with transaction bits: half and rolled back messages are dispatched too."""
     keys: str | None
     uniq_key: str | None
     properties: dict[str, str]
@@ -99,17 +100,17 @@ class CommitLogDispatchStore(CommitLogDispatcher, Protocol):
 
 
 def require_dispatcher(given: object) -> None:
-    """Refuse what is no ``CommitLogDispatcher``.
+    """Refuse an object that is not a ``CommitLogDispatcher``.
 
     Raises:
-        StoreConfigError: it cannot be called.
+        StoreConfigError: its method cannot be called.
     """
     if not callable(getattr(given, "dispatch", None)):
         raise StoreConfigError(f"invalid dispatcher {given!r:.60}: it has no dispatch()")
 
 
 class _Entry:
-    """One dispatcher; it is called with records that start at ``begin`` or behind."""
+    """One dispatcher; it is called with records that start at or after ``begin``."""
 
     def __init__(self, dispatcher: CommitLogDispatcher) -> None:
         self.name = str(getattr(dispatcher, "name", type(dispatcher).__qualname__))
@@ -119,35 +120,35 @@ class _Entry:
 
 
 class DispatcherList:
-    """The dispatchers of one store, in order. Under the lock of the dispatch, or while it opens."""
+    """The dispatchers of one store, in order. Under the lock of the dispatch, or during opening."""
 
     def __init__(
         self, dispatchers: Sequence[CommitLogDispatcher], log: CommitLog, units: RecordUnits
     ) -> None:
-        """Know no place in the log yet: ``begin`` says where to start."""
+        """Create the list without a position in the log; ``begin`` sets it."""
         self._entries = [_Entry(each) for each in dispatchers]
         self._log = log
         self._units = units
         self.phy_offset = 0
-        """Up to here all of them have taken everything."""
-        self._next = 0  # of the entries, for the record there
+        """Phy offset up to which all dispatchers have processed all records."""
+        self._next = 0  # index of the entry to call with the current record
         self.records = 0
-        """Records that all of them have taken."""
+        """Records that all dispatchers have processed."""
         self.failures = 0
-        """Calls that raised something."""
+        """Calls that raised an exception."""
 
     def begin(self, start: int, wanted: int) -> None:
-        """Go on at ``start``, where a record begins, with those from ``wanted`` on."""
+        """Continue at ``start``, where a record begins, with records from ``wanted`` on."""
         self.phy_offset = max(self.phy_offset, start)
         for entry in self._entries:
             if entry.place is None:
                 entry.begin = wanted
 
     def dispatch_to(self, end: int) -> None:
-        """Call all with what ends at ``end`` or before, and was not taken yet.
+        """Call all dispatchers with further records that end at or before ``end``.
 
         Raises:
-            DispatcherError: one failed; the next call begins with it.
+            DispatcherError: a dispatcher failed; the next call begins with it.
         """
         wanted = min(entry.begin for entry in self._entries)
         for record in self._log.scan_kept(_RULES, self.phy_offset, end):
@@ -161,11 +162,11 @@ class DispatcherList:
             self.phy_offset = record.phy_offset + record.size
 
     def catch_up(self, end: int) -> None:
-        """Call each that knows how far it is with what it lacks of the log, which ends at ``end``.
+        """Call dispatchers that store their position with later records of the log, up to ``end``.
 
         Raises:
-            RefusedStoreError: no record begins where one wants to go on.
-            DispatcherError: one failed.
+            RefusedStoreError: no record begins at the position of a dispatcher.
+            DispatcherError: a dispatcher failed.
         """
         for entry in self._entries:
             if entry.place is not None:
@@ -178,11 +179,11 @@ class DispatcherList:
         self.phy_offset = end
 
     def _start_of(self, entry: _Entry, place: CommitLogDispatchStore, end: int) -> int:
-        """Return from which phy offset on a dispatcher is called.
+        """Return the phy offset from which a dispatcher is called.
 
         Raises:
-            DispatcherError: it fails when it is asked.
-            RefusedStoreError: what it says is no phy offset.
+            DispatcherError: its position cannot be read.
+            RefusedStoreError: its position is not a phy offset.
         """
         try:
             wanted = place.dispatch_from_phy_offset()
@@ -212,7 +213,7 @@ class DispatcherList:
         return min(max(wanted, low), end)
 
     def _begins(self, phy_offset: int, end: int) -> bool:
-        """Return whether a record, a blank one, or a file begins there."""
+        """Return whether a record, a blank record, or a file begins there."""
         try:
             next(self._log.scan(phy_offset, end), None)
         except CorruptionError:
@@ -236,7 +237,7 @@ class DispatcherList:
         )
 
     def _request(self, record: ScannedRecord) -> DispatchRequest:
-        """Return what a dispatcher is called with for a record."""
+        """Return the request for a record."""
         known = dispatch_properties(record.properties)
         return DispatchRequest(
             record.topic, record.queue_id, record.queue_offset, record.phy_offset, record.size,

@@ -1,7 +1,7 @@
-"""Pending: what was appended to the log and waits for the queues and the index, in memory.
+"""Pending: appended records that wait in memory for the queues and the index.
 
-The writer's side of dispatch. One lock guards all that an append changes: the log's tail, the next
-offsets of the queues, and what waits here.
+The writer's side of the dispatch. One lock guards everything that an append changes: the end of the
+log, the next offsets of the queues, and the waiting units and keys.
 
 Source: RocketMQ ``CommitLog.putMessageLock``, ``ReputMessageService``.
 """
@@ -26,7 +26,7 @@ from cqstore.store.service.runtime.running_state import CriticalSection, Running
 
 
 class Appends(NamedTuple):
-    """Records that were appended one after the other, as their units and keys."""
+    """Consecutive appended records, as their units and keys."""
 
     units: UnitBatch
     keys: IndexBatch
@@ -39,37 +39,37 @@ NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 
 
 class Pending(_waiting.Waiting):
-    """The units and keys that wait to be dispatched. All under ``lock``, unless noted otherwise."""
+    """The units and keys that wait for dispatch. All under ``lock``, unless noted otherwise."""
 
     def __init__(
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState
     ) -> None:
         self.owner = CheckedLock("an append")
-        """One append at a time: taken first, with ``owner.entry(), lock``."""
+        """One append at a time: acquired first, with ``owner.entry(), lock``."""
         self.lock = threading.Lock()
-        """Under ``owner``, for ``FastPut``, which asks whether a thread appends."""
+        """Under ``owner``; ``FastPut`` checks it to see whether a thread appends."""
         state.locks.add(self.owner)
         self.appending = CriticalSection(state, "an append")
-        """Guards the steps of an append; a taker of what waits finds all of them done, or none."""
+        """Guards the steps of an append; another thread finds all of them done, or none."""
         self.offsets = QueueOffsets(queues)
         self.units = UnitBatch()
-        """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
+        """Any thread may read its length, and ``end_phy_offset``: 0 if nothing waits."""
         self._record_units = units
-        self._batcher: RecordBatcher | None = None  # of another store's records
+        self._batcher: RecordBatcher | None = None  # for records of another store
         self.delays = units.delays
         self.record_keys = keys
         self.keys = IndexBatch()
         self.last = None
 
     def note_light(self, topic: str, properties: DispatchProperties, appended: Appended) -> None:
-        """Take over the light queues of a record that was taken over with its own queue."""
+        """Add the light queues of a record that was added with its own queue."""
         self._record_units.add_light(
             self.units.add, topic, appended.phy_offset, appended.size, properties.tags_code,
             appended.store_timestamp, properties,
         )  # fmt: skip
 
     def batches_of(self, blocks: Iterable[RecordScan]) -> RecordBatches:
-        """Return the units and keys of records that have their places, which stay apart for now.
+        """Return the units and keys of records with offsets, apart from the waiting ones for now.
 
         Raises:
             CorruptionError: no valid record where one should start.
@@ -79,9 +79,9 @@ class Pending(_waiting.Waiting):
         return self._batcher.batches_of(blocks)
 
     def add_raw(self, batches: RecordBatches, next_offsets: Iterable[int]) -> None:
-        """Take over appended records that had their places.
+        """Add appended records that had their offsets already.
 
-        ``next_offsets``: of the queues of ``batches``, as ``QueueOffsets.check_follow`` has them.
+        ``next_offsets``: of the queues of ``batches``, from ``QueueOffsets.check_follow``.
         """
         last = batches.last
         if last is None:
@@ -92,7 +92,7 @@ class Pending(_waiting.Waiting):
         self.last = Appended(last.phy_offset, last.size, last.store_timestamp)
 
     def snapshot(self) -> Appends:
-        """Return what waits, as it goes on growing. It is forgotten with ``reset``.
+        """Return the waiting units and keys, to which appends may still add. ``reset`` drops them.
 
         Raises:
             StoreFailedError: an append was interrupted.
@@ -101,10 +101,10 @@ class Pending(_waiting.Waiting):
         return Appends(self.units, self.keys, self.last)
 
     def reset(self) -> None:
-        """Start with empty batches: the caller has taken the present ones."""
+        """Start with empty batches: the caller has taken the current ones."""
         self.units, self.keys = UnitBatch(), IndexBatch()
 
 
 def oldest_timestamp(units: UnitBatch) -> int:
-    """Return the store time, ms, of the first of ``units``, 0 if there is none."""
+    """Return the store time, ms, of the first of ``units``, 0 without units."""
     return QUEUE_UNIT.unpack_from(memoryview(units.units)).store_timestamp if len(units) else 0

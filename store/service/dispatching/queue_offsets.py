@@ -1,7 +1,7 @@
 """QueueOffsets: the offset that the next message of each queue gets.
 
-They belong to the writer: records of the log have theirs before any queue has the unit. What is not
-kept here is read from the queues, so only those that have units waiting must be.
+They belong to the writer: records in the log have offsets before any queue has the unit. An offset
+that is not cached here is read from the queues, so only queues with waiting units must be cached.
 
 Source: RocketMQ ``QueueOffsetOperator``, ``RocksDBConsumeQueueOffsetTable``.
 """
@@ -17,12 +17,12 @@ from cqstore.store.service.dispatching.topic_hold import TopicHeldError, TopicHo
 Queue = tuple[str, int]
 """Topic and queue id."""
 _ROOM_SHARE = 64
-"""So much more is forgotten than has to be: not every batch should forget."""
+"""Share that is dropped in addition to the excess, so that not every batch drops some."""
 _OLD_SHARE = 5
 
 
 class QueueOffsets:
-    """Next offsets of the queues that are put to. Under the append lock, unless noted otherwise."""
+    """Next offsets of the queues of puts. Under the append lock, unless noted otherwise."""
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
         self._queues = queues
@@ -45,19 +45,19 @@ class QueueOffsets:
         return offset
 
     def advance(self, queue: Queue, count: int = 1) -> None:
-        """Take ``count`` offsets that were assigned, after the log has the records."""
+        """Consume ``count`` assigned offsets, after the log has the records."""
         self.next[queue] += count
 
     def check_follow(self, units: UnitBatch) -> list[int]:
-        """Refuse units that come with their offsets, if one is held or would leave a gap.
+        """Refuse units with offsets, if their topic is held or they would leave a gap.
 
-        A queue without a unit may begin anywhere; an offset that was there begins a new
-        incarnation. Returns the next offset of each queue of ``units`` behind them.
+        A queue without a unit may begin anywhere; an existing offset begins a new incarnation.
+        Returns the next offset of each queue of ``units`` after them.
 
         Raises:
             TopicHeldError: puts to the topic are refused for now, see ``hold``.
             QueueGapError: units are missing before one of them.
-            CorruptionError: no queue could have the name of one.
+            CorruptionError: the name of a queue is invalid.
         """
         there = [self._next_of(queue, number, units) for number, queue in enumerate(units.queues)]
         behind, gap = units.following(there)
@@ -73,43 +73,43 @@ class QueueOffsets:
         return behind
 
     def follow(self, queues: Iterable[Queue], next_offsets: Iterable[int]) -> None:
-        """Go on at ``next_offsets``, after the log has the records that came with theirs."""
+        """Continue at ``next_offsets``, after the log has the records with offsets."""
         self.next.update(zip(queues, next_offsets, strict=True))
 
     def hold(self, hold: TopicHold | None) -> None:
         """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
 
-        Offsets that are assigned already still count up until they are forgotten.
+        Offsets that are already assigned still increase until they are dropped.
         """
         self._hold = hold
 
     @property
     def held_topics(self) -> Collection[str]:
-        """Return the topics to whose queues no first offset is assigned."""
+        """Return the topics whose queues get no first offset."""
         return self._hold.topics if self._hold is not None else ()
 
     def queues_of(self, topics: Collection[str]) -> list[Queue]:
-        """Return the queues of ``topics`` that are kept here. Any thread may ask.
+        """Return the cached queues of ``topics``. Any thread.
 
-        Held topics get no others meanwhile.
+        Held topics get no other queues meanwhile.
         """
         return [queue for queue in [*self.next] if queue[0] in topics]
 
     def forget(self, queues: Iterable[Queue]) -> None:
-        """Forget the offsets of ``queues``: they are read from the queues again."""
+        """Drop the offsets of ``queues``: they are read from the queues again."""
         for queue in queues:
             self.next.pop(queue, None)
 
     def forget_all(self) -> None:
-        """Forget all: they are read from the queues again, which must have every unit."""
+        """Drop all: they are read from the queues again, which must have every unit."""
         self.next.clear()
 
     def forget_beyond(self, limit: int) -> None:
-        """Forget those beyond ``limit``, and a few: they are read from the queues again.
+        """Drop the offsets beyond ``limit``, and a few more: they are read from the queues again.
 
-        These must have every unit. The newest go, so queues that are put to in turn, more than
-        ``limit``, find most of these here. One in five that go is of the oldest, else queues that
-        live no more would stay.
+        These must have every unit. The newest are dropped, so if more than ``limit`` queues are
+        used in rotation, most remain cached. One in five of those dropped is one of the oldest,
+        otherwise unused queues would stay.
         """
         excess = len(self.next) - limit + limit // _ROOM_SHARE
         for queue in [*islice(self.next, max(excess, 0) // _OLD_SHARE)]:
@@ -118,13 +118,13 @@ class QueueOffsets:
             self.next.popitem()
 
     def _next_of(self, queue: Queue, number: int, units: UnitBatch) -> int:
-        """Return the next offset of the queue of ``number`` in ``units``."""
+        """Return the next offset of the queue with ``number`` in ``units``."""
         known = self.next.get(queue)
         if known is not None:
             return known
         try:
             self._queues.check_topic(queue[0])
-        except IllegalMessageError as exc:  # a damaged name: the CRC is the body's alone
+        except IllegalMessageError as exc:  # a damaged name: the CRC covers only the body
             first = units.first_of(number)
             raise CorruptionError(
                 f"cannot dispatch a record: {exc.reason}", phy_offset=units.phy_offset_of(first)

@@ -1,6 +1,6 @@
-"""RecordBatcher: from records that have their places to the batches of their units and keys.
+"""RecordBatcher: adds records with offsets to batches of units and keys.
 
-Records come so from a scan of the own log, and from another store's.
+Such records come from a scan of the store's own log, or from another store's log.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``MultiDispatchUtils``.
 """
@@ -19,7 +19,7 @@ from cqstore.store.service.dispatching.record_units import RecordUnits
 
 
 class RecordCount:
-    """How many records were taken into batches, and which were the first and the last."""
+    """The number of records that were added to batches, with the first and the last one."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -29,7 +29,7 @@ class RecordCount:
     def note_several(
         self, first: ScannedRecord | None, last: ScannedRecord | None, count: int
     ) -> None:
-        """Count ``count`` records that follow each other, of which the outer ones are known."""
+        """Count ``count`` consecutive records, of which the first and the last are given."""
         if first is not None and not self.records:
             self.first_phy_offset = first.phy_offset
         self.records += count
@@ -39,8 +39,8 @@ class RecordCount:
 class RecordBatcher(_replay.ReplayBatcher):
     """Adds scanned records to batches under one configuration. One thread.
 
-    Compiled code takes what is plain (``fill``); ``RecordUnits`` and ``RecordKeys`` say what of the
-    others is dispatched.
+    Compiled code handles plain records (``fill``); ``RecordUnits`` and ``RecordKeys`` handle the
+    others.
     """
 
     def __init__(self, units: RecordUnits, keys: RecordKeys) -> None:
@@ -55,7 +55,7 @@ class RecordBatcher(_replay.ReplayBatcher):
         """Return the batches of all records of ``blocks``.
 
         Raises:
-            CorruptionError: as ``blocks`` raises it.
+            CorruptionError: raised by ``blocks``.
         """
         batches = RecordBatches()
         self.fill(iter(blocks), batches, batches.units, batches.keys, 0, 0, sys.maxsize)
@@ -80,7 +80,7 @@ class RecordBatcher(_replay.ReplayBatcher):
 
 
 class RecordBatches(RecordCount):
-    """Records that follow each other in the log, as units and keys to dispatch."""
+    """Consecutive records of the log, as units and keys to dispatch."""
 
     def __init__(self) -> None:
         super().__init__()

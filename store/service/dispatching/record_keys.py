@@ -1,4 +1,4 @@
-"""RecordKeys: by which keys one record of the log is found in the index.
+"""RecordKeys: the index keys of a record of the log.
 
 Source: RocketMQ ``CommitLogDispatcherBuildIndex``, ``IndexService.buildIndex``.
 """
@@ -13,14 +13,14 @@ class RecordKeys:
     """Derives keys under one configuration. Any thread may use it."""
 
     def __init__(self, *, wanted: bool, tags: bool) -> None:
-        """``wanted``: there is an index; ``tags``: by whole tags too."""
+        """``wanted``: there is an index; ``tags``: also index the complete tags."""
         self.wanted = wanted
         self.tags = wanted and tags
 
     def add_scanned(
         self, keys: IndexBatch, record: ScannedRecord, properties: DispatchProperties
     ) -> None:
-        """Add the keys of a record that has its place; ``properties`` are its own."""
+        """Add the keys of a record with offsets; ``properties`` are those of the record."""
         timestamp = record.store_timestamp
         self.add(keys, record.topic, record.sys_flag, properties, record.phy_offset, timestamp)
 

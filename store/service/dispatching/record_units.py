@@ -1,6 +1,6 @@
-"""RecordUnits: which units one record of the log has, in its own queue and in light queues.
+"""RecordUnits: the units of a record of the log, in its own queue and in light queues.
 
-The only place that knows; dispatch, rebuilds and the migration ask here.
+The only place with these rules; dispatch, rebuilds and the migration use it.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``CommitLogDispatcherBuildConsumeQueue``,
 ``MultiDispatchUtils``.
@@ -27,7 +27,7 @@ from cqstore.store.settings.config import StoreConfig
 
 _DIGITS = len(str(MAX_QUEUE_OFFSET))
 _INNER = b"INNER_"
-"""What the names of all properties begin with that give a record other units than its own."""
+"""Prefix of the names of all properties that give a record other units than its own."""
 
 
 class Unit(NamedTuple):
@@ -42,7 +42,7 @@ class Unit(NamedTuple):
 
 
 AddUnit = Callable[[tuple[str, int], int, int, int, int, int], None]
-"""``UnitBatch.add``, or what looks at its arguments first."""
+"""``UnitBatch.add``, or a function that checks its arguments first."""
 
 
 class RecordUnits:
@@ -80,7 +80,7 @@ class RecordUnits:
         sys_flag: int,
         properties: DispatchProperties,
     ) -> None:
-        """Call ``add`` for each unit of one record: its own queue's, and its light queues'."""
+        """Call ``add`` for each unit of one record: in its own queue and in its light queues."""
         if not is_queued(sys_flag):
             return
         tags_code = self.tags_code(topic, timestamp, properties)
@@ -93,7 +93,7 @@ class RecordUnits:
         self.add_light(add, topic, phy_offset, size, tags_code, timestamp, properties)
 
     def tags_code(self, topic: str, timestamp: int, properties: DispatchProperties) -> int:
-        """Return the tags code of a record: the hash of its tags, or when it is to be delivered."""
+        """Return the tags code of a record: the hash of its tags, or its due time."""
         if topic == SCHEDULE_TOPIC and properties.delay is not None:
             return self.delays.tags_code(properties.delay, timestamp, properties.tags_code)
         return properties.tags_code
@@ -108,7 +108,7 @@ class RecordUnits:
         timestamp: int,
         properties: DispatchProperties,
     ) -> None:
-        """Call ``add`` for each unit that a queued record has in light queues."""
+        """Call ``add`` for each unit of a queued record in light queues."""
         if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
             for name, offset in light_queues(topic, properties):
                 if self._can_hold(name) and not self.deleted.has_record(name, phy_offset):
@@ -117,7 +117,7 @@ class RecordUnits:
     def add_scanned(
         self, add: AddUnit, record: ScannedRecord, properties: DispatchProperties
     ) -> None:
-        """Call ``add`` for each unit of a record that has its place; ``properties`` are its own."""
+        """Call ``add`` for each unit of a record with offsets; ``properties`` are the record's."""
         phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, _ = record
         if not self.has_own_alone(properties):
             self.add(
@@ -129,14 +129,14 @@ class RecordUnits:
             add(key, queue_offset, phy_offset, size, properties.tags_code, timestamp)
 
     def has_own_alone(self, properties: DispatchProperties) -> bool:
-        """Return whether a queued record has the unit of its own queue and no other.
+        """Return whether a queued record certainly has only the ordinary unit of its own queue.
 
-        ``False`` tells nothing: ``add`` knows.
+        ``False``: unknown, use ``add``.
         """
         return properties.only_tags and not len(self.deleted)
 
     def of(self, records: Iterable[ScannedRecord], topics: Container[str]) -> Iterator[Unit]:
-        """Yield the units that ``records`` have in queues of ``topics``, light ones too."""
+        """Yield the units of ``records`` in queues of ``topics``, including light queues."""
         found: list[Unit] = []
 
         def add(key: tuple[str, int], *unit: int) -> None:
@@ -154,9 +154,9 @@ class RecordUnits:
                 found.clear()
 
     def _can_hold(self, light_queue: str) -> bool:
-        """Return whether the backend can hold this light queue.
+        """Return whether the backend supports this light queue.
 
-        RocketMQ passes over a name with a path separator in it.
+        RocketMQ skips a name with a path separator.
         """
         try:
             self._check_topic(light_queue)
@@ -165,18 +165,18 @@ class RecordUnits:
         return True
 
     def is_ordinary_topic(self, topic: str) -> bool:
-        """Return whether no record of ``topic`` is treated in another way than most are.
+        """Return whether records of ``topic`` certainly need no special treatment.
 
-        A queued record of such a topic whose properties are ordinary too has one unit, in its own
-        queue, with the hash of its tags. ``False`` tells nothing: ask ``add``.
+        A queued record of such a topic with ordinary properties has one unit, in its own queue, with
+        the hash of its tags. ``False``: unknown, use ``add``.
         """
         return topic != SCHEDULE_TOPIC and not self.deleted.has_record(topic, 0)
 
     @staticmethod
     def are_ordinary(properties: bytes) -> bool:
-        """Return whether there is nothing but tags here that changes a record's units.
+        """Return whether no properties but tags change a record's units.
 
-        Also of the properties of many records at once, with whatever lies between.
+        Also for the properties of many records at once, with any bytes in between.
         """
         return _INNER not in properties
 
@@ -189,8 +189,8 @@ def allows_light_queues(topic: str) -> bool:
 def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, int]]:
     """Return the light queues of a record with its offset in each.
 
-    As in RocketMQ nothing is dispatched when names and offsets differ in number; a name that is
-    no light queue's, or an offset that no queue has, is passed over; RocketMQ stumbles.
+    As in RocketMQ nothing is dispatched if the numbers of names and offsets differ. A name that is
+    not a light queue, or an invalid offset, is skipped; RocketMQ fails on it.
     """
     if not allows_light_queues(topic):
         return []
@@ -203,10 +203,10 @@ def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, 
         for name, offset in zip(names, offsets, strict=True)
         if name.startswith(LMQ_PREFIX) and _is_queue_offset(offset)
     }
-    return list(places.items())  # a name that came twice has one unit
+    return list(places.items())  # a duplicate name has one unit
 
 
 def _is_queue_offset(text: str) -> bool:
-    """Return whether ``text`` is a number without a sign that a queue offset can be."""
+    """Return whether ``text`` is a number without a sign that is a valid queue offset."""
     digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     return digits and int(text) < MAX_QUEUE_OFFSET

@@ -1,4 +1,4 @@
-"""Replay: from records of the log that were scanned to the queues and the index.
+"""Replay: dispatches scanned records of the log to the queues and the index.
 
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``MultiDispatchUtils``.
 """
@@ -18,9 +18,9 @@ from cqstore.store.service.dispatching.record_keys import RecordKeys
 from cqstore.store.service.dispatching.record_units import RecordUnits
 
 REPLAY_UNITS = 1 << 18
-"""Units that a replay collects before it hands them on: large, so that queues get runs."""
+"""Units that a replay collects before it stores them: many, so that queues get long runs."""
 MAX_REPLAY_UNITS = 1 << 20
-"""As many where there are many queues; about 250 bytes of memory a unit on RocksDB."""
+"""Limit of units if there are many queues; about 250 bytes of memory per unit on RocksDB."""
 
 PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
 """``Dispatcher.store``."""
@@ -42,7 +42,7 @@ class Replay:
         self._fill = self._batcher.fill
 
     def begin(self, start: int, queues_from: int) -> None:
-        """Have ``put`` call dispatchers as the queues are fed, by a scan from ``start`` on."""
+        """Make ``put`` call dispatchers while queues are filled, by a scan from ``start`` on."""
         if self._dispatchers is not None:
             self._dispatchers.begin(start, queues_from)
 
@@ -53,12 +53,13 @@ class Replay:
         index_from: int | None,
         progress: Progress = noop,
     ) -> "ReplayResult":
-        """Dispatch scanned records, to the queues those that start at or behind ``queues_from``.
+        """Dispatch scanned records; queues get those that start at or after ``queues_from``.
 
-        At or behind, not behind: RocketMQ's ``>`` loses a record. To the index
-        go those from ``index_from`` on, none if it is ``None``. Whatever was read before a
-        ``CorruptionError`` of ``blocks`` is stored; the error is returned, not raised, for it is
-        how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch and the last.
+        At or after, not only after: RocketMQ's ``>`` loses a record. The index gets records from
+        ``index_from`` on, none if it is ``None``. All records that were read before a
+        ``CorruptionError`` of ``blocks`` are stored; the error is returned, not raised, because the
+        scan of a torn log ends with it. ``progress`` is called with phy offsets, one per batch and
+        the last one.
         """
         result, waiting = ReplayResult(), iter(blocks)
         batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
@@ -76,7 +77,7 @@ class Replay:
                     progress(result.last.phy_offset)
                 batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         except CorruptionError as exc:
-            if storing:  # the queues' fault, a gap for one, is not the end of the log
+            if storing:  # an error of the queues, for example a gap, is not the log's end
                 raise
             result.fault = exc
         if batch.end_phy_offset or len(keys):
@@ -87,7 +88,7 @@ class Replay:
 
 
 class ReplayResult(RecordCount):
-    """What a replay met and did."""
+    """The result of a replay."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class ReplayResult(RecordCount):
         self.restarts += restarts
 
     def join(self, following: "ReplayResult") -> None:
-        """Take in the result of a replay that went on where this one stopped."""
+        """Add the result of a replay that continued where this one stopped."""
         self.records += following.records
         self.units += following.units
         self.last = following.last or self.last

@@ -1,1 +1,1 @@
-"""What takes away, looks after and checks, in an open store."""
+"""Deletion, expiry and checks in an open store."""

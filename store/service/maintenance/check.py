@@ -1,6 +1,6 @@
 """The full check of a store: every record, every unit, every file. Changes nothing.
 
-Damage is reported and stepped over, so that one bad record does not hide the next.
+Damage is reported and skipped, so that one bad record does not hide the next.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +59,7 @@ class CheckFinding:
 
 
 class StoreCheck:
-    """One check of an open store: log, queues, index, and how they fit together."""
+    """One check of an open store: log, queues, index, and their consistency."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class StoreCheck:
         Args:
             config: the settings of the store.
             log: its commit log.
-            end_phy_offset: records below it have been dispatched to queues and index; the check
-                ends here, however far the log has grown.
+            end_phy_offset: records before it were dispatched to queues and index; the check
+                ends there, however far the log has grown.
             queues: its queues.
-            index: its index; ``None``: it has none, or none that can be read.
+            index: its index; ``None``: it has none, or it cannot be read.
             deleted: its journal of deleted topics, whose records need no unit.
-            progress: called with phy offsets now and then. They rise twice: as far as the log was
-                scanned, then as many bytes as the records have that checked units lead to.
-            index_left_out: why there is an index that cannot be read.
-            notes: files that are not used as they are, to be reported too.
+            progress: called with phy offsets from time to time. They rise twice: up to the scanned
+                end of the log, then by the bytes of the records of checked units.
+            index_left_out: why an existing index cannot be read.
+            notes: notes on unusual files, to be reported too.
         """
         self._log = log
         self._end = end_phy_offset
@@ -101,16 +101,16 @@ class StoreCheck:
         self._levels_given = "message_delay_level" in config.model_fields_set
         self._progress = progress or (lambda _: None)
         self._incarnations = QueueIncarnations()
-        self._unit_bytes = 0  # of the records that units lead to
+        self._unit_bytes = 0  # of the records of checked units
         self.records = 0
-        """Records that were scanned."""
+        """Number of records scanned."""
         self.units = 0
-        """Units that were checked."""
+        """Number of units checked."""
 
     def run(self, *, queues: bool = True) -> Iterator[CheckFinding]:
-        """Yield everything that is found: the log first, then queues, files and index.
+        """Yield all findings: of the log first, then of queues, files and index.
 
-        Without ``queues`` those are passed over: they could not be loaded.
+        Without ``queues`` these are skipped: they could not be loaded.
         """
         for note in self._notes:
             found = note.fault
@@ -125,7 +125,7 @@ class StoreCheck:
         yield from self._check_index()
 
     def _check_files(self) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the queues' files."""
+        """Yield the problems of the queues' files."""
         for finding in self._queues.check_files():
             yield CheckFinding(
                 finding.problem, path=finding.path, position=finding.position,
@@ -135,7 +135,7 @@ class StoreCheck:
             )  # fmt: skip
 
     def _check_queues(self) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the queues' units, and what they lack of the log."""
+        """Yield the problems of the queues' units, and missing units of records in the log."""
         for keys in _blocks(self._queues.queues(), _QUEUES):
             for key, logged in zip(keys, self._incarnations.lookup(keys), strict=True):
                 yield from self._check_queue(key, logged)
@@ -157,7 +157,7 @@ class StoreCheck:
         yield from self._compare_backends()
 
     def _check_index(self) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the index."""
+        """Yield the problems of the index."""
         if self._index is not None:
             for finding in self._index.check(self._log.max_phy_offset()):
                 yield CheckFinding(
@@ -178,7 +178,7 @@ class StoreCheck:
     # ---- the log
 
     def _check_log(self) -> Iterator[CheckFinding]:
-        """Yield damage of the log, and note where its records belong; goes on behind damage."""
+        """Yield damage of the log, and record the places of its records; continues after damage."""
         at: int | None = max(self._log.min_phy_offset(), 0)
         while at is not None and at < self._end:
             try:
@@ -197,7 +197,7 @@ class StoreCheck:
         yield from self._check_beyond_end()
 
     def _check_beyond_end(self) -> Iterator[CheckFinding]:
-        """Yield what lies behind the end of the log, unless it is being written just now."""
+        """Yield data after the end of the log, unless it is being written at the moment."""
         log = self._log
         end = log.max_phy_offset()
         spans = data_behind(log, end)
@@ -224,7 +224,7 @@ class StoreCheck:
         return CheckFinding(problem, damage, str(path), phy_offset, position)
 
     def _note(self, record: ScannedRecord) -> None:
-        """Count a record, and note its places in queues."""
+        """Count a record, and record its places in queues."""
         self.records += 1
         if self.records % _IGNORED_TICKS == 0:
             self._progress(record.phy_offset)
@@ -236,7 +236,7 @@ class StoreCheck:
                 self._incarnations.note((topic, queue_id), offset, record.phy_offset)
 
     def _queue_of(self, phy_offset: int, hashed: int) -> QueueKey | None:
-        """Return the queue of a record, its own or a light one, that has this hash."""
+        """Return the queue of a record, its own or a light one, with this hash."""
         try:
             record = next(self._log.scan(phy_offset))
         except CorruptionError:  # it has expired meanwhile
@@ -250,7 +250,7 @@ class StoreCheck:
     def _check_queue(
         self, key: QueueKey, logged: QueueIncarnation | None
     ) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the units of a queue; ``logged`` is what the log has for it."""
+        """Yield the problems of a queue's units; ``logged`` are the log's records of it."""
         try:
             queue = self._queues.queue(*key)
             low, high = queue.ends()
@@ -320,7 +320,7 @@ class StoreCheck:
             yield CheckFinding(compared.sentence(found), queue=key, queue_offset=found.first)
 
     def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the units of a batch queue."""
+        """Yield the problems of a batch queue's units."""
         following = low
         for unit in self._queues.queue(*key).iterate(low):
             if unit.queue_offset != following:
@@ -336,7 +336,7 @@ class StoreCheck:
         self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
         *, batch: bool = False,
     ) -> Iterator[CheckFinding]:  # fmt: skip
-        """Yield in what a unit is not what dispatch makes of the record that it leads to."""
+        """Yield the differences between a unit and the dispatch of its record."""
         self.units += 1
         self._unit_bytes += size
         if self.units % _IGNORED_TICKS == 0:
@@ -355,7 +355,7 @@ class StoreCheck:
     def _differences(
         self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, *, batch: bool
     ) -> Iterator[str]:
-        """Yield in what a unit and its record differ, a sentence each; ``code`` is the unit's."""
+        """Yield differences between a unit and its record as sentences; ``code`` is the unit's."""
         properties = dispatch_properties(message.properties_bytes)
         place: tuple[str, int, int] = (message.topic, message.queue_id, message.queue_offset)
         if key.topic.startswith(LMQ_PREFIX) and key.topic != message.topic:
@@ -377,7 +377,7 @@ class StoreCheck:
     def _unit(
         self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
     ) -> CheckFinding:
-        """Return a finding with the place where the unit lies, or would."""
+        """Return a finding with the location of the unit, whether or not it exists."""
         place = self._queues.queue(*key).unit_location(offset)
         return CheckFinding(
             problem, path=place.path, position=place.position, key=place.key, queue=key,
@@ -386,7 +386,7 @@ class StoreCheck:
 
 
 def _of_error(exc: CorruptionError) -> CheckFinding:
-    """Return the finding of what could not be read."""
+    """Return the finding for data that could not be read."""
     return CheckFinding(
         exc.reason, path=str(exc.path or ""), position=exc.position, phy_offset=exc.phy_offset,
         expected=exc.expected, found=exc.got,
@@ -394,7 +394,7 @@ def _of_error(exc: CorruptionError) -> CheckFinding:
 
 
 def _as_far_as_readable(findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
-    """Yield ``findings`` up to where the queues cannot be read, and that as one more."""
+    """Yield ``findings``; if the queues cannot be read, that is the last one."""
     try:
         yield from findings
     except CorruptionError as exc:
@@ -404,7 +404,7 @@ def _as_far_as_readable(findings: Iterator[CheckFinding]) -> Iterator[CheckFindi
 def _places(
     record: ScannedRecord, properties: DispatchProperties
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, queue id and offset of each place that a record has in queues."""
+    """Yield topic, queue id and offset of each place of a record in queues."""
     yield record.topic, record.queue_id, record.queue_offset
     if properties.multi_dispatch:
         for name, offset in light_queues(record.topic, properties):

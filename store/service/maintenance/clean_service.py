@@ -1,8 +1,8 @@
 """CleanService: deletes topics and expired log files.
 
-*Topics*: the journal first, then the queues, see ``DeletedTopics``. *Log files*: what the queues
-hold of a file is read before it is deleted, the file is durably deleted before a unit of it may be
-dropped, and queues keep their next offset.
+*Topics*: the journal first, then the queues, see ``DeletedTopics``. *Log files*: a file's records
+are read before it is deleted, the file is durably deleted before any of its units may be dropped,
+and queues keep their next offset.
 
 Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQueueService``,
 ``DefaultMessageStore.cleanUnusedTopic``.
@@ -36,7 +36,7 @@ from cqstore.store.service.writing.light_quota import LightQuota
 
 _LOG = StoreLogger(__name__)
 TOPICS_AT_ONCE = 1000
-"""Topics of one slice: with it a put into one of them waits for all of them."""
+"""Topics per batch: a put to one of them waits for all topics of the batch."""
 ExpiredOffsets = dict[QueueKey, int]
 
 
@@ -83,17 +83,17 @@ class CleanService:
         self.positions = positions
         """The offsets that are removed with a topic."""
         self.lock = CheckedLock("a deletion, expiry or rebuild")
-        """One of them at a time; taken before the locks of the dispatcher."""
+        """One of these at a time; acquired before the locks of the dispatcher."""
         state.locks.add_outer(self.lock)
         self.in_use: frozenset[str] = frozenset()
-        """Topics that are not to be deleted: a service of the store reads them."""
+        """Topics that must not be deleted: a service of the store reads them."""
 
     def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete topics, a slice at a time, see ``MessageStore.delete_topics``.
+        """Delete topics in batches, see ``MessageStore.delete_topics``.
 
         Raises:
-            IllegalMessageError: one cannot be the name of a topic.
-            RefusedStoreError: the store delivers from one; nothing was deleted.
+            IllegalMessageError: a name is invalid for a topic.
+            RefusedStoreError: the store delivers from a topic; nothing was deleted.
             StoreError: as for ``MessageStore.delete_topics``.
         """
         names = list(dict.fromkeys(listed_texts(topics=topics)))
@@ -105,22 +105,22 @@ class CleanService:
                     " Close the store, and open it without enableScheduleMessageService"
                 )
         self._state.check_writable()
-        self.positions.check(names)  # whatever would fail there fails before anything is changed
+        self.positions.check(names)  # raises its errors before anything is changed
         for first in range(0, len(names), TOPICS_AT_ONCE):
             self._delete_slice(names[first : first + TOPICS_AT_ONCE])
 
     def _delete_slice(self, topics: Sequence[str]) -> None:
-        """Delete a slice of topics.
+        """Delete a batch of topics.
 
-        Puts to other topics go on: none of their locks is held while anything is read or written.
-        Puts to these wait until they are deleted; all that is in their queues at that time goes. An
-        exception must fail the store: it forgets next offsets that waiting units may need, and
-        only the next open completes what was begun in the journal.
+        Puts to other topics continue: none of their locks is held while anything is read or
+        written. Puts to these topics wait until they are deleted; all units in their queues at that
+        time are removed. An exception must fail the store: it drops next offsets that waiting units
+        may need, and only the next open completes the deletion that the journal has.
         """
         hold = TopicHold(frozenset(topics))
         with self._state.writing(), self.lock.entry():
-            self._state.check_writable()  # a close may have come before
-            self._dispatcher.drain()  # without room for units nothing is begun
+            self._state.check_writable()  # it may have been closed before
+            self._dispatcher.drain()  # without space for units nothing is begun
             try:
                 with self._state.failing():
                     self._delete_held(hold, topics)
@@ -129,9 +129,9 @@ class CleanService:
             self._deleted.compact(self._log.min_phy_offset())
 
     def _delete_held(self, hold: TopicHold, topics: Sequence[str]) -> None:
-        """Delete the queues of topics that ``hold`` keeps puts away from, and release it."""
+        """Delete the queues of the topics of ``hold``, which refuses puts to them; release it."""
         below = self._hold(hold)
-        self._dispatcher.drain()  # what was put before goes with the queues
+        self._dispatcher.drain()  # earlier puts are deleted with the queues
         self._commit.flush()
         light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
         gone = sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
@@ -145,7 +145,7 @@ class CleanService:
             self._pending.offsets.hold(None)
 
     def _hold(self, hold: TopicHold) -> int:
-        """Refuse puts to the topics of ``hold``; return where the log ended before that."""
+        """Refuse puts to the topics of ``hold``; return the end of the log before that."""
         pending = self._pending
         with pending.owner.entry(), pending.lock:
             pending.offsets.hold(hold)
@@ -165,7 +165,7 @@ class CleanService:
     def _unused_topics(self, retain: Collection[str]) -> Iterator[str]:
         """Yield the topics with queues that are not in ``retain``.
 
-        Never a light queue's name or a topic of the broker's own, which no topic table lists.
+        Never a light queue or a system topic of the broker, which no topic table lists.
         """
         for topic in self._queues.topics():
             if topic not in retain and not is_exempt(topic):
@@ -174,11 +174,11 @@ class CleanService:
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
         """Delete leading log files, see ``MessageStore.delete_expired_files``."""
         with self._state.writing(), self.lock.entry():
-            self._state.check_writable()  # a close may have come before
+            self._state.check_writable()  # it may have been closed before
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
-        """Delete the log files that end at or below ``phy_offset``, but for the last one."""
+        """Delete the log files that end at or before ``phy_offset``, except for the last one."""
         log, files = self._log, self._log.files
         log.commit()
         before = max(log.min_phy_offset(), 0)
@@ -188,17 +188,17 @@ class CleanService:
             return ExpiryReport(0, 0, 0, 0, before)
         expired = expired_offsets(log, end)
         caught_up = self._dispatcher.when_caught_up
-        self._expired.add(caught_up(lambda: self._finished(expired)))  # before the records go
+        self._expired.add(caught_up(lambda: self._finished(expired)))  # before the deletion
         return caught_up(lambda: self._delete_before(end, before, expired))
 
     def _finished(self, expired: ExpiredOffsets | None) -> list[tuple[QueueKey, int]]:
-        """Return the queues of ``expired`` that end there; no other record of theirs is left."""
+        """Return the queues of ``expired`` that end there; they have no other records left."""
         ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
-        self._commit.flush()  # for the log, not a line of ours, names the queues that live on
+        self._commit.flush()  # because the log, not the journal, has the queues with later records
         return ends
 
     def _delete_before(self, end: int, before: int, expired: ExpiredOffsets | None) -> ExpiryReport:
-        """Delete the log files before ``end``, and what of queues and index expires with them."""
+        """Delete the log files before ``end``, and the units and keys that expire with them."""
         log, files = self._log, self._log.files
         fault = files.delete_before(end)
         minimum = log.min_phy_offset()
@@ -214,9 +214,9 @@ class CleanService:
 
 
 def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:
-    """Return each queue with records before ``end``, with the offset behind its last one there.
+    """Return each queue with records before ``end``, with the offset after its last one there.
 
-    ``None`` if a damaged record keeps that from being told. Memory: an entry a queue.
+    ``None`` if a damaged record prevents that. Memory: an entry per queue.
     """
     found: ExpiredOffsets = {}
     try:

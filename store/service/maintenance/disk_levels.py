@@ -1,4 +1,4 @@
-"""DiskLevels: how full the disk is, and what that asks for.
+"""DiskLevels: the disk usage, and the deletions and refusals that it requires.
 
 Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService.isSpaceToDelete``.
 """
@@ -27,7 +27,7 @@ class DiskDemand(NamedTuple):
 
 
 class DiskPercents(NamedTuple):
-    """The levels in force: the settings, within RocketMQ's bounds."""
+    """The effective levels: the settings, within RocketMQ's limits."""
 
     max_used: int
     clean_forcibly: int
@@ -44,19 +44,19 @@ class DiskPercents(NamedTuple):
 
 
 class DiskLevels:
-    """Three levels: expired files go, files go early, nothing is written any more."""
+    """Three levels: delete expired files, delete files early, refuse all writes."""
 
     def __init__(
         self, config: StoreConfig, environment: Environment, log: Sequence[Path], queues: Path
     ) -> None:
-        """``log``: the folders of the commit log; the emptiest of their disks counts."""
+        """``log``: the folders of the commit log; the disk with most free space counts."""
         self._environment = environment
         self._log = log
         self._queues = queues
         self._levels = DiskPercents.of(config)
 
     def demand(self) -> DiskDemand:
-        """Return what is to be deleted, and whether puts go on, by how full the disks are now."""
+        """Return what to delete, and whether puts are accepted, from the current disk usage."""
         levels, used_percent = self._levels, self._environment.used_percent
         log = min(used_percent(folder) for folder in self._log)
         queues = used_percent(self._queues if is_dir(self._queues) else self._queues.parent)

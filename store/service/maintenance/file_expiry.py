@@ -1,11 +1,11 @@
-"""FileExpiry: log files go when they are old, or when the disk asks for it.
+"""FileExpiry: deletes log files when they are old, or when the disk is too full.
 
-Old ones at the hours of ``deleteWhen``, at any hour where the disk is fuller than
-``diskMaxUsedSpaceRatio``, and those that are not old where it is fuller still. The last file is
-never deleted, and a file whose records are being read stays with its readers until they release it.
+Old files are deleted at the hours of ``deleteWhen``, or at any hour if the disk usage exceeds
+``diskMaxUsedSpaceRatio``; other files if it is higher still. The last file is never deleted, and a
+file whose records are being read stays with its readers until they release it.
 
-Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService``, ``MappedFileQueue.
-deleteExpiredFileByTime``.
+Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService``,
+``MappedFileQueue.deleteExpiredFileByTime``.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from cqstore.store.settings.config import StoreConfig
 _LOG = StoreLogger(__name__)
 FIRST_RUN_SECONDS = 60
 MANUAL_RUNS = 20
-"""Runs that one call of ``delete_files_manually`` lasts."""
+"""Number of runs for which one call of ``delete_files_manually`` is effective."""
 _HOUR = 3600
 
 
@@ -50,11 +50,11 @@ class FileOutlook(NamedTuple):
 
 
 class FileExpiry:
-    """Deletes what is due every ``clean_resource_interval``, in a thread of its own.
+    """Deletes due files every ``clean_resource_interval``, in its own thread.
 
-    ``delete`` deletes up to a phy offset. ``full`` is called with the reason why nothing may be
-    written any more, with an empty string when it may again; ``failed`` with what ended the thread
-    unexpectedly.
+    ``delete`` deletes up to a phy offset. ``full`` is called with the reason for refusing writes,
+    with an empty string when they are accepted again; ``failed`` with the exception that ended the
+    thread unexpectedly.
     """
 
     def __init__(
@@ -79,27 +79,27 @@ class FileExpiry:
         self.worker = Worker("cqstore-expiry", self._run, failed)
 
     def start(self) -> None:
-        """Start the thread; its first run is a minute away."""
+        """Start the thread; its first run is after a minute."""
         self.worker.start()
 
     def stop(self) -> None:
-        """End the thread; a deletion that is under way comes to its end."""
+        """End the thread; a deletion in progress completes."""
         self._stop.set()
         self.worker.end()
 
     def delete_manually(self) -> None:
-        """Have the next 20 runs delete what is old, whatever the hour."""
+        """Make the next 20 runs delete old files, whatever the hour."""
         self._manual_runs = MANUAL_RUNS
 
     def run(self) -> int:
-        """Look once and delete at most ``delete_file_batch_max`` files; return how many.
+        """Check once and delete at most ``delete_file_batch_max`` files; return how many.
 
-        None outside of ``delete_hours``, unless a disk is nearly full or a deletion by hand was
-        asked for, and none within ``redelete_hanged_file_interval`` of one that failed. A file that
-        cannot be deleted is no error: it is logged, and ends this look.
+        Deletes none outside of ``delete_hours``, unless a disk is nearly full or a manual deletion
+        was requested, and none within ``redelete_hanged_file_interval`` of a failed one. A file
+        that cannot be deleted is not an error: it is logged, and ends this run.
 
         Raises:
-            StoreIOError: a file cannot be looked at.
+            StoreIOError: a file's status cannot be read.
             StoreError: the store has failed or is closed.
         """
         config, environment = self._config, self._environment
@@ -131,19 +131,19 @@ class FileExpiry:
         return deleted
 
     def outlook(self) -> tuple[DiskDemand, list[FileOutlook]]:
-        """Return what the disks ask for, and what a deletion by hand would do with each file now.
+        """Return the disks' demand, and what a manual deletion would do with each file now.
 
-        That is, as ``run`` at one of the hours: those that are old go, and as many that are not as
-        one look takes. Changes nothing.
+        This is the result of ``run`` at one of the hours: old files are deleted, and of the others
+        as many as one run may delete. Changes nothing.
 
         Raises:
-            StoreIOError: a file cannot be looked at.
+            StoreIOError: a file's status cannot be read.
         """
         demand = self._levels.demand()
         return demand, list(self._outlook(demand))
 
     def _outlook(self, demand: DiskDemand) -> Iterator[FileOutlook]:
-        """Yield the files in order; none that goes follows one that stays."""
+        """Yield the files in order; after a file that stays, all others stay."""
         reserved, now = self._config.file_reserved_time, self._environment.now()
         left = self._config.delete_file_batch_max if self._is_forced(demand) else 0
         files, goes = self._log.files.files(), True
@@ -168,7 +168,7 @@ class FileExpiry:
         return demand.at_once and self._config.clean_file_forcibly_enable
 
     def _run(self) -> None:
-        """Look once an interval, until the end."""
+        """Run once per interval, until the end."""
         seconds: float = FIRST_RUN_SECONDS
         while not self._environment.wait(self._stop, seconds):
             seconds = self._config.clean_resource_interval / 1000
@@ -176,6 +176,6 @@ class FileExpiry:
                 self.run()
             except StoreIOError as exc:
                 _LOG.warning("cannot check for expired files: %s", exc)
-            except StoreError as exc:  # nothing can be deleted any more
+            except StoreError as exc:  # no more deletions are possible
                 _LOG.warning("expired files are no longer deleted: %s", exc)
                 return

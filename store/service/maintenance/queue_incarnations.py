@@ -1,7 +1,8 @@
-"""QueueIncarnations: what the log holds of each queue, packed: 33 bytes a queue, whatever its name.
+"""QueueIncarnations: the log's records of each queue, packed: 33 bytes per queue.
 
-A queue is known by a hash of its name of 64 bits. Two of a million queues have the same with a
-chance of one in thirty million; a check would then report a difference that is none.
+A queue is identified by a 64-bit hash of its name. The probability that two of a million queues
+have the same hash is one in thirty million; a check would then report a difference that does not
+exist.
 """
 
 from array import array
@@ -12,29 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 _CHUNK = 1 << 16
-"""Records that are noted before they are merged."""
+"""Number of records that are collected before they are merged."""
 
 
 class QueueIncarnation(NamedTuple):
-    """The records of a queue that the log holds since the queue last began."""
+    """The records of a queue in the log since the queue last began."""
 
     first: int
-    """Queue offset of the first one."""
+    """Queue offset of the first record."""
     last: int
 
 
 class _Columns(NamedTuple):
-    """The last incarnation of each queue, a row a queue, by rising hash."""
+    """The last incarnation of each queue, one row per queue, by ascending hash."""
 
     hashes: NDArray[np.int64]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     phy_offset: NDArray[np.int64]
-    """Where the record of ``first`` lies."""
+    """Phy offset of the record of ``first``."""
 
 
 class QueueIncarnations:
-    """Takes records in log order; then it is asked for each queue, and for those not asked for."""
+    """Collects records in log order; then returns each queue's, and those of all other queues."""
 
     def __init__(self) -> None:
         self._noted: tuple[array[int], array[int], array[int]] = (
@@ -46,7 +47,7 @@ class QueueIncarnations:
         self._checked = np.empty(0, bool)
 
     def note(self, key: tuple[str, int], queue_offset: int, phy_offset: int) -> None:
-        """Take in one record's place in a queue."""
+        """Add one record's place in a queue."""
         hashes, offsets, phys = self._noted
         hashes.append(hash_of(key))
         offsets.append(queue_offset)
@@ -55,7 +56,7 @@ class QueueIncarnations:
             self._merge()
 
     def lookup(self, keys: Sequence[tuple[str, int]]) -> list[QueueIncarnation | None]:
-        """Return the incarnation of each queue, ``None`` where the log has no record of it."""
+        """Return the incarnation of each queue, ``None`` if the log has no record of it."""
         self._merge()
         rows = self._rows
         wanted = np.fromiter(map(hash_of, keys), np.int64, len(keys))
@@ -72,7 +73,7 @@ class QueueIncarnations:
         ]
 
     def unchecked(self) -> Iterator[tuple[int, int]]:
-        """Yield hash and first record's phy offset of each queue not asked for, in log order."""
+        """Yield hash and first record's phy offset of queues not looked up, in log order."""
         self._merge()
         rest = np.flatnonzero(~self._checked)
         rest = rest[np.argsort(self._rows.phy_offset[rest], kind="stable")]
@@ -80,7 +81,7 @@ class QueueIncarnations:
             yield int(self._rows.hashes[at]), int(self._rows.phy_offset[at])
 
     def _merge(self) -> None:
-        """Take the records that were noted into the rows, a row a queue."""
+        """Merge the collected records into the rows, one row per queue."""
         hashes, offsets, phys = (np.frombuffer(column, np.int64) for column in self._noted)
         if not len(hashes):
             return
@@ -112,10 +113,10 @@ def hash_of(key: tuple[str, int]) -> int:
 def _last_incarnations(
     hashes: NDArray[np.int64], offsets: NDArray[np.int64], phys: NDArray[np.int64]
 ) -> tuple[_Columns, NDArray[np.int64], NDArray[np.bool_]]:
-    """Return each queue's last incarnation among records in log order, by rising hash.
+    """Return each queue's last incarnation among records in log order, by ascending hash.
 
-    And the offset of its first record among them, and whether it started over behind that one. A
-    queue starts over where its offset does not rise.
+    Also the offset of its first record among them, and whether it started over after that one. A
+    queue starts over where its offset does not increase.
     """
     order = np.argsort(hashes, kind="stable")
     hashes, offsets, phys = hashes[order], offsets[order], phys[order]

@@ -1,1 +1,1 @@
-"""What a store reports of itself."""
+"""Metrics of a store."""

@@ -1,8 +1,8 @@
-"""FiguresByGroup: how far consumer groups lag behind the queues of an open store.
+"""FiguresByGroup: the lag of consumer groups in the queues of an open store.
 
-Offsets are compared with the ends of the queues when they are asked for. A look reads a bounded
-number of queues and goes on where the one before ended, so a pass over a million of them takes
-many looks. In memory are the groups that lag most, and sums.
+Offsets are compared with the ends of the queues on demand. A sample reads a limited number of
+queues and continues where the previous one ended, so a pass over a million queues takes many
+samples. In memory are the groups with the largest lag, and sums.
 """
 
 import heapq
@@ -15,16 +15,17 @@ from cqstore.store.queue.units import QueueKey
 
 QUEUES_A_LOOK = 8_192
 _PAGE = 256
-"""Rows of offsets that are taken at once."""
+"""Number of rows of offsets that are read at once."""
 
 
 class GroupOffsets(Protocol):
-    """Offsets of consumer groups, by what keeps them. Any thread."""
+    """Offsets of consumer groups, as their owner returns them. Any thread."""
 
     def page(self, at: int, count: int) -> Sequence[tuple[str, str, Mapping[int, int]]]:
         """Return group, topic, and queue id → next offset, of ``count`` rows from row ``at`` on.
 
-        Empty behind the last row. A row that comes or goes meanwhile may be missed, or come twice.
+        Empty after the last row. A row that is added or removed meanwhile may be missing, or be
+        returned twice.
         """
 
     def of_topic(self, group: str, topic: str) -> Mapping[int, int]:
@@ -32,25 +33,25 @@ class GroupOffsets(Protocol):
 
 
 class GroupFigures(NamedTuple):
-    """One topic as one group sees it: sums over the queues that it has offsets of."""
+    """One topic of one group: sums over the queues in which it has offsets."""
 
     group: str
     topic: str
     offset: int
     """Sum of the next offsets that the group consumes."""
     lag: int
-    """Messages up to the ends, those that have expired among them, as RocketMQ counts."""
+    """Messages up to the ends, including expired ones, as RocketMQ counts."""
     next_timestamp: int | None
-    """Store time of the oldest next message in ms; ``None``: there is none in the log."""
+    """Store time of the oldest next message in ms; ``None``: none is in the log."""
 
 
 class GroupSnapshot(NamedTuple):
-    """The groups that lag most."""
+    """The groups with the largest lag."""
 
     groups: tuple[GroupFigures, ...] = ()
     """By lag, the largest first."""
     others_lag: int | None = 0
-    """Sum of the others, as of the last whole pass; ``None`` before the first one has ended."""
+    """Sum of the others, from the last complete pass; ``None`` before the first one has ended."""
 
 
 class _Ranked(NamedTuple):
@@ -62,22 +63,22 @@ class _Ranked(NamedTuple):
 
 
 class FiguresByGroup:
-    """The lag of the groups of one store, look by look. One thread at a time."""
+    """The lag of the groups of one store, sample by sample. One thread at a time."""
 
     def __init__(
         self, queues: QueueReads, offsets: GroupOffsets, limit: int, budget: int = QUEUES_A_LOOK
     ) -> None:
-        """``limit``: how many rows are told apart; ``budget``: queues that a look reads about."""
+        """``limit``: number of separate rows; ``budget``: approximate queues per sample."""
         self._queues, self._offsets = queues, offsets
         self._limit, self._budget = limit, budget
         self._at = 0
-        self._best: list[_Ranked] = []  # of this pass: a heap, the least lag first
+        self._best: list[_Ranked] = []  # of this pass: a heap, the smallest lag first
         self._lag = 0
-        self._ranked: list[_Ranked] = []  # of the last whole pass
+        self._ranked: list[_Ranked] = []  # of the last complete pass
         self._whole_lag: int | None = None
 
     def sample(self) -> GroupSnapshot:
-        """Go on with the pass; return the groups that lagged most in the last one, as of now.
+        """Continue the pass; return current figures of the groups with most lag in the last one.
 
         Raises:
             StoreError: a queue cannot be read.
@@ -92,7 +93,7 @@ class FiguresByGroup:
         return GroupSnapshot(tuple(shown), others)
 
     def _walk(self) -> None:
-        """Go on through the offsets of all groups, as far as the budget reaches."""
+        """Continue through the offsets of all groups, within the budget."""
         left = self._budget
         while left > 0:
             page = self._offsets.page(self._at, _PAGE)
@@ -126,7 +127,7 @@ class FiguresByGroup:
             yield lag
 
     def _figures(self, of: _Ranked) -> GroupFigures | None:
-        """Return the figures of one row as of now; ``None``: it has gone."""
+        """Return the current figures of one row; ``None``: it no longer exists."""
         row = self._offsets.of_topic(of.group, of.topic)
         if not row:
             return None

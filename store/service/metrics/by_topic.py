@@ -1,9 +1,9 @@
-"""FiguresByTopic: what comes to the busiest topics of an open store, and how far groups lag.
+"""FiguresByTopic: puts to the busiest topics of an open store, and the lag of groups.
 
-No put counts anything for this. A look reads a bounded piece of the log that came since the look
-before: that tells which topics are put to. What came to each of these is then the difference of the
-ends of its queues, and the log tells what came to all, so the others are known in sum. What a look
-costs and what is kept in memory depends on ``limit``, on no number of topics or queues.
+Puts count nothing for this. A sample reads a limited part of the log since the previous sample,
+which shows the topics in use. The puts to each of these are then the difference of the ends of its
+queues, and the log has the total, so the sum of the others is known. Cost and memory of a sample
+depend on ``limit``, not on the numbers of topics or queues.
 """
 
 import heapq
@@ -28,56 +28,56 @@ from cqstore.store.service.runtime.running_state import RunningState
 LIMIT = 20
 _SAMPLED_RECORDS, _SAMPLED_BYTES = 4096, 4 << 20
 _TRACKED = 4
-"""Times ``limit`` topics are looked at, so that one that was busy a while ago is found again."""
+"""Multiple of ``limit`` of topics that are tracked, so that one that was busy is found again."""
 _UNCHECKED = ScanRules(check_crc=False)
 
 
 class TopicFigures(NamedTuple):
-    """One topic at one moment."""
+    """The figures of one topic at one moment."""
 
     topic: str
     queues: int
     offset: int
-    """Sum of the next offsets of its queues: what was ever put to it."""
+    """Sum of the next offsets of its queues: the messages ever put to it."""
     messages: int
-    """Those whose records are in the log."""
+    """Messages whose records are in the log."""
     put_messages: int | None
-    """What came since the look before; of a topic that was not seen then by the sample alone.
+    """Messages since the previous sample; for a topic that was not in it, sampled records only.
 
-    ``None`` in the first look, as all that follows from it.
+    ``None`` in the first sample, like all figures that depend on it.
     """
     put_bytes: int | None
-    """Of these the records, estimated by the mean size of those that were sampled."""
+    """Size of their records, estimated from the mean size of sampled records."""
     puts_per_second: float | None
     bytes_per_second: float | None
 
 
 class TopicSnapshot(NamedTuple):
-    """The busiest topics, and what came to all others."""
+    """The busiest topics, and the sum of all others."""
 
     topics: tuple[TopicFigures, ...]
-    """At most ``limit``, the busiest first; then those in which the groups lag that are shown."""
+    """At most ``limit``, the busiest first; then the topics of the groups that are shown."""
     others_per_second: float | None
     others_bytes_per_second: float | None
     puts_per_second: float | None
-    """Of the whole store."""
+    """Rate of the whole store."""
     bytes_per_second: float | None
     gets_per_second: float | None
-    """Messages that pulls returned."""
+    """Rate of messages that pulls returned."""
     groups: GroupSnapshot
 
 
 @dataclass(slots=True)
 class _Tracked:
-    """What the look before found of a topic."""
+    """A topic's figures in the previous sample."""
 
     offset: int
     mean_size: float
-    """Of its records that were sampled last, bytes."""
+    """Mean size of its records in the last sample, in bytes."""
 
 
 class _LogCounts(NamedTuple):
-    """What the store had counted at a look."""
+    """The store's counts at a sample."""
 
     seconds: float
     end: int
@@ -87,7 +87,7 @@ class _LogCounts(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """How many of some records that came since the look before each topic has."""
+    """Sampled records since the previous sample, by topic."""
 
     topics: dict[str, tuple[int, int]]
     """Topic → records and their bytes."""
@@ -95,27 +95,27 @@ class _Sample(NamedTuple):
 
 
 class FiguresByTopic:
-    """Looks at one store again and again; a rate is that since the look before. Any thread.
+    """Samples one store repeatedly; a rate is that since the previous sample. Any thread.
 
-    Each has a memory of its own: a caller that asks at times of its own has one for itself.
+    Each object has its own state: a caller with its own interval uses its own object.
     """
 
     def __init__(
         self, log: CommitLog, queues: QueueReads, puller: Puller, state: RunningState,
         limit: int, offsets: GroupOffsets | None = None, *, by_bytes: bool = False,
     ) -> None:  # fmt: skip
-        """``limit``: topics, and rows of groups, that are told apart; 1 at least."""
+        """``limit``: number of separate topics, and of rows of groups; at least 1."""
         self._log, self._queues, self._puller, self._state = log, queues, puller, state
         self._limit, self._by_bytes = max(limit, 1), by_bytes
         self._groups = None if offsets is None else FiguresByGroup(queues, offsets, self._limit)
-        self._lock = CheckedLock("the collection of figures by topic")  # guards all below
+        self._lock = CheckedLock("the collection of figures by topic")  # guards all fields below
         self._tracked: dict[str, _Tracked] = {}
         self._before: _LogCounts | None = None
         self.clock = time.monotonic
-        """Seconds; they only go forward."""
+        """Monotonic time in seconds."""
 
     def sample(self) -> TopicSnapshot:
-        """Return the figures of now. Units that wait to be dispatched are in no queue yet.
+        """Return the current figures. Units that wait to be dispatched are in no queue yet.
 
         Raises:
             StoreStateError: the store has been closed, or this is a child process.
@@ -155,7 +155,7 @@ class FiguresByTopic:
     def _figures(
         self, sample: _Sample, added: int | None, seconds: float, also: Collection[str]
     ) -> list[TopicFigures]:
-        """Return the figures of the topics that are worth a look, the busiest first."""
+        """Return the figures of the topics worth checking, the busiest first."""
         most = _TRACKED * self._limit
         sampled = heapq.nlargest(most, sample.topics, key=sample.topics.__getitem__)
         found = [
@@ -171,7 +171,7 @@ class FiguresByTopic:
     def _of_topic(
         self, topic: str, sample: _Sample, added: int | None, seconds: float
     ) -> TopicFigures | None:
-        """Return the figures of one topic; ``None``: it has no queue, or not yet."""
+        """Return the figures of one topic; ``None``: it has no queue (yet)."""
         queues = offset = messages = 0
         for _, low, high in self._queues.spans(topic):
             queues, offset, messages = queues + 1, offset + high, messages + high - low
@@ -183,9 +183,9 @@ class FiguresByTopic:
         self._tracked[topic] = _Tracked(offset, mean)
         if added is None:
             return TopicFigures(topic, queues, offset, messages, None, None, None, None)
-        if before is not None:  # less than before: the topic was deleted, and has begun anew
+        if before is not None:  # if less than before, the topic was deleted, and has begun again
             put = offset - before.offset if offset >= before.offset else offset
-        else:  # of a sample that has all that came it is what the sample has
+        else:  # of a sample with all new records it is the sample's number
             put = round(added * records / max(sample.records, 1))
         put_bytes = round(put * mean)
         return TopicFigures(
@@ -193,14 +193,14 @@ class FiguresByTopic:
         )
 
     def _read_sample(self, before: _LogCounts | None, end: int) -> _Sample:
-        """Read records from the end of the last look on; in the first, of the newest file."""
+        """Read records from the end of the last sample on; the first time, of the newest file."""
         size = self._log.files.file_size
         start = max(end - 1, 0) // size * size if before is None else before.end
         start = max(start, self._log.min_phy_offset(), 0)
         scanned = self._log.scan(start, min(end, start + _SAMPLED_BYTES), _UNCHECKED)
         found: dict[str, tuple[int, int]] = {}
         count = 0
-        with suppress(CorruptionError):  # damaged, or just expired: what was read tells enough
+        with suppress(CorruptionError):  # damaged, or just expired: what was read is sufficient
             for record in islice(scanned, _SAMPLED_RECORDS):
                 count += 1
                 if is_queued(record.sys_flag):
@@ -210,7 +210,7 @@ class FiguresByTopic:
 
 
 def _rank(figures: TopicFigures, sample: _Sample, *, by_bytes: bool) -> tuple[object, ...]:
-    """Return what the busiest topic has the smallest of: by what came, else by the sample."""
+    """Return the sort key of a topic, smallest for the busiest: by puts, else by the sample."""
     put = figures.put_bytes if by_bytes else figures.put_messages
     sampled = sample.topics.get(figures.topic, (0, 0))[by_bytes]
     return -(put or 0), -sampled, -figures.messages, figures.topic

@@ -1,8 +1,8 @@
-"""StoreMetrics: what an open store counts and knows of itself, as one plain snapshot.
+"""StoreMetrics: counts and state of an open store, as one plain snapshot.
 
-Taking one costs a few system calls and, on RocksDB, a dozen property reads: for a scrape every few
-seconds, not for every message. It waits for no put: the append lock is not taken, so figures that
-belong together may be a few messages apart.
+Taking a snapshot costs a few system calls and, on RocksDB, a dozen property reads: for a scrape
+every few seconds, not for every message. It does not wait for puts: the append lock is not taken,
+so related figures may differ by a few messages.
 """
 
 import time
@@ -42,70 +42,70 @@ class MetricsSnapshot:
     """The figures of one store at one moment; counts begin when the store was opened."""
 
     put_messages: int
-    """Messages stored."""
+    """Number of messages stored."""
     put_bytes: int
-    """Their records, bytes."""
+    """Size of their records in bytes."""
     put_fallbacks: int
-    """Messages stored that no single compiled call took: each costs several times as much.
+    """Messages stored without a single compiled call: each costs several times as much.
 
-    Those with light queues or a delay, and bodies above 64 KiB, never are. Of all others few should
-    be: the first of a queue, and what ``FastPut`` names.
+    Messages with light queues or a delay, and bodies above 64 KiB, always count. Of all others
+    there should be few: the first one of a queue, and the cases listed at ``FastPut``.
     """
     put_not_ok: Mapping[PutMessageStatus, int]
     """Messages by status: refused, or stored but late (``FLUSH_DISK_TIMEOUT``)."""
     put_seconds: HistogramSnapshot
-    """Calls that put one message: every one under ``SYNC_FLUSH``, else one in 61."""
+    """Calls that put one message: all under ``SYNC_FLUSH``, otherwise one in 61."""
     put_list_seconds: HistogramSnapshot
-    """Calls that put several, every one."""
+    """All calls that put several messages."""
     read_fallbacks: Mapping[ReadFallback, int]
-    """Pulls, searches by time and queries not answered by compiled code, intercepted ones too."""
+    """Pulls, searches by time and queries not served by compiled code, also intercepted ones."""
     gets: GetCounts
     get_seconds: HistogramSnapshot
     dispatch_lag_bytes: int
-    """Bytes of the log whose records may not be in their queues yet; readers hand them on."""
+    """Bytes of the log whose records may not be in their queues yet; readers dispatch them."""
     dispatch_lag_ms: int
-    """Since when the first of them waits."""
+    """How long the first of these records has waited, in ms."""
     flush_seconds: HistogramSnapshot
-    """Flushes of the log that had something to flush."""
+    """Flushes of the log with data to flush."""
     append_ms: int
-    """Since when the append that is under way has held the append lock; 0: none is."""
+    """How long the current append has held the append lock, in ms; 0: there is none."""
     min_phy_offset: int
     """-1 without files."""
     max_phy_offset: int
     flushed_phy_offset: int
     log_disk_used_ratio: float
-    """How full the log's file system is, 0 to 1."""
+    """Usage of the log's file system, 0 to 1."""
     queue_disk_used_ratio: float
     queue_stats: tuple[QueueStat, ...]
-    """What the backends report, see ``ConsumeQueueStore.stats``."""
+    """Metrics of the backends, see ``ConsumeQueueStore.stats``."""
     failed: bool
-    """A write or a flush failed: the store takes no more writes."""
+    """A write or a flush failed: the store accepts no more writes."""
     dispatch_stalled: bool
-    """There is no room for units or keys: nothing is put or dispatched until there is some."""
+    """There is no space for units or keys: puts and dispatches wait until there is space."""
     reput_batches: int
-    """Batches that the dispatch thread has brought to queues and index, not a writer or reader."""
+    """Batches dispatched by the dispatch thread, not by a writer or reader."""
     reput_active: bool
     """Batches take long, and full ones are left to the dispatch thread."""
     interceptor: object = None
-    """Counts of the installed interceptor of reads, in a type of its package; ``None`` without."""
+    """Counts of the installed interceptor of reads, in its package's type; ``None`` without one."""
     listener_failures: int = 0
-    """Calls of arrival listeners that raised something."""
+    """Calls of arrival listeners that raised an exception."""
     arrivals_dropped: int = 0
-    """Units that arrival listeners were not given, for they were too slow."""
+    """Units that were dropped because arrival listeners were too slow."""
     put_hooked: int = 0
-    """Messages of which put hooks were asked; each costs a copy and the calls."""
+    """Messages passed to put hooks; each costs a copy and the calls."""
     put_hook_refusals: int = 0
-    """Of them, those that a hook refused; also in ``put_not_ok``, by the hook's status."""
+    """Number of these that a hook refused; also in ``put_not_ok``, with the hook's status."""
     put_hook_failures: int = 0
     """Calls of put hooks that raised an exception or returned an invalid result."""
     dispatcher_records: int = 0
-    """Records that all dispatchers have taken."""
+    """Records that all dispatchers have processed."""
     dispatcher_failures: int = 0
-    """Calls of dispatchers that raised something; each was made again, or will be."""
+    """Calls of dispatchers that raised an exception; each is repeated."""
     delay_levels: "tuple[DelayLevelFigures, ...]" = ()
-    """The levels that ever had a message, by level; none where no delayed ones are delivered."""
+    """The levels that ever had a message, by level; empty if delayed messages are not delivered."""
     delay_late_seconds: HistogramSnapshot | None = None
-    """How late they came behind the times at which they were due; ``None``: see above."""
+    """Delay between due time and delivery; ``None`` if delayed messages are not delivered."""
 
     @property
     def is_page_cache_busy(self) -> bool:
@@ -132,7 +132,7 @@ class StoreMetrics:
         intercepted: Callable[[], object] | None,
         schedule: "ScheduleMessageService | None" = None,
     ) -> None:
-        """Keep the parts; recovery is over, what is appended from here on was put."""
+        """Keep the components; recovery is over, and all appends from here on are puts."""
         self._paths = paths
         self._log = log
         self._queues = queues
@@ -149,11 +149,11 @@ class StoreMetrics:
         return f"<StoreMetrics of {str(self._paths.root)!r}, {self._state.word}>"
 
     def snapshot(self) -> MetricsSnapshot:
-        """Return the figures of now.
+        """Return the current figures.
 
         Raises:
             StoreStateError: the store has been closed, or this is a child process.
-            StoreIOError: a file system cannot be asked.
+            StoreIOError: a file system's status cannot be read.
         """
         self._state.check_open()
         log, put = self._log, self._putter.meter
@@ -199,10 +199,10 @@ class StoreMetrics:
     def by_topic(
         self, limit: int = LIMIT, offsets: GroupOffsets | None = None, *, by_bytes: bool = False
     ) -> FiguresByTopic:
-        """Return what tells again and again what comes to the ``limit`` busiest topics.
+        """Return an object that samples puts to the ``limit`` busiest topics.
 
-        With ``offsets`` also how far the groups lag that lag most. Puts cost what they did: what
-        is returned reads the log, and the ends of some queues, each time it is asked.
+        With ``offsets`` also the groups with the largest lag. Puts do not become slower: each
+        sample reads the log, and the ends of some queues.
         """
         return FiguresByTopic(
             self._log, self._queues, self._puller, self._state, limit, offsets, by_bytes=by_bytes
@@ -218,10 +218,10 @@ class StoreMetrics:
 
 
 def disk_used_ratio(folder: Path) -> float:
-    """Return how full the file system of ``folder`` (or of its nearest parent) is, as ``df`` does.
+    """Return the usage of the file system of ``folder`` (or of its nearest parent), as ``df`` does.
 
     Raises:
-        StoreIOError: it cannot be asked.
+        StoreIOError: its status cannot be read.
     """
     while not exists(folder) and folder != folder.parent:
         folder = folder.parent
@@ -231,5 +231,5 @@ def disk_used_ratio(folder: Path) -> float:
 
 
 def _since(store_timestamp: int) -> int:
-    """Return the ms since a store time, 0 if the clock has gone back behind it."""
+    """Return the ms since a store time, 0 if the clock was set back before it."""
     return max(time.time_ns() // 1_000_000 - store_timestamp, 0)

@@ -1,8 +1,8 @@
-"""StoreWatch: what the files of a store show while another process has it open.
+"""StoreWatch: metrics from the files of a store while another process has it open.
 
 It reads names, sizes, the checkpoint, ``abort``, a follower's note, the offsets of delay levels and
 the heads of log records. It takes no lock and never opens the file ``lock``: closing that would
-drop the lock of a store that this very process has open. Nothing is written.
+release the lock of a store that this process has open. Nothing is written.
 """
 
 import os
@@ -30,52 +30,52 @@ from cqstore.store.service.scheduling.delay_offsets import DelayOffsets
 _LOG = StoreLogger(__name__)
 
 MAX_FILES = 20_000
-"""Files that a folder is measured by; of one with more (queues in files) only these are counted."""
+"""Limit of counted files per folder; of a folder with more (file queues) only these are counted."""
 _PID_DIGITS = 10
 
 
 class FolderSize(NamedTuple):
-    """What a folder holds, its folders too."""
+    """The size of a folder, including its subfolders."""
 
     files: int
     disk_bytes: int
-    """Allocated blocks."""
+    """Size in allocated blocks."""
     whole: bool
     """False: there are more than ``MAX_FILES`` files."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchSample:
-    """What one look found."""
+    """The result of one sample."""
 
     time: float
     """Seconds since the epoch."""
     seconds: float
-    """A clock that only goes forward, for rates between two looks."""
+    """Time of a monotonic clock, for rates between two samples."""
     opener: int | None
-    """The process that ``abort`` names, 0 if it names none; ``None``: the store is closed."""
+    """The process id in ``abort``, 0 if it has none; ``None``: the store is closed."""
     log: LogEnds | None
     checkpoint: CheckpointFields
-    """All zeros without the file."""
+    """All fields are zero if the file does not exist."""
     folders: dict[str, FolderSize]
-    """By name, those of queues and index that are there."""
+    """By name; of queues and index only existing ones."""
     log_disk_used_ratio: float
     queue_disk_used_ratio: float
     queue_stats: tuple[QueueStat, ...]
-    """What the backends' own files show, see ``ConsumeQueueStore.watch``."""
+    """Metrics from the backends' own files, see ``ConsumeQueueStore.watch``."""
     following: Following | None
-    """What a follower has noted last; ``None``: this store was never a follower's."""
+    """Last note of a follower; ``None``: this store was never a follower's."""
     delay_offsets: Mapping[int, int] = field(default_factory=dict)
-    """Delay level → next offset of its queue, as noted last; empty without the file."""
+    """Delay level → next offset of its queue, as last written; empty without the file."""
     topics: Mapping[str, TopicTraffic] | None = None
-    """What came since the look before, by topic; ``None`` unless that was asked for.
+    """Records since the previous sample, by topic; ``None`` unless requested.
 
-    The first look has none of it: where the log ended before is not known.
+    Empty in the first sample: the previous end of the log is unknown.
     """
 
 
 class StoreWatch:
-    """Looks at one store again and again. One thread."""
+    """Samples one store repeatedly. One thread."""
 
     def __init__(self, layout: StoreLayout, *, by_topic: bool = False) -> None:
         """``by_topic``: count records by topic, which reads more than their heads."""
@@ -86,11 +86,11 @@ class StoreWatch:
         self._has_looked = False
 
     def sample(self) -> WatchSample:
-        """Return what the files show now.
+        """Return the current state of the files.
 
         Raises:
-            StoreIOError: something cannot be read.
-            CorruptionError: the checkpoint is no regular file.
+            StoreIOError: a file cannot be read.
+            CorruptionError: the checkpoint is not a regular file.
         """
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
@@ -114,7 +114,7 @@ class StoreWatch:
         )
 
     def _read_following(self) -> Following | None:
-        """Return what a follower noted last; nothing while its note is damaged."""
+        """Return the last note of a follower; ``None`` while it is damaged."""
         try:
             return read_following(self._layout.paths)
         except CorruptionError as exc:
@@ -122,17 +122,17 @@ class StoreWatch:
             return None
 
     def _read_delay_offsets(self) -> Mapping[int, int]:
-        """Return what the file says; while a broker writes it in place, what it said before."""
+        """Return the content of the file; while a broker writes it in place, the previous one."""
         with suppress(CorruptionError):
             self._delay_offsets = DelayOffsets(self._layout.paths.delay_offset).read()
         return self._delay_offsets
 
 
 def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
-    """Return what ``folder`` holds; what vanishes meanwhile does not count.
+    """Return the size of ``folder``; files that are removed meanwhile do not count.
 
     Raises:
-        StoreIOError: it cannot be listed.
+        StoreIOError: the folder cannot be listed.
     """
     files = disk_bytes = 0
     with os_errors("measure", folder):
@@ -149,7 +149,7 @@ def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files below ``folder``; folders that go meanwhile are passed over."""
+    """Yield the files below ``folder``; folders that are removed meanwhile are skipped."""
     waiting = [folder]
     while waiting:
         try:
@@ -164,7 +164,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _opener(abort: Path) -> int | None:
-    """Return the process that the abort marker names; ``None`` without one, 0 if it names none."""
+    """Return the process id in the abort marker; ``None`` without the file, 0 if it has no id."""
     with os_errors("read the abort marker", abort):
         try:
             with reading(abort) as file:

@@ -1,11 +1,11 @@
-"""A backup of a store that is open, here or in another process, or closed: from its files alone.
+"""A backup of a store that is closed, or open in any process, made from its files alone.
 
-What is derived never lies ahead of what it is derived from: the checkpoint, offsets of consumers
-and positions of timers are copied first, then queues, index and databases, then the end of the log.
-So a backup of an open store is what a crash at that moment could have left, and its opening brings
-the queues up to the end of the log. Log files that end before the log does are never written again;
-they come first, for they take longest. Topics come last, for a broker deletes queues of topics that
-it does not know. The backup gets its name when all of it is durable.
+Derived data is never ahead of its source: the checkpoint, offsets of consumers and positions of
+timers are copied first, then queues, index and databases, then the end of the log. So a backup of
+an open store is what a crash at that moment could have left, and opening it extends the queues to
+the end of the log. Log files before the last one are never written again; they are copied first,
+because they take longest. Topics are copied last, because a broker deletes queues of unknown
+topics. The backup gets its name when all of it is durable.
 """
 
 import fcntl
@@ -44,20 +44,21 @@ def back_up(
     root: Path, target: Path, config: StoreConfig, *, link: bool = False,
     progress: Progress = noop,
 ) -> BackupManifest:  # fmt: skip
-    """Back up the store ``root`` into the folder ``target``; return the manifest, which lies there.
+    """Back up the store ``root`` into the folder ``target``; return the manifest stored there.
 
-    ``target`` appears when it is whole, its commit log in ``target/commitlog`` wherever that of the
-    store lies. ``link``: files of the log that are never written again are hard links to the
-    store's where the file system can; a cut of the store's log reaches them. ``progress`` is
-    called with the phy offset up to which the log is copied. Changes no byte of the store.
+    ``target`` appears when it is complete, with its commit log in ``target/commitlog`` wherever
+    that of the store is. ``link``: log files that are never written again become hard links to the
+    store's files if the file system supports it; a truncation of the store's log changes them too.
+    ``progress`` is called with the phy offset up to which the log is copied. Changes no byte of the
+    store.
 
     Raises:
-        RefusedStoreError: ``target`` is there or lies in the store, or ``root`` is no store.
-        StoreStateError: the store is being repaired, switched or cut, or a database changes faster
-            than it can be copied.
-        CorruptionError: something in the store is no regular file.
-        DiskFullError: there is no room; nothing is left of the backup.
-        StoreIOError: something cannot be read or written; nothing is left of the backup.
+        RefusedStoreError: ``target`` exists or is in the store, or ``root`` is not a store.
+        StoreStateError: the store is being repaired, switched or truncated, or a database changes
+            faster than it can be copied.
+        CorruptionError: a file in the store is not a regular file.
+        DiskFullError: there is no space; the backup is removed.
+        StoreIOError: a file cannot be read or written; the backup is removed.
     """
     layout = detect(root, config)
     if not layout.has_log and not layout.backends:
@@ -91,12 +92,12 @@ def back_up(
 
 
 def _name(path: Path) -> str:
-    """Return a path as JSON can hold it."""
+    """Return a path in a form that fits JSON."""
     return os.fsencode(path.absolute()).decode("utf-8", "backslashreplace")
 
 
 def _copy(log: LogBackup, tree: TreeBackup) -> None:
-    """Copy all, in the order that lets nothing lie ahead of what it is derived from."""
+    """Copy everything in an order in which derived data is never ahead of its source."""
     log.copy_closed()
     tree.copy_positions()
     tree.copy_derived()
@@ -106,19 +107,19 @@ def _copy(log: LogBackup, tree: TreeBackup) -> None:
 
 
 class _LockFacts(NamedTuple):
-    """What shows whether a process had the store open, or changed it."""
+    """Facts that show whether a process had the store open, or changed it."""
 
     pid: int
     starts: tuple[int, int]
-    """When ``lock`` and ``abort.bak`` were written, ns: each start of a broker or of ours does."""
+    """When ``lock`` and ``abort.bak`` were written, ns, as at each start of a broker or cqstore."""
     mode: bytes
 
     @classmethod
     def of(cls, paths: StorePaths) -> "_LockFacts":
-        """Return what shows now whether the store is open, and by whom.
+        """Return the facts that show now whether the store is open, and by which process.
 
         Raises:
-            StoreStateError: a step of ours over the whole store is not finished.
+            StoreStateError: an operation on the whole store is unfinished.
         """
         for journal in (
             paths.rebuilding, paths.replacing, paths.placing_metadata, paths.cutting,
@@ -132,7 +133,7 @@ class _LockFacts(NamedTuple):
                 )
         try:
             pid = locked_by(paths)
-        except StoreError:  # a file system that is read-only, say
+        except StoreError:  # for example a read-only file system
             pid = 0
         mode = read_file(paths.mode, _MAX_MODE_BYTES) if exists(paths.mode) else b""
         return cls(pid, (_written(paths.lock), _written(paths.abort_backup)), mode)
@@ -141,7 +142,7 @@ class _LockFacts(NamedTuple):
         """Return whether a process had the store open between the two.
 
         Raises:
-            StoreStateError: its backends are others now.
+            StoreStateError: its backends have changed.
         """
         if after.mode != self.mode:
             raise StoreStateError(
@@ -156,7 +157,7 @@ def _written(path: Path) -> int:
 
 @contextmanager
 def _building(root: Path, target: Path) -> Iterator[Path]:
-    """Give the folder in which the backup is built; it gets its name when the block ends well."""
+    """Yield the folder in which the backup is built; it is renamed if the block succeeds."""
     check_target(root, target, "backup")
     with os_errors("create the folder of the backup", target):
         partial = target.with_name(f"{target.name}.partial")
@@ -175,7 +176,7 @@ def _building(root: Path, target: Path) -> Iterator[Path]:
 
 
 def _remove_unfinished(partial: Path) -> None:
-    """Remove what a killed backup left; nothing else, and nothing of one that still runs."""
+    """Remove the files of a killed backup; nothing else, and nothing of a running one."""
     if not os.path.lexists(partial):
         return
     begun = begun_path(partial)

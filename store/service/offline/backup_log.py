@@ -1,4 +1,4 @@
-"""LogBackup: the commit log of a backup. Closed files first, the rest later, its end proven."""
+"""LogBackup: the commit log of a backup. Closed files first, then the rest, with a checked end."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ class LogBackup:
     def __init__(
         self, folders: Sequence[Path], target: Path, progress: Progress, *, link: bool
     ) -> None:
-        """Look where the log ends now.
+        """Find the current end of the log.
 
         Raises:
             StoreIOError: its files cannot be read.
@@ -39,7 +39,7 @@ class LogBackup:
         self._folders, self._target, self._progress, self._link = folders, target, progress, link
         ends = ForeignLogTail(folders).refresh()
         self._known_end = ends.max_phy_offset if ends else -1
-        """What lies before was whole when the backup began, or is damaged."""
+        """Records before it were complete when the backup began, or are damaged."""
         self._file_size = ends.file_size if ends else 0
         self._closed = [
             path for path in self._files() if int(path.name) + self._file_size <= self._known_end
@@ -47,7 +47,7 @@ class LogBackup:
         make_folder(target)
 
     def copy_closed(self) -> str:
-        """Copy what is never written again; return how."""
+        """Copy the files that are never written again; return how they were copied."""
         way = ""
         for path in self._closed:
             self._progress(int(path.name))
@@ -57,12 +57,12 @@ class LogBackup:
         return way
 
     def check_room(self, root: Path) -> None:
-        """Refuse if what is to be copied has no room beside the backup.
+        """Refuse if there is not enough space for the files to copy.
 
-        The first closed file is brought on the way, to learn how the file system does that.
+        The first closed file is copied on the way, to find out how the file system does that.
 
         Raises:
-            DiskFullError: there is less room.
+            DiskFullError: there is not enough space.
         """
         files = self._closed
         self._closed = files[:1]
@@ -80,12 +80,12 @@ class LogBackup:
             )
 
     def copy_rest(self) -> None:
-        """Copy the files that are written now, and leave out those that have expired meanwhile.
+        """Copy the files that are being written, and leave out those that have expired meanwhile.
 
-        Where all that were there have expired, those that there are then are copied.
+        If all earlier files have expired, the files that exist then are copied.
 
         Raises:
-            StoreStateError: that goes on and on.
+            StoreStateError: this happens again and again.
         """
         for _ in range(_TRIES):
             for path in self._files():
@@ -106,20 +106,20 @@ class LogBackup:
         )
 
     def has_grown(self) -> bool:
-        """Return whether the log of the store has another end than when the backup began."""
+        """Return whether the end of the store's log has changed since the backup began."""
         ends = ForeignLogTail(self._folders).refresh()
         return (ends.max_phy_offset if ends else -1) != self._known_end
 
     def bounds(self) -> tuple[int, int]:
-        """Return the begin of the copied log and where it ends by its heads; -1 without a log."""
+        """Return start and end of the copied log, the end found by its heads; -1 without a log."""
         ends = ForeignLogTail([self._target]).refresh()
         return (ends.min_phy_offset, ends.max_phy_offset) if ends else (-1, -1)
 
     def cut_to_proven_end(self) -> int | None:
-        """Check every record from the last closed file on; zero what follows the last whole one.
+        """Check all records from the last closed file on; zero bytes after the last complete one.
 
-        It may be a record that was being written. Returns ``None``, or the phy offset of a record
-        that was damaged when the backup began: nothing is cut then.
+        These may be a record that was being written. Returns ``None``, or the phy offset of a
+        record that was damaged when the backup began: then nothing is cut.
         """
         path, end = self._proven_end()
         if path is None or end < self._known_end:
@@ -135,8 +135,8 @@ class LogBackup:
     def damage(self, *, crashed: bool) -> int | None:
         """Check every record of a closed store's log from its last closed file on.
 
-        Returns the phy offset of a damaged record; ``None`` without one. What no record follows is
-        no damage if the store has ``crashed``: a record that was being written.
+        Returns the phy offset of a damaged record; ``None`` without one. Invalid bytes at the very
+        end are not damage if the store has ``crashed``: a record was being written.
         """
         path, end = self._proven_end()
         if path is None:
@@ -152,9 +152,9 @@ class LogBackup:
             log.close()
 
     def _proven_end(self) -> tuple[Path | None, int]:
-        """Return the copied file in which whole records end early, and their end.
+        """Return the copied file in which the complete records end early, and their end.
 
-        Looks from the last closed file on; ``None`` if all these files are full.
+        Checks from the last closed file on; ``None`` if all these files are full.
         """
         if self._known_end < 0:
             return None, -1
@@ -178,7 +178,7 @@ class LogBackup:
 
 
 def _valid_end(file: BinaryIO, start: int, size: int, topics: TopicCache) -> int:
-    """Return the phy offset behind the last of the whole records at the begin of a log file."""
+    """Return the phy offset after the last of the complete records at the start of a log file."""
     at, end, block = start, start + size, _BLOCK
     while at < end:
         base = at
@@ -192,7 +192,7 @@ def _valid_end(file: BinaryIO, start: int, size: int, topics: TopicCache) -> int
                 return end
         except CorruptionError:
             return at
-        if at == base:  # longer than the block, or cut off by the end of the file
+        if at == base:  # larger than the block, or cut off by the end of the file
             if base + len(data) >= end:
                 return at
             block *= 2

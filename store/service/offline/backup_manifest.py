@@ -1,4 +1,4 @@
-"""BackupManifest: the files of a backup, with sizes and digests; and what differs from it."""
+"""BackupManifest: the files of a backup, with sizes and digests; and differences from it."""
 
 import hashlib
 import os
@@ -35,7 +35,7 @@ class BackedUpFile(BaseModel):
 
 
 class BackupManifest(BaseModel):
-    """What a backup holds. Written last: a folder without it is no backup."""
+    """The content of a backup. Written last: a folder without a manifest is not a backup."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -65,7 +65,7 @@ class Problem(StrEnum):
 
 
 class BackupDifference(NamedTuple):
-    """One file that is not as the manifest says."""
+    """One file that differs from the manifest."""
 
     path: Path
     problem: Problem
@@ -74,15 +74,15 @@ class BackupDifference(NamedTuple):
 
 
 def manifest_path(root: Path) -> Path:
-    """Return where the manifest of the backup ``root`` lies."""
+    """Return the path of the manifest of the backup ``root``."""
     return StorePaths(root).own / MANIFEST
 
 
 def find_manifest(root: Path, given: Path) -> Path:
     """Return the file that ``given`` names: a manifest, or a backup or another folder with one.
 
-    A bare name is looked for in the backup ``root`` first, a path from the current folder on. What
-    is in neither is returned as given: reading it raises the error.
+    A bare name is searched in the backup ``root`` first, a path from the current folder on. A path
+    that is in neither is returned unchanged: reading it raises the error.
     """
     own = [StorePaths(root).own / given, root / given]
     for path in [*own, given] if len(given.parts) == 1 else [given, *own]:
@@ -93,23 +93,23 @@ def find_manifest(root: Path, given: Path) -> Path:
 
 
 def begun_path(root: Path) -> Path:
-    """Return the file that is there, and locked, while the backup in ``root`` is being written."""
+    """Return the file that exists, and is locked, while the backup in ``root`` is being written."""
     return StorePaths(root).own / "backup-begun"
 
 
 def holds_files(folder: Path) -> bool:
-    """Return whether anything but folders lies below ``folder``, or it is none itself."""
+    """Return whether there is any file below ``folder``, or it is not a folder."""
     return is_symlink(folder) or not is_dir(folder) or any(names for *_, names in os.walk(folder))
 
 
 def digest_files(root: Path, progress: Progress = noop) -> list[BackedUpFile]:
     """Return size and digest of all files of a backup, by path.
 
-    ``progress`` is told the phy offsets of the log's files.
+    ``progress`` is called with the phy offsets of the log's files.
 
     Raises:
-        CorruptionError: one is no regular file.
-        StoreIOError: one cannot be read.
+        CorruptionError: a file is not a regular file.
+        StoreIOError: a file cannot be read.
     """
     with os_errors("read the backup", root), ThreadPoolExecutor(_READERS) as readers:
         names, files = _names(root), []
@@ -125,7 +125,7 @@ def write_manifest(root: Path, manifest: BackupManifest) -> None:
     """Write the manifest of the backup in ``root``, durably.
 
     Raises:
-        StoreIOError: it cannot be written.
+        StoreIOError: the manifest cannot be written.
     """
     with os_errors("write the manifest", root):
         replace_file(manifest_path(root), manifest.model_dump_json(indent=1).encode() + b"\n")
@@ -135,8 +135,8 @@ def read_manifest(path: Path) -> BackupManifest:
     """Read a manifest.
 
     Raises:
-        CorruptionError: it is none.
-        StoreIOError: it cannot be read.
+        CorruptionError: the file is not a manifest.
+        StoreIOError: the file cannot be read.
     """
     with os_errors("read the manifest", path):
         data = read_file(path, min(path.stat().st_size, _MAX_BYTES))
@@ -150,7 +150,7 @@ def read_manifest(path: Path) -> BackupManifest:
 
 
 def compare(root: Path, manifest: BackupManifest) -> Iterator[BackupDifference]:
-    """Yield what of ``root`` differs from ``manifest``, by path. Changes nothing.
+    """Yield the differences between ``root`` and ``manifest``, by path. Changes nothing.
 
     Raises:
         StoreIOError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""TreeBackup: all of a store's folder but its commit log, in the order in which it may be behind.
+"""TreeBackup: copies a store's folder except for its commit log, in a safe order.
 
 Source: RocketMQ ``BrokerPathConfigHelper``, ``TimerMessageStore``, ``MixAll.string2File``.
 """
@@ -30,17 +30,18 @@ _POSITIONS = {
     OFFSETS_FILE, LMQ_OFFSETS_FILE, DELAYS_FILE, "consumerOrderInfo.json", TIMER_CHECK_FILE,
     TIMER_METRICS_FILE, "consumerOffsets",
 }  # fmt: skip
-"""In ``config``: how far consumers and timers are, files and version 1's database."""
+"""In ``config``: positions of consumers and timers, as files and version 1's database."""
 _TOPICS = {TOPICS_FILE, GROUPS_FILE, "topics", "subscriptionGroups"}
-"""In ``config``: copied once more when the log has been."""
+"""In ``config``: copied again after the log."""
 _TRIES = 100
 
 
 class TreeBackup:
     """Copies the store of ``layout`` to ``target``, part by part, in the order of its methods.
 
-    One thread. Files that vanish meanwhile are left out. Methods raise ``CorruptionError`` for what
-    is no regular file, ``OSError`` and ``StoreIOError`` for what cannot be read or written.
+    One thread. Files that are removed meanwhile are left out. Methods raise ``CorruptionError`` for
+    a file that is not regular, ``OSError`` and ``StoreIOError`` for a file that cannot be read or
+    written.
     """
 
     def __init__(self, layout: StoreLayout, target: Path, *, link: bool) -> None:
@@ -53,10 +54,10 @@ class TreeBackup:
         }  # fmt: skip
 
     def copy_positions(self) -> None:
-        """Copy what says how far something is: checkpoint, our notes, offsets, timers."""
+        """Copy positions: the checkpoint, notes of cqstore, offsets, timers."""
         root, config = self._from.root, self._from.config
         for path in self._entries(root):
-            if not is_dir(path) or path.name == TIMER_WHEEL:  # leads into the timer's log
+            if not is_dir(path) or path.name == TIMER_WHEEL:  # points into the timer's log
                 self._copy(path)
         if is_dir(self._from.own):
             self._copy(self._from.own)
@@ -65,20 +66,20 @@ class TreeBackup:
                 self._copy(path)
 
     def copy_derived(self) -> None:
-        """Copy queues, index, timer log, databases: all folders but those of the other methods."""
+        """Copy queues, index, timer log, databases: all folders except those of other methods."""
         done = {self._from.own, self._from.config, self._from.root / TIMER_WHEEL}
         for path in self._entries(self._from.root):
             if is_dir(path) and path not in done:
                 self._copy(path)
 
     def copy_metadata(self) -> None:
-        """Copy what is left of ``config``."""
+        """Copy the rest of ``config``."""
         for path in self._entries(self._from.config):
             if path.name.removesuffix(BACKUP_SUFFIX) not in _POSITIONS | _TOPICS:
                 self._copy(path)
 
     def copy_last(self) -> None:
-        """Copy topics and groups, which may lie ahead of the log, and our journals of deletions.
+        """Copy topics and groups, which may be ahead of the log, and the journals of deletions.
 
         Raises:
             StoreStateError: the journals change faster than they are copied.
@@ -103,7 +104,7 @@ class TreeBackup:
         )
 
     def _entries(self, folder: Path) -> list[Path]:
-        """Return what lies in a folder, by name, without what is left out or comes last."""
+        """Return the entries of a folder, by name, without those left out or copied last."""
         if not is_dir(folder):
             return []
         out = self._left_out | self._journals
@@ -113,7 +114,7 @@ class TreeBackup:
         return self._to.root / path.relative_to(self._from.root)
 
     def _copy(self, path: Path, above: frozenset[str] = frozenset()) -> None:
-        """Copy a file, or a folder with all that is in it; links are followed."""
+        """Copy a file, or a folder with all of its files; links are followed."""
         target = self._target(path)
         if not is_dir(path):
             make_folder(target.parent)
@@ -135,7 +136,7 @@ class TreeBackup:
 
 
 def _copy_if_there(path: Path, target: Path) -> None:
-    """Copy a file, unless it has gone since it was listed."""
+    """Copy a file, unless it was removed since it was listed."""
     try:
         copy_file(str(path), str(target))
     except FileNotFoundError:

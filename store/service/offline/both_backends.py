@@ -1,4 +1,4 @@
-"""Comparing the two backends of a store: in several processes, if the store is not open."""
+"""Comparison of the two backends of a store: in several processes, if the store is not open."""
 
 from cqstore.store.comparing.compared import Compared
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
@@ -30,13 +30,13 @@ def compare_backends(
 ) -> Compared:
     """Compare the whole range of all queues of a store that was opened read-only.
 
-    Ranges of queues are tasks of processes, a process a core. With one range alone, and where
-    the store is being written or a backend cannot be read while not open, this process does it.
-    With ``locked`` the caller has the store's lock. ``known`` names queues that are passed over.
-    ``progress`` is told phy offsets if this process does it.
+    Ranges of queues are tasks of processes, one process per core. This process does the work if
+    there is only one range, if the store is being written, or if a backend cannot be read without
+    opening it. With ``locked`` the caller holds the store's lock. ``known`` names queues to skip.
+    ``progress`` is called with phy offsets if this process does the work.
 
     Raises:
-        RefusedStoreError: only one backend is kept.
+        RefusedStoreError: only one backend is in use.
         StoreIOError, CorruptionError: a backend cannot be read.
     """
     reference, copy = two_backends(components_of(store).queues)
@@ -69,7 +69,7 @@ def compare_backends(
 
 
 def _is_at_rest(store: MessageStore, *kept: ConsumeQueueStore, locked: bool) -> bool:
-    """Return whether what lies on disk is all, and any process can read it."""
+    """Return whether all data is on disk, and any process can read it."""
     return (
         store.last_exit_ok
         and (locked or not locked_by(components_of(store).paths))

@@ -1,9 +1,9 @@
-"""A copy of a RocksDB database that another process may be writing, as of one moment.
+"""A consistent copy of a RocksDB database that another process may be writing.
 
-Table files are never changed once they have their name; which of them are live, the MANIFEST says,
-and RocksDB appends to it before it removes one. So a copy is of one moment if CURRENT, the MANIFEST
-and the list of write-ahead logs are behind the copying what they were before it. Else what is
-new is copied, and the list is compared once more.
+Table files never change once they have their name. The MANIFEST lists those that are live, and
+RocksDB appends to it before it removes one. So a copy is consistent if CURRENT, the MANIFEST and
+the list of write-ahead logs are the same before and after copying. Otherwise new data is copied,
+and the list is compared again.
 
 Source: RocksDB ``VersionSet::LogAndApply``, ``DBImpl::PurgeObsoleteFiles``.
 """
@@ -20,39 +20,39 @@ from cqstore.store.service.offline.store_copy import copy_file
 
 _FILE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob)")
 _LEFT_OUT = re.compile(r"LOCK|LOG(\.old\..*)?|\d+\.dbtmp")
-"""What an opening makes again: its lock, its own log, files that it had not finished."""
+"""Files that an opening creates again: its lock, its own log, unfinished files."""
 _TABLE = re.compile(r"\d+\.(sst|blob)")
 _MANIFEST = re.compile(rb"MANIFEST-\d{1,20}\n")
 _CURRENT_BYTES = 64
 _TRIES = 200
 
 Place = Callable[[Path, Path], object]
-"""Copies or links a file that is never changed."""
+"""Copies or links a file that never changes."""
 
 
 def is_database(folder: Path) -> bool:
-    """Return whether a RocksDB database lies in ``folder``."""
+    """Return whether ``folder`` contains a RocksDB database."""
     return is_file(folder / CURRENT)
 
 
 def is_database_file(name: str) -> bool:
-    """Return whether a file of this name, beside a CURRENT, is the database's."""
+    """Return whether a file with this name, next to a CURRENT, belongs to the database."""
     return bool(_FILE.fullmatch(name) or _LEFT_OUT.fullmatch(name))
 
 
 def copy_database(source: Path, target: Path, place: Place) -> None:
-    """Copy the database in ``source`` into the folder ``target``; ``place`` is given its tables.
+    """Copy the database in ``source`` into the folder ``target``; ``place`` copies its tables.
 
     Raises:
-        StoreStateError: it changed for as long as it was tried.
-        CorruptionError: CURRENT names no MANIFEST, or one that is not there.
-        OSError: something cannot be read or written.
+        StoreStateError: it changed during all attempts.
+        CorruptionError: CURRENT names no MANIFEST, or a missing one.
+        OSError: a file cannot be read or written.
     """
     for _ in range(_TRIES):
         try:
             if _try_copy(source, target, place):
                 return
-        except FileNotFoundError:  # removed between the list and its turn
+        except FileNotFoundError:  # removed after it was listed
             continue
     raise StoreStateError(
         f"cannot copy the database: it changed during each of {_TRIES} attempts. Try again when the"
@@ -62,7 +62,7 @@ def copy_database(source: Path, target: Path, place: Place) -> None:
 
 
 def _try_copy(source: Path, target: Path, place: Place) -> bool:
-    """Copy a database that may be open; return whether it is one that was whole at one moment."""
+    """Copy a database that may be open; return whether the copy is consistent."""
     before = _state(source)
     _remove_all_but_tables(target)
     names = sorted(path.name for path in source.iterdir() if _FILE.fullmatch(path.name))
@@ -74,7 +74,7 @@ def _try_copy(source: Path, target: Path, place: Place) -> bool:
     if _state(source) != before:
         return False
     for path in target.iterdir():
-        if path.name not in names and _TABLE.fullmatch(path.name):  # of an earlier try
+        if path.name not in names and _TABLE.fullmatch(path.name):  # from an earlier attempt
             path.unlink()
     return True
 
@@ -86,7 +86,7 @@ def _remove_all_but_tables(target: Path) -> None:
 
 
 def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
-    """Return CURRENT, the length of its MANIFEST, and the logs, of all but the last the length."""
+    """Return CURRENT, the length of its MANIFEST, and the logs, with lengths except the last."""
     current = read_file(source / CURRENT, _CURRENT_BYTES)
     if not _MANIFEST.fullmatch(current):
         raise CorruptionError(
@@ -97,7 +97,7 @@ def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
     try:
         length = manifest.stat().st_size
     except FileNotFoundError as exc:
-        # RocksDB removes one when CURRENT names the next.
+        # RocksDB removes a MANIFEST when CURRENT names the next one.
         if read_file(source / CURRENT, _CURRENT_BYTES) != current:
             raise
         raise CorruptionError(

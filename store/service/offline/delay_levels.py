@@ -1,7 +1,7 @@
-"""Whether the settings are those by which a broker has reckoned when delayed messages are due.
+"""Check whether the settings have the delay levels with which a broker computed due times.
 
-Queues that are built from the log get due times by ``messageDelayLevel``: by another one than the
-broker's they differ from the queues that are there.
+Queues that are built from the log get due times from ``messageDelayLevel``: if it differs from the
+broker's, they differ from the existing queues.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from cqstore.store.service.opening.components import components_of
 
 
 class UnlikeLevel(NamedTuple):
-    """How long the newest message of one queue waits."""
+    """The delay of the newest message of one queue, compared with the settings."""
 
     queue: QueueKey
     level: str
@@ -23,7 +23,7 @@ class UnlikeLevel(NamedTuple):
     in_queue_ms: int
 
     def sentence(self) -> str:
-        """Return in a sentence how settings and queue differ."""
+        """Return the difference between settings and queue as a sentence."""
         return (
             f"messageDelayLevel sets delay level {self.level} to {self.by_settings_ms} ms, but the"
             f" newest message in queue {self.queue.queue_id} of {self.queue.topic} waits"
@@ -32,10 +32,10 @@ class UnlikeLevel(NamedTuple):
 
 
 def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[UnlikeLevel]:
-    """Yield each queue whose newest message waits another time by ``levels``.
+    """Yield each queue whose newest message has another delay than in ``levels``.
 
-    Those whose newest message lies below ``begin``, a phy offset, are passed over: their units are
-    not built again. ``store``: open, its queues as the broker left them.
+    Queues whose newest message is before ``begin``, a phy offset, are skipped: their units are not
+    built again. ``store``: open, with the queues as the broker left them.
 
     Raises:
         StoreError: a queue or a record cannot be read.
@@ -50,7 +50,7 @@ def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[Unli
 def _unlike(
     store: MessageStore, table: DelayLevels, queue: QueueKey, high: int, begin: int
 ) -> Iterator[UnlikeLevel]:
-    """Yield the units of a level's queue whose time is not what ``table`` makes of the record."""
+    """Yield the units of a level's queue whose due time differs from that of ``table``."""
     for unit in components_of(store).queues.queue(*queue).iterate(high - 1):
         if unit.phy_offset < begin or unit.tags_code is None:
             continue

@@ -1,4 +1,4 @@
-"""Cutting the log of a store that is not open, see ``cut_off``."""
+"""Truncation of the log of a store that is not open, see ``cut_off``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(frozen=True, slots=True)
 class LogCut:
-    """What a cut of the log has done."""
+    """The result of a truncation of the log."""
 
     saved: list[SavedTail]
-    """What lay behind."""
+    """The saved bytes after the new end."""
     report: RecoveryReport
-    """Of the opening that carried it out."""
+    """The report of the opening that executed it."""
 
 
 def cut_log(
@@ -36,15 +36,15 @@ def cut_log(
 ) -> LogCut:
     """End the log of the store in ``root`` at ``phy_offset``, where a record begins.
 
-    ``end_phy_offset`` is where its last record ends, as far as is known; what lies behind that and
-    is not zero is kept, too. The caller has the store's ``lock``; it is released once the cut is
-    noted: the next open of the store carries it out.
+    ``end_phy_offset`` is the end of its last record, if known; later bytes other than zero are
+    saved too. The caller holds the store's ``lock``, which is released once the truncation is
+    recorded: the next open of the store executes it.
 
     Raises:
         RefusedStoreError: the store can only be read, or no sound records end there; nothing was
             changed.
-        DiskFullError, StoreIOError: what lies behind could not be kept, and nothing was changed; or
-            the disk refused later, and the next opening goes on.
+        DiskFullError, StoreIOError: the bytes could not be saved, and nothing was changed; or a
+            later step failed, and the next opening continues.
     """
     layout, config = resolve_layout(root, config, read_only=False)
     log = CommitLog(layout.log_folders, config, read_only=True)

@@ -1,4 +1,4 @@
-"""Rows for topics that have queues and no metadata, made of what the queues show.
+"""Rows for topics that have queues but no metadata, derived from the queues.
 
 Source: RocketMQ ``TopicConfig``, ``TopicAttributes.QUEUE_TYPE_ATTRIBUTE``.
 """
@@ -21,16 +21,16 @@ Json = dict[str, object]
 
 @dataclass(slots=True)
 class TopicQueues:
-    """What the queues of one topic show of how the topic is to be configured."""
+    """The configuration of one topic that its queues show."""
 
     queues: int = 0
-    """The highest queue id and 1: how many a producer and a consumer must ask."""
+    """The highest queue id plus 1: the number of queues for producers and consumers."""
     units: int = 0
     queue_type: QueueType = QueueType.SIMPLE
 
 
 def topics_of_spans(spans: Iterable[QueueSpan]) -> dict[str, TopicQueues]:
-    """Return what each topic has that a broker would not make by itself."""
+    """Return the queues of each topic that a broker would not create by itself."""
     found: dict[str, TopicQueues] = {}
     for (topic, queue_id), low, high in spans:
         if not is_exempt(topic):
@@ -41,8 +41,8 @@ def topics_of_spans(spans: Iterable[QueueSpan]) -> dict[str, TopicQueues]:
 
 
 def topic_row(topic: str, shown: TopicQueues) -> Json:
-    """Return the configuration of a topic: RocketMQ's defaults, and what the queues show."""
-    is_batch = shown.queue_type is QueueType.BATCH  # read as other queues its units are torn
+    """Return the configuration of a topic: RocketMQ's defaults, and the values from the queues."""
+    is_batch = shown.queue_type is QueueType.BATCH  # read as another type, its units are torn
     return {
         "attributes": {"queue.type": QueueType.BATCH.value} if is_batch else {},
         "order": False,
@@ -56,10 +56,10 @@ def topic_row(topic: str, shown: TopicQueues) -> Json:
 
 
 def write_topics(path: Path, rows: Mapping[str, Json]) -> None:
-    """Write a new ``topics.json`` that a broker in either form takes in, durably.
+    """Write a new ``topics.json`` that a broker imports with either form, durably.
 
     Raises:
-        StoreIOError: it cannot be written.
+        StoreIOError: the file cannot be written.
     """
     version = {"counter": 1, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000}
     with os_errors("write the topics of a broker", path):

@@ -1,10 +1,10 @@
-"""The states of a store, and the steps between them: which backends it keeps, which one it reads.
+"""The modes of a store, and the steps between them: the backends in use, and the one read.
 
-From one backend alone over both, the one read or the other, to the other one alone: steps lead to
-a neighbour only, in both directions; ``passing`` takes two with one comparison. Before a step
-all obstacles are looked for; nothing is changed if there is one. A backend
-that is no longer kept stays where it lies, with a line that says up to where it is whole: it is not
-opened, and catches up from there when it is kept again.
+From one backend alone over both, with either one read, to the other one alone: each step leads to a
+neighbour, in both directions; ``passing`` does two steps with one comparison. Before a step all
+obstacles are searched; if there is one, nothing is changed. A backend that is no longer used stays
+in place, with a line of the offset up to which it is complete: it is not opened, and catches up
+from there when it is used again.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -37,18 +37,18 @@ __all__ = [
     "possible_steps", "set_mode", "store_modes",
 ]  # fmt: skip
 _MAX_BACKENDS = 2
-"""That a state keeps."""
+"""Maximum number of backends in a mode."""
 _MAX_TOPICS = 5
-"""Topics that a reason names."""
+"""Maximum number of topics in a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step from the present state of a store to a neighbouring one, and what forbids it."""
+    """A step from the present mode of a store to a neighbouring one, with its obstacles."""
 
     to: StoreMode
     reasons: list[str]
-    """The obstacles, a sentence each; empty: it can be done."""
+    """The obstacles, a sentence each; empty: the step is possible."""
 
     @property
     def is_possible(self) -> bool:
@@ -58,26 +58,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ModeChange:
-    """What one step to another state did."""
+    """The result of one step to another mode."""
 
     before: StoreMode
     after: StoreMode
     lagging: dict[str, int] = field(default_factory=dict)
-    """Backends that lag now, or are left behind: phy offset up to which each is whole."""
+    """Backends that lag now, or are left behind: phy offset up to which each is complete."""
     detached: dict[str, str] = field(default_factory=dict)
-    """Backends that failed while they caught up, and why."""
+    """Backends that failed while catching up, and their errors."""
     recovery: RecoveryReport | None = None
-    """With a backend that is kept anew: the opening that caught it up."""
+    """If a backend was added: the opening that caught it up."""
     passed_over: int = 0
-    """Queues that were not compared: they were known."""
+    """Queues that were not compared because they were known."""
 
 
 def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
-    """Return the state that was set, else the one that disk and settings make.
+    """Return the mode that was set, otherwise the one from disk and settings.
 
     Raises:
-        RefusedStoreError, StoreConfigError: as ``choose_backends``; or more backends than two are
-            kept, between which no steps lead.
+        RefusedStoreError, StoreConfigError: as for ``choose_backends``; or more than two backends
+            are in use, for which there are no steps.
     """
     if layout.backend_state.mode is not None:
         return layout.backend_state.mode
@@ -96,10 +96,10 @@ def possible_steps(
 ) -> list[Step]:
     """Return the steps to the neighbours, each with its obstacles. Changes nothing.
 
-    A step that another backend must be whole for compares both, the whole range.
+    If a step requires another backend to be complete, both are compared over the whole range.
 
     Raises:
-        RefusedStoreError, CorruptionError, StoreIOError: there is no store that could be read.
+        RefusedStoreError, CorruptionError, StoreIOError: there is no store, or it cannot be read.
     """
     layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
     now = current_mode(layout, config)
@@ -120,16 +120,16 @@ def change_mode(
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if there is an obstacle.
 
-    With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
-    that keeps them too: both steps need the same comparison. A backend that is kept from now on is
-    caught up before this returns: from its line, or, if there is none of it yet, from all that the
-    log has; ``settled`` is called with the store then, open to write. ``ready`` is called under the
-    lock if there is no obstacle; if it raises, the step is not taken. ``known`` names
-    queues that need no comparison: the caller answers for that.
+    With ``passing``, a mode with two backends may be left for the one after the neighbour with the
+    same two: both steps need the same comparison. A backend that is added is caught up before this
+    returns: from its line, or, if it has no units yet, from the whole log; ``settled`` is then
+    called with the store, open for writing. ``ready`` is called under the lock if there is no
+    obstacle; if it raises an exception, the step is not taken. ``known`` names queues that need no
+    comparison: the caller is responsible for that.
 
     Raises:
-        RefusedStoreError: it is not one step away, or there are obstacles: all of them are
-            named.
+        RefusedStoreError: it is not one step away, or there are obstacles: the error lists all of
+            them.
         StoreLockedError: the store is open.
         StoreError: as for opening the store.
     """
@@ -158,10 +158,10 @@ def change_mode(
 def _require_step(
     layout: StoreLayout, now: StoreMode, to: StoreMode, ways: Collection[StoreMode]
 ) -> None:
-    """Refuse a step that leads elsewhere than to one of ``ways``.
+    """Refuse a step to a mode that is not in ``ways``.
 
     Raises:
-        RefusedStoreError: it does.
+        RefusedStoreError: ``to`` is not in ``ways``.
     """
     if to not in ways:
         named = " or ".join(str(mode) for mode in ways)
@@ -172,7 +172,7 @@ def _require_step(
 
 
 def _lagging(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
-    """Return up to where backends are whole that lag, with those that go or come."""
+    """Return the complete parts of lagging backends, including removed and added ones."""
     lagging = dict(layout.backend_state.lagging)
     for name in set(now.backends) - set(to.backends):
         lagging.setdefault(name, log_end)
@@ -189,7 +189,7 @@ def _finish(
     settled: Callable[[MessageStore], object],
     progress: Progress,
 ) -> ModeChange:
-    """Catch up a backend that is kept from now on, if there is one; return what the step did."""
+    """Catch up a backend that is added, if there is one; return the result of the step."""
     if not set(to.backends) - set(now.backends):
         return ModeChange(now, to, dict(read_backend_state(layout.paths).lagging))
     with MessageStore.open(
@@ -215,12 +215,12 @@ class _StepObstacles:
         self._layout, self._config, self._progress = layout, config, progress
         self._paths = layout.paths
         self.log_end = 0
-        """Where the log ended when the store was looked at."""
+        """End of the log when the store was inspected."""
         self.passed_over = 0
-        """Queues that were known."""
+        """Queues that were skipped as known."""
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
-        """Return all obstacles to the step; ``locked``: the caller has the store's lock."""
+        """Return all obstacles to the step; ``locked``: the caller holds the store's lock."""
         found = [
             f"the store can only be opened read-only: {reason}" for reason in self._layout.refusals
         ]
@@ -242,7 +242,7 @@ class _StepObstacles:
     def _of_open_store(
         self, store: MessageStore, now: StoreMode, to: StoreMode, *, locked: bool
     ) -> list[str]:
-        """Return the obstacles that the store itself shows, opened read-only."""
+        """Return the obstacles found in the store itself, opened read-only."""
         if store.report.needed:
             return ["the store was not closed cleanly and needs recovery: run cqstore recover"]
         found: list[str] = []
@@ -256,12 +256,12 @@ class _StepObstacles:
         return found
 
     def _not_for(self, store: MessageStore, name: str) -> list[str]:
-        """Return why backend ``name`` could not hold the queues that are there."""
+        """Return the reasons why backend ``name`` does not support the existing queues."""
         found: list[str] = []
         batches = unlike_others(self._paths)
         if batches is not None:
             found.append(f"BatchCQ queues exist only as files ({batches})")
-        kind = backend(name)(components_of(store).queues.context)  # not loaded: it touches no file
+        kind = backend(name)(components_of(store).queues.context)  # not loaded: it accesses no file
         unfit: list[str] = []
         count = 0
         for topic in store.topics():
@@ -276,7 +276,7 @@ class _StepObstacles:
         return found
 
     def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
-        """Return why the first of these could not be the one that is read, or the only one."""
+        """Return the reasons why the first of these cannot be the one read, or the only one."""
         backend_state, name = self._layout.backend_state, kept[0]
         if name in backend_state.lagging:
             return [
@@ -298,7 +298,7 @@ class _StepObstacles:
 
 
 def _sentences(compared: Compared, name: str) -> list[str]:
-    """Return why a comparison forbids to read backend ``name`` alone."""
+    """Return the reasons of a comparison against reading backend ``name`` alone."""
     found: list[str] = []
     if lacking := compared.missing_units(name):
         found.append(

@@ -1,8 +1,8 @@
-"""Obstacles: damage that keeps a store from being opened, and a look past it that changes nothing.
+"""Obstacles: damage that prevents opening a store, and a read-only view that bypasses it.
 
-A log file that was cut short, queues whose database RocksDB refuses. ``passed`` makes a private
-folder of links in which each is mended, so that a check finds what is behind; ``clear`` mends the
-log file of a store that is to be repaired.
+Examples are a truncated log file, or queues whose database RocksDB refuses. ``passed`` creates a
+private folder of links in which each is mended, so that a check finds later damage; ``clear`` mends
+the log file of a store to be repaired.
 """
 
 import os
@@ -38,7 +38,7 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class ObstacleKind(Enum):
-    """What keeps the store from being opened; the value is what a repair does about it."""
+    """Kinds of damage that prevent opening the store; the value is the repair."""
 
     LOG_FILE = "extend the file with zeros: the bytes that were cut off are lost"
     QUEUES = (
@@ -48,24 +48,24 @@ class ObstacleKind(Enum):
 
 
 OF_QUEUES = {ObstacleKind.QUEUES, ObstacleKind.QUEUE_FILE}
-"""Those that a rebuild of all queues mends."""
+"""Kinds that a rebuild of all queues mends."""
 _PRIVATE = "store"
-"""What the private folder of a check is called, whatever the store is: that may be ``.``."""
+"""Name of the private folder of a check, whatever the store's name is: that may be ``.``."""
 _MAX_QUEUE_FILES = 64
-"""Files of queues that are left out one by one; where there are more, all queues are."""
+"""Limit of queue files that are left out one by one; if there are more, all queues are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something that keeps a store from being opened; ``path`` is of the store itself."""
+    """Damage that prevents opening a store; ``path`` is in the store itself."""
 
     kind: ObstacleKind
     problem: str
     path: Path
     phy_offset: int | None = None
-    """Where a log file ends."""
+    """The end of a log file."""
     position: int | None = None
-    """Inside the file; of one that was cut short, its end."""
+    """Position in the file; for a truncated file, its end."""
     expected: object = None
     found: object = None
 
@@ -73,10 +73,11 @@ class Obstacle:
 def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
     """Return the obstacles in the log; ``config`` has the size of its files.
 
-    Whether a log file was cut is sure only beside one that was not: else the settings may be wrong.
+    That a log file was truncated is certain only if another one was not: otherwise the settings may
+    be wrong.
 
     Raises:
-        StoreError: something cannot be read, or is damaged in another way.
+        StoreError: a file cannot be read, or is damaged in another way.
     """
     return list(_cut_files(layout, config.mapped_file_size_commit_log))
 
@@ -84,10 +85,11 @@ def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
 def of_queues(
     layout: StoreLayout, known: Sequence[Obstacle], exc: CorruptionError
 ) -> Obstacle | None:
-    """Return the obstacle of queues that could not be loaded, as ``exc`` says.
+    """Return the obstacle of queues that could not be loaded because of ``exc``.
 
-    ``None``: it is of something else, or what is ``known`` should have gone round it. A queue file
-    was surely cut short if its error is a ``TruncatedRecordError``: else the settings may be wrong.
+    ``None``: the error is of something else, or the ``known`` obstacles should have avoided it. A
+    queue file was certainly truncated if its error is a ``TruncatedRecordError``: otherwise the
+    settings may be wrong.
     """
     kind, left_out = ObstacleKind.QUEUE_FILE, {each.path for each in known}
     if isinstance(exc, ConsumeQueueError | QueueGapError) or len(left_out) >= _MAX_QUEUE_FILES:
@@ -108,14 +110,14 @@ def _queue_folders(layout: StoreLayout) -> set[Path]:
 
 
 def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
-    """Yield log files that were cut short, if all lie in a row and others have ``size`` bytes."""
+    """Yield truncated log files, if all are consecutive and others have ``size`` bytes."""
     if len(layout.log_folders) != 1 or not is_dir(layout.log_folders[0]):
         return
     with os_errors("list the commit log", layout.log_folders[0]):
         try:
             paths = log_file_paths(layout.log_folders)
             sizes = [path.stat().st_size if is_file(path) else -1 for path in paths]
-        except FileNotFoundError:  # a writer is deleting files: none is known to be cut short
+        except FileNotFoundError:  # a writer is deleting files: none is known to be truncated
             return
     starts = [int(path.name) for path in paths]
     in_a_row = all(start == starts[0] + at * size for at, start in enumerate(starts))
@@ -135,10 +137,10 @@ def passed(
 ) -> Iterator[StorePaths]:
     """Yield the paths of a folder that can be opened read-only; without obstacles the store's own.
 
-    Copies the log files that were cut, and links the rest.
+    Copies the truncated log files, and links the rest.
 
     Raises:
-        StoreIOError: the folder cannot be made.
+        StoreIOError: the folder cannot be created.
     """
     if not obstacles:
         yield layout.paths
@@ -169,7 +171,7 @@ def passed(
 
 
 def _link_all_but(left_out: Collection[Path], source: Path, target: Path) -> None:
-    """Make ``target`` a folder of links to what is in ``source``, but for what is left out."""
+    """Create ``target`` as a folder of links to the entries of ``source``, except ``left_out``."""
     target.mkdir()
     above = {folder for path in left_out for folder in path.parents}
     for path in source.iterdir():
@@ -180,14 +182,14 @@ def _link_all_but(left_out: Collection[Path], source: Path, target: Path) -> Non
 
 
 def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
-    """Mend the log files of the store in ``root``; interrupted, it is done again.
+    """Mend the log files of the store in ``root``; after an interruption it is repeated.
 
-    ``file_size``: bytes of a whole log file.
+    ``file_size``: bytes of a complete log file.
 
     Raises:
-        RefusedStoreError: one of them is not in ``root``; nothing was done.
+        RefusedStoreError: a file is not in ``root``; nothing was done.
         StoreLockedError: a process has the store open.
-        StoreIOError: something cannot be written.
+        StoreIOError: a file cannot be written.
     """
     for obstacle in obstacles:
         if not obstacle.path.is_relative_to(root) and obstacle.kind not in OF_QUEUES:
@@ -197,7 +199,7 @@ def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
     try:
         with os_errors("repair the store", root):
             if obstacles and not exists(paths.abort):
-                mark_open(paths)  # what was noted of a clean stop no longer holds
+                mark_open(paths)  # the record of a clean stop is no longer valid
             for obstacle in obstacles:
                 if obstacle.kind is ObstacleKind.LOG_FILE:
                     _fill_up(obstacle.path, file_size)
@@ -214,12 +216,12 @@ def _fill_up(path: Path, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OpenedPast:
-    """A store that was opened read-only past its obstacles."""
+    """A store that was opened read-only in spite of its obstacles."""
 
     store: MessageStore
     obstacles: list[Obstacle]
     root: Path
-    """Of the store itself; that of ``store`` may be a private folder."""
+    """Root of the store itself; that of ``store`` may be a private folder."""
 
     @property
     def has_queues(self) -> bool:
@@ -233,10 +235,10 @@ class OpenedPast:
 
 @contextmanager
 def open_past(root: Path, config: StoreConfig, backend_name: str | None) -> Iterator[OpenedPast]:
-    """Open a store read-only, past what would keep it from being opened. Changes nothing.
+    """Open a store read-only, bypassing its obstacles. Changes nothing.
 
     Raises:
-        StoreError: as ``MessageStore.open``, for what is no obstacle.
+        StoreError: as for ``MessageStore.open``, for other problems than obstacles.
     """
     layout, sized = resolve_layout(root, config, read_only=True)
     obstacles = find_obstacles(layout, sized)
@@ -258,7 +260,7 @@ def open_past(root: Path, config: StoreConfig, backend_name: str | None) -> Iter
 
 
 def _name(exc: StoreError, private: Path, root: Path) -> None:
-    """Put the store's own paths into an error about the private folder."""
+    """Replace the private folder's paths in an error by the store's own."""
     exc.reason = exc.reason.replace(str(private), str(root))
     if exc.path is not None:
         exc.path = Path(str(exc.path).replace(str(private), str(root)))

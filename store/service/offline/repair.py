@@ -1,7 +1,7 @@
-"""Repair: what can be done about what a check has found, planned first and then done.
+"""Repair of the findings of a check: planned first and then executed.
 
-The log is the truth: queues and index are rebuilt from it, a torn tail is recovered from. A log
-that is damaged with valid records behind is cut only where the operator says so.
+The log is the source of truth: queues and index are rebuilt from it, a torn tail is recovered. A
+log with damage before valid records is cut only if the operator allows it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,31 +25,31 @@ from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import StoreConfig
 
 MAX_SINGLE = 16
-"""Queues that are rebuilt one by one; beyond that all of them are, in one pass."""
+"""Limit of queues that are rebuilt one by one; if there are more, all are, in one pass."""
 
 
 @dataclass(slots=True)
 class RepairPlan:
-    """What is to be done: ``obstacles`` are cleared first, then the fields in their order."""
+    """The steps of a repair: ``obstacles`` are cleared first, then the fields in their order."""
 
     cut_at: int | None = None
-    """Where the log is damaged first, phy offset."""
+    """Phy offset of the first damage of the log."""
     lost_bytes: int = 0
-    """What the log has from that place on."""
+    """Bytes of the log from that offset on."""
     lost_records: int = 0
-    """Valid records behind that place."""
+    """Valid records after that offset."""
     recover: bool = False
-    """The store was not stopped cleanly, or something of it is not finished."""
+    """The store was not stopped cleanly, or an operation is unfinished."""
     index: bool = False
     """The index is damaged: it is rebuilt."""
     queues: list[QueueKey] = field(default_factory=list)
     """Damaged queues: rebuilt one by one, or with more than ``MAX_SINGLE`` all in one pass."""
     all_queues: bool = False
-    """Something is damaged that only a rebuild of all queues mends."""
+    """There is damage that only a rebuild of all queues mends."""
     obstacles: list[Obstacle] = field(default_factory=list)
-    """What keeps the store from being opened."""
+    """Damage that prevents opening the store."""
     beyond: list[str] = field(default_factory=list)
-    """What cannot be mended here."""
+    """Damage that cannot be mended here."""
 
     def __bool__(self) -> bool:
         of_queues = self.queues or self.all_queues
@@ -73,7 +73,7 @@ class RepairPlan:
         return replace(self, obstacles=moved)
 
     def steps(self) -> Iterator[str]:
-        """Yield each step as a sentence, in the order in which ``carry_out`` does them."""
+        """Yield each step as a sentence, in the order of ``carry_out``."""
         for obstacle in self.obstacles:
             yield f"{obstacle.path}: {obstacle.kind.value}"
         if self.cut_at is not None:
@@ -96,8 +96,8 @@ class RepairPlan:
             yield f"cannot repair: {problem}"
 
     def instead(self) -> str:
-        """Return what loses less than a cut, as the end of a sentence."""
-        if self.obstacles:  # the store must be opened to pass a record over
+        """Return an alternative that loses less than a cut, as the end of a sentence."""
+        if self.obstacles:  # to skip a record, the store must be opened
             return ""
         return f"; to lose only that record, first run cqstore recover --pass-over {self.cut_at}"
 
@@ -105,7 +105,7 @@ class RepairPlan:
 def plan_repair(
     store: MessageStore, findings: Iterable[CheckFinding], obstacles: Iterable[Obstacle] = ()
 ) -> RepairPlan:
-    """Plan what ``findings`` ask for; ``store`` is open read-only, past ``obstacles``."""
+    """Plan the repair of ``findings``; ``store`` is open read-only, bypassing ``obstacles``."""
     plan = RepairPlan(recover=store.report.needed, obstacles=list(obstacles))
     queues: dict[QueueKey, None] = {}
     for finding in findings:
@@ -137,7 +137,7 @@ def plan_repair(
 
 
 def _records_behind(log: CommitLog, damaged_at: int) -> Iterator[int]:
-    """Yield where the valid records behind damage start."""
+    """Yield the starts of the valid records after damage."""
     at = valid_record_behind(log, damaged_at)
     while at is not None:
         start, at = at, None
@@ -149,10 +149,10 @@ def _records_behind(log: CommitLog, damaged_at: int) -> Iterator[int]:
 
 
 def check_cut(root: Path, plan: RepairPlan, cut_at: int | None) -> None:
-    """Refuse a repair that must cut the log where the operator has not said so.
+    """Refuse a repair that must cut the log if the operator has not allowed it.
 
     Raises:
-        RefusedStoreError: ``cut_at`` is not that place.
+        RefusedStoreError: ``cut_at`` is not the offset of the damage.
     """
     if plan.cut_at is not None and cut_at != plan.cut_at:
         raise RefusedStoreError(
@@ -170,10 +170,10 @@ def carry_out(
     cut_at: int | None,
     progress: Callable[[int], None],
 ) -> None:
-    """Do what ``plan`` says to the store in ``root``.
+    """Execute ``plan`` on the store in ``root``.
 
     Raises:
-        RefusedStoreError: as ``check_cut``; nothing was done.
+        RefusedStoreError: as for ``check_cut``; nothing was done.
         StoreError: as for opening.
     """
     check_cut(root, plan, cut_at)

@@ -19,22 +19,22 @@ from cqstore.store.service.layout.root_folder import refuse_in_store
 
 _CHUNK = 4 << 20
 _FICLONE = 0x40049409
-"""``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
+"""``FICLONE`` of Linux: creates a file that shares another file's blocks until one is written."""
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
 REFLINKS, HARD_LINKS, COPIES = "reflinks", "hard links", "copies"
 
 
 def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
-    """Copy the store in ``root`` to ``target``, which appears only when it is whole.
+    """Copy the store in ``root`` to ``target``, which appears only when it is complete.
 
-    ``progress`` is told how many of ``blocks_below`` are copied.
+    ``progress`` is called with the copied part of ``blocks_below``.
 
     Raises:
-        RefusedStoreError: ``target`` exists, lies in the store itself, or in no folder.
-        StoreLockedError: the store is open: a copy would not be of one moment; or another process
-            makes this copy.
-        DiskFullError: there is no room for it; nothing was copied.
-        StoreIOError: something cannot be read or written; nothing is left of the copy.
+        RefusedStoreError: ``target`` exists, is in the store itself, or its parent is not a folder.
+        StoreLockedError: the store is open: a copy would be inconsistent; or another process makes
+            this copy.
+        DiskFullError: there is no space for it; nothing was copied.
+        StoreIOError: a file cannot be read or written; the copy is removed.
     """
     check_copy_target(root, target)
     refuse_if_open(StorePaths(root))
@@ -43,7 +43,7 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
 
 
 def _copy_store(root: Path, target: Path, progress: Progress) -> None:
-    """Copy a store for which ``target`` is locked; what a killed copy has left there goes."""
+    """Copy a store for which ``target`` is locked; files of a killed copy are removed."""
     partial = target.with_name(target.name + ".partial")
     with os_errors("measure the store", root):
         wanted = blocks_below(root)
@@ -75,10 +75,10 @@ def _copy_store(root: Path, target: Path, progress: Progress) -> None:
 
 
 def check_copy_target(root: Path, target: Path) -> None:
-    """Refuse a place where ``copy_store`` would make none, before the store is looked at.
+    """Refuse a target that ``copy_store`` would refuse, before the store is inspected.
 
     Raises:
-        RefusedStoreError: ``target`` exists, lies in the store itself, or in no folder.
+        RefusedStoreError: ``target`` exists, is in the store itself, or its parent is not a folder.
     """
     check_target(root, target, "copy")
     if not is_dir(target.absolute().parent):
@@ -86,11 +86,11 @@ def check_copy_target(root: Path, target: Path) -> None:
 
 
 def check_target(root: Path, target: Path, what: str) -> None:
-    """Refuse a place where no copy of ``root`` can be made; ``what`` it is called.
+    """Refuse a target where no copy of ``root`` can be made; ``what`` is its name in the error.
 
     Raises:
-        RefusedStoreError: it is taken, or inside a store.
-        StoreIOError: it cannot be looked at.
+        RefusedStoreError: the target exists, or is inside a store.
+        StoreIOError: the target cannot be checked.
     """
     with os_errors(f"create the folder of the {what}", target):
         if os.path.lexists(target):
@@ -100,9 +100,9 @@ def check_target(root: Path, target: Path, what: str) -> None:
 
 @contextmanager
 def copying(action: str, root: Path, partial: Path, target: Path) -> Iterator[None]:
-    """Have what ends the block name the side that it met: ``root``, or ``target``.
+    """Make an error of the block name the side where it occurred: ``root``, or ``target``.
 
-    The copy is made in ``partial``, which its user has never named and which is gone by then.
+    The copy is made in ``partial``, which the user does not know and which no longer exists then.
 
     Raises:
         StoreIOError: the block raised an ``OSError``.
@@ -122,14 +122,14 @@ def copying(action: str, root: Path, partial: Path, target: Path) -> Iterator[No
 
 
 def copy_file(source: str, target: str, length: int | None = None) -> str:
-    """Copy one file, its holes as holes; return ``target``. Fits ``copytree``.
+    """Copy one file with its holes; return ``target``. Can be used for ``copytree``.
 
     With ``length`` only as many bytes are copied; the copy is as long as the file all the same.
 
     Raises:
-        CorruptionError: ``source`` is no regular file.
-        OSError: it cannot be read.
-        StoreIOError: ``target``, which it names, cannot be made or written.
+        CorruptionError: ``source`` is not a regular file.
+        OSError: ``source`` cannot be read.
+        StoreIOError: ``target``, which the error names, cannot be created or written.
     """
     with reading(source) as old, _made(target) as new:
         size = os.fstat(old.fileno()).st_size
@@ -139,7 +139,7 @@ def copy_file(source: str, target: str, length: int | None = None) -> str:
         while at < last:
             try:
                 at = os.lseek(old.fileno(), at, os.SEEK_DATA)
-            except OSError:  # ENXIO: only a hole is left
+            except OSError:  # ENXIO: only a hole follows
                 break
             end = min(os.lseek(old.fileno(), at, os.SEEK_HOLE), last)
             while at < end:
@@ -168,12 +168,13 @@ def _writing(target: str | Path) -> AbstractContextManager[None]:
 
 
 def share_file(source: Path, target: Path, *, link: bool = True) -> str:
-    """Give ``target`` the bytes of a file that is never written again; return how.
+    """Create ``target`` with the bytes of a file that is never written again; return how.
 
-    By reflink, else, if ``link``, by hard link, else copied: the first that the file system can.
+    By reflink, else, if ``link``, by hard link, else by copying: the first that the file system
+    supports.
 
     Raises:
-        CorruptionError, OSError, StoreIOError: as ``copy_file``.
+        CorruptionError, OSError, StoreIOError: as for ``copy_file``.
     """
     if _reflink(source, target):
         return REFLINKS
@@ -190,14 +191,14 @@ def share_file(source: Path, target: Path, *, link: bool = True) -> str:
 
 
 def _reflink(source: Path, target: Path) -> bool:
-    """Have ``target`` share the blocks of ``source``; False: the file system cannot."""
+    """Make ``target`` share the blocks of ``source``; False: not supported by the file system."""
     old = open_regular(source)
     try:
         with _writing(target):
             new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             fcntl.ioctl(new, _FICLONE, old)
-        except OSError:  # another file system, or one without
+        except OSError:  # another file system, or one without support
             target.unlink()
             return False
         finally:
@@ -208,10 +209,10 @@ def _reflink(source: Path, target: Path) -> bool:
 
 
 def blocks_below(folder: Path) -> int:
-    """Return the bytes of the disk that a copy of all below ``folder`` takes."""
+    """Return the disk space that a copy of everything below ``folder`` takes, in bytes."""
     total = 0
     for above, folders, names in os.walk(folder):
         for name in (*folders, *names):
-            with suppress(FileNotFoundError):  # it has gone since
+            with suppress(FileNotFoundError):  # it was removed meanwhile
                 total += bytes_on_disk(Path(above, name).lstat())
     return total

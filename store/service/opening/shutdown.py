@@ -11,7 +11,7 @@ class StoreShutdown:
         self._components = components
         self.lock = CheckedLock("a close")
         self.ended = False
-        """The threads have ended, and nothing is put any more."""
+        """The threads have ended, and puts are no longer possible."""
         self._all_flushed = self._released = False
 
     @property

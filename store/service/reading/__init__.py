@@ -1,1 +1,1 @@
-"""Pulls."""
+"""Pulls, queries and searches."""

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""FastPull: pulls without a filter; Pulls: the way there.
+"""FastPull: pulls without a filter; Pulls: the entry point.
 
-What is not plain takes the slow path in Python, untouched: that decides what is valid, and has the
-texts of errors. Nothing here trusts what lies on disk: every read is bounded by the object it
-reads, and what the bounds were made of is read once.
+Anything that is not plain takes the slow path in Python, which decides what is valid and has the
+error messages. Nothing from disk is trusted: every read is bounded by the object that it reads, and
+each value that a bound depends on is read once.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -46,17 +46,17 @@ cdef object _no_message = None
 
 
 def bind_statuses(found, too_small, overflow_one, overflow_badly, no_message):
-    """Take what a pull answers that found something, and one that begins where no unit is."""
+    """Set the statuses of a pull that found messages, and of pulls that start outside the queue."""
     global _status_found, _too_small, _overflow_one, _overflow_badly, _no_message
     _status_found, _too_small, _overflow_one = found, too_small, overflow_one
     _overflow_badly, _no_message = overflow_badly, no_message
 
 
 cdef class FastPull:
-    """Whole pulls of one store on the fast path; what is not plain takes the slow path.
+    """Complete pulls of one store on the fast path; other pulls take the slow path.
 
-    Plain is: no filter, no CRC to check, units that are there, whose records lie in memory and in
-    the log and are where they should be. Any thread.
+    Plain pulls have no filter and no CRC to check; their units exist, and the records are in
+    memory, in the log and in place. Any thread.
     """
 
     cdef FastLog log
@@ -64,23 +64,23 @@ cdef class FastPull:
     cdef Histogram seconds
     cdef int64_t max_bytes, max_count, in_memory, filtered, per_file
     cdef readonly int64_t found, messages, total_bytes
-    """Pulls that found something, their records and bytes: all of those that this answered."""
+    """Pulls that found messages on this path, with the numbers of their messages and bytes."""
 
     def __init__(
         self, log, meter, int64_t max_bytes, int64_t max_count, int64_t in_memory,
         int64_t filtered, int64_t per_file,
     ):
-        """Take the log, and the limits.
+        """Set the log and the limits.
 
         Args:
-            log: what a ``FastLog`` is made of.
-            meter: what the pulls took is counted in its ``seconds``, and told ``took`` of those
+            log: the log for a ``FastLog``.
+            meter: its ``seconds`` get the duration of the pulls, and ``took`` is called for those
                 that found nothing.
-            max_bytes: of records that one pull may return from memory.
-            max_count: likewise, records.
-            in_memory: bytes before the end of the log that count as memory.
-            filtered: units that a filter may pass over, which bound a pull without one too.
-            per_file: units of a queue file, whose end no pull passes.
+            max_bytes: limit of the bytes of records that one pull returns from memory.
+            max_count: limit of the number of these records.
+            in_memory: bytes before the end of the log that count as in memory.
+            filtered: units that a filter may skip; they limit a pull without a filter too.
+            per_file: units per queue file; no pull crosses its end.
         """
         self.log = FastLog(log)
         self.meter, self.seconds = meter, meter.seconds
@@ -88,7 +88,7 @@ cdef class FastPull:
         self.in_memory, self.filtered, self.per_file = in_memory, filtered, max(per_file, 1)
 
     def get(self, queue, offset, max_msgs, max_total_bytes):
-        """Pull from ``queue``; ``None``: nothing was done, for it is not plain."""
+        """Pull from ``queue``; ``None``: nothing was done, because the pull is not plain."""
         cdef double started = clock_seconds()
         cdef int64_t limit, count = self._count(offset, max_msgs, max_total_bytes, &limit)
         if count < 1:
@@ -97,7 +97,7 @@ cdef class FastPull:
         return self._answer(started, found, offset, limit, max_total_bytes)
 
     cdef object named(self, reads, topic, queue_id, offset, max_msgs, max_total_bytes):
-        """Do the same where ``reads``, of ``FastReads``, know the queue by its name."""
+        """Pull by the name of the queue, if ``reads``, a ``FastReads``, supports it."""
         cdef double started = clock_seconds()
         cdef int64_t limit, count = self._count(offset, max_msgs, max_total_bytes, &limit)
         if count < 1:
@@ -106,7 +106,7 @@ cdef class FastPull:
         return self._answer(started, found, offset, limit, max_total_bytes)
 
     cdef int64_t _count(self, offset, max_msgs, max_total_bytes, int64_t *limit) except -2:
-        """Return how many units may be asked for, and of them taken; 0: it is not plain."""
+        """Return the number of units to read, and the limit of units to take; 0: not plain."""
         if not (is_small(offset) and is_small(max_msgs) and is_small(max_total_bytes)):
             return 0
         limit[0] = max(<int64_t> max_msgs, 1)
@@ -158,7 +158,7 @@ cdef class FastPull:
         self, GetMessageResult result, const uint8_t *unit, Py_ssize_t count, Py_ssize_t stride,
         int64_t first, int64_t max_bytes,
     ) except -1:
-        """Put into ``result`` what the units lead to; False and nothing: it is not plain."""
+        """Fill ``result`` with the records of the units; False: not plain, nothing was filled."""
         cdef Found found[MAX_AT_ONCE]
         cdef Part part
         cdef const uint8_t *record
@@ -174,19 +174,19 @@ cdef class FastPull:
             return False
         if not self.log.open(phy, &part, files):
             return False
-        for number in range(count):  # records lie far apart: prefetch them side by side
+        for number in range(count):  # records are far apart: prefetch them together
             phy = load64(unit + number * stride)
             if part.start <= phy < part.end:
                 fetch_ahead(part.data + (phy - part.start))
                 fetch_ahead(part.data + (phy - part.start) + AT_BORN)
-                if number == count - 1:  # what `ends_whole` reads
+                if number == count - 1:  # the last byte, which `ends_whole` reads
                     size = load32(unit + number * stride + AT_SIZE_OF_UNIT)
                     fetch_ahead(part.data + (phy - part.start) + max(size, 1) - 1)
         max_bytes = min(max_bytes, self.max_bytes)
         for number in range(count):
             phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
             unit += stride
-            if phy < before:  # units of a queue ascend: see `ends_whole`
+            if phy < before:  # units of a queue are ascending: see `ends_whole`
                 return False
             before = phy
             if not part.start <= phy < part.end:
@@ -214,7 +214,7 @@ cdef class FastPull:
 
 
 cdef class Pulls:
-    """The way of a pull into the core: past all that is not plain, which is Python's."""
+    """The entry point of pulls: plain pulls run in compiled code, all others in Python."""
 
     cdef public object _fast, _queues
 
@@ -233,12 +233,12 @@ cdef class Pulls:
 
 
 cdef inline bint ends_whole(const Found *last) noexcept nogil:
-    """Return whether a record that was looked at is the log's, and all before it in its file."""
+    """Return whether a record that was read is valid, and all before it in its file."""
     return not log_faults_seen() and (last.data[last.size - 1] != 0 or _ends_in_zero(last))
 
 
 cdef bint _ends_in_zero(const Found *last) noexcept nogil:
-    """Return the same of a record whose last byte is zero."""
+    """Return the result of `ends_whole` for a record whose last byte is zero."""
     cdef Places places
     if parse_record(last.data, last.size, &places) and ends_in_file(last.data, &places):
         return True
@@ -246,7 +246,7 @@ cdef bint _ends_in_zero(const Found *last) noexcept nogil:
 
 
 cdef inline bint _is_there(const uint8_t *record, int64_t phy, int32_t size) noexcept nogil:
-    """Return whether the record that fills ``size`` bytes is a message that belongs there."""
+    """Return whether the record that fills ``size`` bytes is a message with that phy offset."""
     return (
         load32(record) == size and load32(record + AT_MAGIC) == MAGIC_V1
         and load64(record + AT_PHY_OFFSET) == phy

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""FastQuery: queries by key, answered from the maps of index and log."""
+"""FastQuery: queries by key, served from the maps of index and log."""
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t
 from libc.string cimport memchr
@@ -23,13 +23,13 @@ cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object text)
 
 cdef enum:
-    LINE = 64  # bytes that the processor fetches at once
-    LINES = 6  # of a record, which are fetched ahead
-    RECORDS = 4  # likewise
+    LINE = 64  # bytes of a cache line
+    LINES = 6  # of a record, which are prefetched
+    RECORDS = 4  # number of records that are prefetched
 
 
 cdef struct Name:
-    # What is asked for, in UTF-8; the holder of this struct keeps the texts alive.
+    # The text to search, in UTF-8; the holder of this struct keeps the texts alive.
     const char *topic
     const char *key
     Py_ssize_t topic_size, key_size
@@ -37,25 +37,25 @@ cdef struct Name:
 
 
 cdef class FastQuery:
-    """Queries by key of one store, each answered wholly or left to the slow path.
+    """Queries by key of one store, each served completely or left to the slow path.
 
-    Answered is a query for a key that does not wait in memory, where chains can be walked and records
-    are whole, and all text is plain. Any thread.
+    Served are queries for a key without pending entries, if chains can be followed, records are
+    valid, and all text is plain. Any thread.
     """
 
     cdef FastLog log
     cdef ChainFiles index
     cdef int64_t file_size
-    cdef Part last  # of the log, that was read last; only to fetch ahead, it may be gone
+    cdef Part last  # the part of the log read last; used only to prefetch, it may be unmapped
 
     def __init__(self, FastLog log not None, ChainFiles index not None, int64_t file_size):
-        """Take the log with files of ``file_size`` bytes, and the index."""
+        """Set the log, with files of ``file_size`` bytes, and the index."""
         self.log, self.index, self.file_size = log, index, file_size
 
     def query(self, topic, key, max_num, begin, end):
-        """Return at most ``max_num`` messages, and whether there are more, as ``KeyQueries.in_files``.
+        """Return at most ``max_num`` messages, and if there are more, as ``KeyQueries.in_files``.
 
-        ``None``: the query is for the slow path.
+        ``None``: the query is left to the slow path.
         """
         cdef Chain chain
         cdef Name name
@@ -73,7 +73,8 @@ cdef class FastQuery:
         wanted = without_sign(hash_utf8(
             hash_utf8(0, name.topic, name.topic_size) * 31 + HASH_SIGN, name.key, name.key_size
         ))
-        # Of any time: the index has seconds, and would end at the first entry that is too early.
+        # For any time: the index stores seconds, and would end at the first entry that is too
+        # early.
         chain.count, chain.begin, chain.end = 0, INT64_MIN, INT64_MAX
         chain.max_num = min(max(limit, <int64_t> 0), INT64_MAX - 1) + 1
         for number in range(len(files) - 1, -1, -1):
@@ -92,25 +93,25 @@ cdef class FastQuery:
         return self._messages(&chain, &name)
 
     cdef bint _walk(self, ChainFile file, topic, key, int64_t wanted, Chain *chain) except -1:
-        """Add the places of the chain of a key in one file; False: it is for the slow path.
+        """Add the phy offsets of a key's chain in one file; False: it is left to the slow path.
 
-        Keys in memory are searched before the disk: what was written since was among them.
+        Pending keys are searched before the disk: keys written meanwhile were among them.
         """
         cdef KeyColumns pending = file.pending
         cdef FileMap mapped
         cdef int64_t slots
         cdef int walked
         cdef Part last
-        chain.began, chain.drained = file.begin, file.drained  # of the moment that `pending` is of
+        chain.began, chain.drained = file.begin, file.drained  # consistent with `pending`
         if pending is None or (pending.entries.used and pending.found(topic, key)):
             return False
-        mapped = file.mapped  # held while it is read
+        mapped = file.mapped  # keeps it open
         if mapped is None:
             return False
         slots, chain.entries = file.slots, file.entries
-        chain.has_before = chain.count > 0  # entries of one record may lie in two files
+        chain.has_before = chain.count > 0  # entries of one record may be in two files
         chain.after = chain.places[chain.count - 1] if chain.count else -1
-        last = self.last  # under the interpreter's lock: another query sets it
+        last = self.last  # under the GIL: another query sets it
         with nogil:
             walked = chain_places(mapped, slots, wanted, chain)
             _ahead(&last, chain)
@@ -123,7 +124,7 @@ cdef class FastQuery:
         cdef QueryMessageResult found = QueryMessageResult.__new__(QueryMessageResult)
         cdef Part part
         cdef StoredMessage message
-        cdef StoredMessage last = None  # in the part
+        cdef StoredMessage last = None  # in the current part
         cdef int64_t phy, size
         cdef int held
         _ascending(chain.places, chain.count)
@@ -153,7 +154,7 @@ cdef class FastQuery:
             if held and name.begin <= load64(message.data + message.places.stored) <= name.end:
                 PyList_Append(found, message)
         if len(found) < chain.count and chain.count >= chain.max_num:
-            return None  # places of another hash-alike key, or another time: after them may be more
+            return None  # some have another key with that hash, or another time: there may be more
         if len(found) >= chain.max_num:
             found.has_more = True
             del found[0]  # the oldest
@@ -161,7 +162,7 @@ cdef class FastQuery:
 
 
 cdef void _ahead(const Part *last, const Chain *chain) noexcept nogil:
-    """Fetch records ahead, of one part of the log, while the interpreter is waited for."""
+    """Prefetch records in one part of the log, while waiting for the GIL."""
     cdef int64_t at
     cdef Py_ssize_t number, line
     for number in range(min(chain.count, <Py_ssize_t> RECORDS)):
@@ -172,7 +173,7 @@ cdef void _ahead(const Part *last, const Chain *chain) noexcept nogil:
 
 
 cdef bint _is_ordinary(topic, key, Name *name) except -1:
-    """Take the texts; False: a key that no record has, or that its bytes alone do not show."""
+    """Set the texts; False: no record can have the key, or its bytes are not sufficient."""
     if type(topic) is not str or type(key) is not str:
         return False
     try:
@@ -186,14 +187,14 @@ cdef bint _is_ordinary(topic, key, Name *name) except -1:
 
 
 cdef inline bint _is_whole(StoredMessage last) noexcept:
-    """Return whether a record that was read is the log's, and all before it in its file."""
+    """Return whether a record that was read is valid, and all before it in its file."""
     if log_faults_seen():
         return False
     return last is None or ends_in_file(last.data, &last.places) or is_of_whole_map(last.data)
 
 
 cdef void _ascending(int64_t *places, Py_ssize_t count) noexcept nogil:
-    """Sort places that mostly descend."""
+    """Sort phy offsets that are mostly descending."""
     cdef Py_ssize_t at, to
     cdef int64_t place
     for at in range(count // 2):
@@ -207,7 +208,7 @@ cdef void _ascending(int64_t *places, Py_ssize_t count) noexcept nogil:
 
 
 cdef inline bint _fits(number, int64_t *to) noexcept:
-    """Take a plain number that a C number holds."""
+    """Convert a plain int that fits a C number."""
     cdef int overflow = 0
     if type(number) is not int:
         return False

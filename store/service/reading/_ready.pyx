@@ -7,7 +7,7 @@ from cqstore.store.service.runtime._flags cimport StateFlags
 
 
 cdef class Ready:
-    """Checks that a store is open and nothing waits; all else takes the slow path. Any thread."""
+    """Checks that a store is open and no units wait; otherwise takes the slow path. Any thread."""
 
     cdef StateFlags state
     cdef InFlight dispatcher
@@ -15,7 +15,7 @@ cdef class Ready:
     cdef object nothing, batch_class, otherwise
 
     def __init__(self, StateFlags state not None, InFlight dispatcher not None, nothing, otherwise):
-        """Take the store's state and its dispatcher; ``nothing`` is its ``handed`` if idle.
+        """Set the store's state and its dispatcher; ``nothing`` is its ``handed`` if idle.
 
         ``otherwise`` is the slow path.
         """
@@ -26,7 +26,7 @@ cdef class Ready:
             raise TypeError("there is no batch of units")
 
     def __call__(self):
-        """Refuse after close; dispatch what waits, so that the reader sees it."""
+        """Refuse after close; dispatch waiting units, so that the reader sees them."""
         cdef UnitColumns units = self.pending.units
         if (
             self.state.is_closed or self.state.is_forked

@@ -1,8 +1,8 @@
-"""Arguments of public methods that have another type: which one it is, in a sentence.
+"""Type checks of the arguments of public methods; errors name the argument.
 
-Calls that change something check before they begin: what was refused leaves the store as it was.
+Calls that change something check before they begin: a refused call leaves the store unchanged.
 Searches by time and queries check before they begin: that costs 1.6 % of a search and 0.2 % of a
-query. A pull and an offset of a queue take 0.4 to 3 us, and the same test would be 4 % of them, so
+query. A pull and an offset of a queue take 0.4 to 3 us, and the same check would be 4 % of them, so
 they check after they have failed or found nothing (ratios in one process, queues in files).
 """
 
@@ -22,14 +22,14 @@ from cqstore.store.service.reading.store_times import (
 )
 
 _KEY_FIELDS = 2
-"""Of a ``QueueKey``."""
+"""Number of fields of a ``QueueKey``."""
 
 
 def check_texts(**given: object) -> None:
-    """Raise for the first of the named arguments that is no text.
+    """Raise an error for the first argument that is not a text.
 
     Raises:
-        TypeError: names the argument, what it is, and what is wanted.
+        TypeError: names the argument, its type, and the expected type.
     """
     for name, value in given.items():
         if not isinstance(value, str):
@@ -37,10 +37,10 @@ def check_texts(**given: object) -> None:
 
 
 def check_numbers(**given: object) -> None:
-    """Raise for the first that is no whole number, numpy's included, see ``check_texts``.
+    """Raise an error for the first one that is not an integer (also numpy's), see ``check_texts``.
 
     Raises:
-        TypeError: one is none.
+        TypeError: an argument is not an integer.
     """
     for name, value in given.items():
         if not isinstance(value, Integral):
@@ -48,15 +48,15 @@ def check_numbers(**given: object) -> None:
 
 
 def check_optional_texts(**given: object) -> None:
-    """Raise for the first that is neither a text nor ``None``, see ``check_texts``."""
+    """Raise an error for the first that is neither a text nor ``None``, see ``check_texts``."""
     check_texts(**{name: value for name, value in given.items() if value is not None})
 
 
 def check_kind(kind: type | tuple[type, ...], wanted: str, **given: object) -> None:
-    """Raise for the first that is no ``kind``, ``wanted`` in the sentence, see ``check_texts``.
+    """Raise an error for the first that is not a ``kind``, named ``wanted``, see ``check_texts``.
 
     Raises:
-        TypeError: one is none.
+        TypeError: an argument is not a ``kind``.
     """
     for name, value in given.items():
         if not isinstance(value, kind):
@@ -64,11 +64,11 @@ def check_kind(kind: type | tuple[type, ...], wanted: str, **given: object) -> N
 
 
 def check_path(**given: object) -> None:
-    """Raise for the first that is no path, see ``check_texts``.
+    """Raise an error for the first that is not a path, see ``check_texts``.
 
     Raises:
-        TypeError: one has another type.
-        ValueError: one has a character that no path can have.
+        TypeError: an argument has a wrong type.
+        ValueError: an argument has a character that is invalid in a path.
     """
     for name, value in given.items():
         check_kind((str, os.PathLike), "a path", **{name: value})
@@ -81,10 +81,10 @@ def check_path(**given: object) -> None:
 
 
 def check_callable(**given: object) -> None:
-    """Raise for the first that cannot be called, see ``check_texts``.
+    """Raise an error for the first that is not callable, see ``check_texts``.
 
     Raises:
-        TypeError: there is one.
+        TypeError: an argument is not callable.
     """
     for name, value in given.items():
         if not callable(value):
@@ -92,11 +92,11 @@ def check_callable(**given: object) -> None:
 
 
 def check_seconds(**given: object) -> None:
-    """Raise for the first that is no number of seconds, see ``check_texts``; ``None``: no limit.
+    """Raise an error for the first that is not a number of seconds, or ``None`` (no limit).
 
     Raises:
-        TypeError: one is no number.
-        ValueError: one is NaN.
+        TypeError: an argument is not a number.
+        ValueError: an argument is NaN.
     """
     for name, value in given.items():
         if value is None:
@@ -108,7 +108,7 @@ def check_seconds(**given: object) -> None:
 
 
 def _listed(name: str, value: Any) -> list[Any]:
-    """Return the elements of an argument, iterated once; a text is none of several."""
+    """Return the elements of an argument, iterated once; a text is not a list of texts."""
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(f"{name} is {value!r:.60}: one name, not an iterable of several")
     if not isinstance(value, Iterable):
@@ -120,7 +120,7 @@ def listed_texts(**given: Iterable[str]) -> list[str]:
     """Return the texts of the one argument, iterated once; a single text is refused.
 
     Raises:
-        TypeError: it is one text, whose letters would be taken, or no iterable of texts.
+        TypeError: it is a single text, whose letters would be used, or not an iterable of texts.
     """
     ((name, value),) = given.items()
     texts = _listed(name, value)
@@ -134,7 +134,7 @@ def listed_numbers(**given: Iterable[int]) -> list[int]:
     """Return the numbers of the one argument as ``int``, iterated once, see ``listed_texts``.
 
     Raises:
-        TypeError: it is no iterable of whole numbers.
+        TypeError: it is not an iterable of integers.
     """
     ((name, value),) = given.items()
     numbers = _listed(name, value)
@@ -144,10 +144,10 @@ def listed_numbers(**given: Iterable[int]) -> list[int]:
 
 
 def check_offsets(offsets: object) -> None:
-    """Raise for what is no mapping of queues to queue offsets.
+    """Raise an error if ``offsets`` is not a mapping of queues to queue offsets.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not such a mapping.
     """
     check_kind(Mapping, "a mapping of QueueKey to offset", offsets=offsets)
     assert isinstance(offsets, Mapping)
@@ -161,36 +161,36 @@ def check_offsets(offsets: object) -> None:
 
 
 def check_queue(topic: object, queue_id: object, **numbers: object) -> None:
-    """Raise for a topic that is no text, or a number that is none.
+    """Raise an error for a topic that is not a text, or a number that is not an integer.
 
     Raises:
-        TypeError: there is one.
+        TypeError: an argument has a wrong type.
     """
     check_texts(topic=topic)
     check_numbers(queue_id=queue_id, **numbers)
 
 
 def check_tags(tags: object, kind: type) -> None:
-    """Raise for a filter that is neither a ``TagFilter``, which ``kind`` is, nor ``None``."""
+    """Raise an error for a filter that is neither a ``TagFilter`` (``kind``) nor ``None``."""
     check_kind((kind, type(None)), "a TagFilter", tags=tags)
 
 
 def check_pull(
     topic: object, queue_id: object, offset: object, max_msgs: object, max_total_bytes: object
 ) -> None:
-    """Raise for an argument of a pull, see ``check_queue``.
+    """Raise an error for an invalid argument of a pull, see ``check_queue``.
 
     Raises:
-        TypeError: there is one.
+        TypeError: an argument has a wrong type.
     """
     check_queue(topic, queue_id, offset=offset, max_msgs=max_msgs, max_total_bytes=max_total_bytes)
 
 
 def check_search(topic: object, queue_id: object, timestamp: int) -> None:
-    """Raise for an argument of a search by time, see ``check_queue``; plain ones cost 0.1 us.
+    """Raise an error for an invalid argument of a search by time; valid ones cost 0.1 us.
 
     Raises:
-        TypeError: one is of another type.
+        TypeError: an argument has a wrong type.
         RefusedStoreError: the time is probably not in ms.
     """
     if type(topic) is not str or not type(queue_id) is type(timestamp) is int:
@@ -201,10 +201,10 @@ def check_search(topic: object, queue_id: object, timestamp: int) -> None:
 def query_times(
     topic: object, key: object, max_num: object, begin: Time | None, end: Time | None
 ) -> TimeRange:
-    """Return the store times of a query by key, whose arguments are checked.
+    """Return the range of store times of a query by key, after checking its arguments.
 
     Raises:
-        TypeError: one is of another type.
+        TypeError: an argument has a wrong type.
         RefusedStoreError: a time is probably not in ms.
         StoreConfigError: ``begin`` is later than ``end``.
     """

@@ -29,10 +29,10 @@ W = TypeVar("W", bound="ArrivalWait")
 
 
 class ArrivalWaits:
-    """The waits of one store; any thread, and any task of asyncio.
+    """The waits of one store, for any thread and any asyncio task.
 
-    While nothing arrives a wait costs memory alone: it starts no thread and does not poll. It ends
-    within a thread switch of the moment in which the units are visible.
+    While nothing arrives a wait costs only memory: it starts no thread and does not poll. It ends
+    within a thread switch after the units become visible.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ArrivalWaits:
         ready: Callable[[], object],
         loop_waits: "LoopWaits | None",
     ) -> None:
-        """Wait for ``arrivals`` in ``queues``; ``ready`` dispatches what waits.
+        """Wait for ``arrivals`` in ``queues``; ``ready`` dispatches waiting units.
 
         Without ``loop_waits`` the store is read-only.
         """
@@ -62,7 +62,7 @@ class ArrivalWaits:
             return self._has_any(offsets) or wait.wait(timeout) or self._has_any(offsets)
 
     def thread_wait(self, offsets: "Offsets") -> "AbstractContextManager[ThreadWait]":
-        """Give a wait of the calling thread, see ``MessageStore.thread_wait``."""
+        """Return a wait of the calling thread, see ``MessageStore.thread_wait``."""
         self._check(offsets)
         return self._registered(ThreadWait(offsets))
 
@@ -89,7 +89,7 @@ class ArrivalWaits:
 
     @contextmanager
     def loop_wait(self, offsets: "Offsets") -> "Iterator[LoopWait]":
-        """Give a wait of the running loop, see ``MessageStore.loop_wait``."""
+        """Return a wait of the running loop, see ``MessageStore.loop_wait``."""
         self._check(offsets)
         if self._loop_waits is None:
             self._state.check_writable()
@@ -99,7 +99,7 @@ class ArrivalWaits:
 
     @contextmanager
     def _registered(self, wait: W) -> Iterator[W]:
-        """Have arrivals end ``wait`` inside the block."""
+        """Register ``wait`` with the arrivals for the duration of the block."""
         arrivals = self._arrivals
         try:
             try:
@@ -107,7 +107,7 @@ class ArrivalWaits:
                 yield wait
             finally:
                 arrivals.remove_wait(wait)
-        finally:  # a signal's handler may have raised in the middle of that
+        finally:  # a signal handler may have interrupted the registration
             arrivals.remove_wait(wait)
 
     def _check(self, offsets: "Offsets") -> None:
@@ -122,7 +122,7 @@ class ArrivalWaits:
 
 
 class ThreadWait:
-    """A thread waits by ``wait``, and any other may end that by ``wake``; an ``ArrivalWait``."""
+    """An ``ArrivalWait`` of a thread: ``wait`` blocks it until any thread calls ``wake``."""
 
     __slots__ = ("_woken", "error", "offsets")
 
@@ -136,10 +136,10 @@ class ThreadWait:
         self._woken.set()
 
     def wait(self, timeout: float | None) -> bool:
-        """Return whether it was woken, at most so many seconds later.
+        """Wait at most ``timeout`` seconds; return whether it was woken.
 
         Raises:
-            StoreError: nothing will come.
+            StoreError: no unit will arrive.
         """
         woken = self._woken.wait(threading.TIMEOUT_MAX if timeout is None else timeout)
         if self.error is not None:

@@ -1,4 +1,4 @@
-"""KeyQueries: messages by key, out of the index in files and out of what a broker kept beside it.
+"""KeyQueries: messages by key, from the index in files and from other indexes of a broker.
 
 Source: RocketMQ ``DefaultMessageStore.queryMessage``.
 """
@@ -18,11 +18,11 @@ from cqstore.store.service.results import QueryMessageResult
 from cqstore.store.settings.config import StoreConfig
 
 _MORE = 8
-"""How many times as many places are asked for where those of another key fill an answer."""
+"""Factor for the number of entries to read if entries of other keys fill a result."""
 
 
 class KeyQueries:
-    """Answers queries by key of one store. Any thread; the caller has had what waits dispatched."""
+    """Serves queries by key of one store. Any thread; the caller has dispatched waiting units."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class KeyQueries:
         read_only: bool,
         left_out: StoreError | None = None,
     ) -> None:
-        """Take the log with ``index``, ``None`` if there is none in files, and ``others``.
+        """Set the log with ``index``, ``None`` without an index in files, and ``others``.
 
-        ``left_out``: why there is an index in files that cannot be read.
+        ``left_out``: why an existing index in files cannot be read.
         """
         self._left_out = left_out
         self._log = log
@@ -50,16 +50,16 @@ class KeyQueries:
         if index is not None:
             self._fast = _query.FastQuery(FastLog(log), index, log.files.file_size)
         self.others = others
-        """Indexes of keys beside that in files."""
+        """Indexes of keys in addition to the one in files."""
 
     def in_all(
         self, topic: str, key: str, max_num: int, times: TimeRange = ALL
     ) -> QueryMessageResult:
-        """Return what all indexes know, see ``MessageStore.query_message``.
+        """Return the messages from all indexes, see ``MessageStore.query_message``.
 
         Raises:
-            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read, or not
-                all of it.
+            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read
+                completely.
         """
         if self._left_out is not None:
             raise self._left_out.with_traceback(None)
@@ -77,7 +77,7 @@ class KeyQueries:
     def in_files(
         self, topic: str, key: str, max_num: int, times: TimeRange = ALL
     ) -> QueryMessageResult:
-        """Return what the index in files knows, see ``MessageStore.query_index_files``."""
+        """Return the messages from the index in files, see ``MessageStore.query_index_files``."""
         if self._index is None or self._fast is None:
             return QueryMessageResult()
         limit = min(max_num, self._max_messages)
@@ -91,27 +91,25 @@ class KeyQueries:
     def _declined(
         self, index: IndexService, topic: str, key: str, limit: int, times: TimeRange
     ) -> list[StoredMessage]:
-        """Return the newest messages where compiled code has declined the query."""
+        """Return the newest messages if compiled code has declined the query."""
         self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
         max_places = (
-            limit  # of any time: the index has seconds, and ends at the first that is too early
+            limit  # for any time: the index has seconds, and ends at the first too early
         )
         while True:
             places = index.query(topic, key, max_places, *ALL)
             found = times.of(self.messages_with_key(topic, key, sorted(places)))
             if len(found) >= limit or len(places) < max_places:
                 return found[-limit:]
-            max_places *= (
-                _MORE  # records of another key with the same hash, or of another time, came
-            )
+            max_places *= _MORE  # some were of another key with the same hash, or of another time
 
     def messages_with_key(
         self, topic: str, key: str, phy_offsets: list[int]
     ) -> list[StoredMessage]:
-        """Return those of the records that have topic and key; what has left the log is left out.
+        """Return the records that have topic and key; expired ones are left out.
 
         Raises:
-            CorruptionError: no record starts at one of them, though the log holds the place.
+            CorruptionError: no record starts at an offset, although the log contains it.
         """
         found = []
         for phy_offset in phy_offsets:
@@ -129,13 +127,13 @@ class KeyQueries:
         return found
 
     def _unless_expired(self, phy_offset: int) -> StoredMessage | None:
-        """Return the message at ``phy_offset``, ``None`` if it has left the log, also just now.
+        """Return the message at ``phy_offset``, ``None`` if it has expired, also just now.
 
-        Likewise if this store was opened to read before it was appended: another process may add
-        to the index meanwhile.
+        Also ``None`` if it was appended after this read-only store was opened: another process may
+        add to the index meanwhile.
 
         Raises:
-            CorruptionError: none starts there, though the log holds the place.
+            CorruptionError: no message starts there, although the log contains the offset.
         """
         log = self._log
         try:

@@ -1,6 +1,6 @@
 """LoopWaits: waits for arrivals by tasks of event loops.
 
-Whatever many waits of a loop are over at once cost the loop one call from another thread.
+Any number of waits of a loop that end together cost the loop one call from another thread.
 """
 
 import threading
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LoopWait:
-    """A task waits for ``future``; an ``ArrivalWait``. Made in the thread of its loop."""
+    """The wait of a task for ``future``; an ``ArrivalWait``. Created in the thread of its loop."""
 
     __slots__ = ("_turn", "error", "future", "offsets")
 
@@ -30,7 +30,7 @@ class LoopWait:
 
 
 class LoopWaits:
-    """Makes the waits of any number of loops, each in a thread of its own."""
+    """Creates the waits of any number of loops, each in its own thread."""
 
     def __init__(self) -> None:
         self._here = threading.local()
@@ -45,9 +45,9 @@ class LoopWaits:
 
 
 class _LoopTurn(LoopTurn[LoopWait]):
-    """The waits of one loop that are over."""
+    """The completed waits of one loop."""
 
     def complete(self, item: LoopWait) -> None:
-        """Wake the task that waits, in its loop."""
+        """Wake the waiting task, in its loop."""
         if not item.future.done():
             item.future.set_result(None)

@@ -1,4 +1,4 @@
-"""OtherIndexes: what a broker knew by key beside the index in files."""
+"""OtherIndexes: indexes by key that a broker kept in addition to the index in files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,19 +19,19 @@ MessagesWithKey = Callable[[str, str, list[int]], list[StoredMessage]]
 
 @dataclass(slots=True)
 class SearchedIndex:
-    """One index that is asked for one key, and what it was like. One thread."""
+    """One index and the state of a query for one key. One thread."""
 
     index: KeyIndex
     records: MessagesWithKey
     lost: list[CorruptionError] = field(default_factory=list)
-    """Entries that lead to no record: they may be older than a cut of the log."""
+    """Entries without a record: they may be older than a truncation of the log."""
     fault: CorruptionError | None = None
-    """Not all of it could be read."""
+    """Why it could not be read completely."""
 
     def newest(
         self, found: list[StoredMessage], topic: str, key: str, limit: int, times: TimeRange
     ) -> list[StoredMessage]:
-        """Return the newest ``limit`` messages of ``found`` and of what it knows, in log order."""
+        """Return the newest ``limit`` messages of ``found`` and of the index, in log order."""
         if limit <= 0:
             return []
         both, more = {message.phy_offset: message for message in found}, 0
@@ -55,9 +55,9 @@ class SearchedIndex:
 
 
 class OtherIndexes:
-    """The indexes that a store had beside that in files when it was opened.
+    """The indexes that a store had in addition to the one in files when it was opened.
 
-    They are opened when they are first asked, and answer as they were then.
+    They are opened at the first query, and return the state of that time.
 
     Nothing is added to them while the store is open here. Any thread.
     """
@@ -65,24 +65,24 @@ class OtherIndexes:
     __slots__ = ("_closed", "_indexes", "_openers", "_root", "are_none", "lock")
 
     def __init__(self, root: Path) -> None:
-        """Find them, and import what opens them; open nothing yet."""
+        """Find the indexes, and import the functions that open them; nothing is opened yet."""
         self._root = root
         self._openers = index_openers(root)
         self._indexes: list[KeyIndex] | None = None
         self._closed = False
         self.are_none = not self._openers
-        """There are none."""
+        """Whether there are no other indexes."""
         self.lock = CheckedLock("a query by key")
 
     def newest(
         self, records: MessagesWithKey, found: list[StoredMessage], topic: str, key: str,
         limit: int, times: TimeRange,
     ) -> list[StoredMessage]:  # fmt: skip
-        """Return the newest ``limit`` messages of ``found`` and of what they know, in log order.
+        """Return the newest ``limit`` messages of ``found`` and of the indexes, in log order.
 
         Raises:
-            CorruptionError, StoreIOError: one cannot be read.
-            StoreClosedError: they were closed.
+            CorruptionError, StoreIOError: an index cannot be read.
+            StoreClosedError: the indexes were closed.
         """
         with self.lock.entry():
             for index in self._opened():

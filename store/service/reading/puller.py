@@ -1,7 +1,7 @@
 """Puller: pulls from a queue, with RocketMQ's statuses and next-offset rules.
 
-One contract on every backend, RocketMQ's on files: a pull never passes a multiple of the queue
-file's units, and a filter may pass over up to ``max_filter_message_size / 20`` units.
+The same rules on every backend, those of RocketMQ's files: a pull never crosses a multiple of the
+queue file's units, and a filter may skip up to ``max_filter_message_size / 20`` units.
 
 Source: RocketMQ ``DefaultMessageStore.getMessage``, ``ExpressionMessageFilter``.
 """
@@ -45,7 +45,7 @@ _pull.bind_statuses(
 class TagFilter:
     """A subscription by tags: ``*``, or ``TagA || TagB``.
 
-    The hash in the queue is asked first; a record whose hash matches is read, and its real tag
+    The hash in the queue is compared first; a record with a matching hash is read, and its tag is
     compared (RocketMQ leaves that to the client). SQL92 is not supported.
     """
 
@@ -53,7 +53,7 @@ class TagFilter:
         """``expression``: an empty one matches everything, as in RocketMQ.
 
         Raises:
-            TypeError: it is no text.
+            TypeError: it is not a text.
         """
         if not isinstance(expression, str):
             raise TypeError(f"a filter must be a string, not {expression!r:.60}")
@@ -76,27 +76,27 @@ class TagFilter:
 
     @property
     def takes_all(self) -> bool:
-        """Return whether nothing is filtered."""
+        """Return whether the filter accepts every message."""
         return self._everything
 
 
 class PulledQueue(Protocol):
-    """What a pull asks of a queue, see ``ConsumeQueue``."""
+    """The methods of a queue that a pull calls, see ``ConsumeQueue``."""
 
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
-        """Return its ends and units; asked first."""
+        """Return its ends and units; called first."""
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return units behind those that ``pull`` gave."""
+        """Return units after those from ``pull``."""
 
     def ends(self) -> tuple[int, int]:
-        """Return where it begins and ends by now."""
+        """Return its current ends."""
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
         """Yield units of batch queues."""
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
-        """Return the tags code that an address refers to."""
+        """Return the tags code at an extension address."""
 
 
 class Puller(_pull.Pulls):
@@ -129,7 +129,7 @@ class Puller(_pull.Pulls):
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        """Do what ``get`` does where the queue is to be asked."""
+        """Pull as ``get`` does, through the queue object."""
         queue = self._queues.queue(topic, queue_id)
         if self._fast is None:
             reason = FallbackReason.LEFT_OUT
@@ -151,7 +151,7 @@ class Puller(_pull.Pulls):
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        """Pull from ``queue``, which stands for one of the store's; the pull is counted."""
+        """Pull from ``queue``, which replaces a queue of the store; the pull is counted."""
         started = time.perf_counter()
         result = self._get(queue, offset, max_msgs, tags, max_total_bytes)
         self.meter.pulled(started, result)
@@ -193,7 +193,7 @@ class Puller(_pull.Pulls):
     def _walk_blocks(
         self, pull: "_Pull", queue: PulledQueue, block: UnitBlock, end: int
     ) -> GetMessageResult:
-        """Walk to ``end`` block by block; the first may be the whole answer."""
+        """Read up to ``end`` block by block; the first block may be the whole result."""
         if pull.accepts_all and self._read_first_block(pull, block):
             return pull.result
         offset = block.queue_offset
@@ -227,10 +227,10 @@ class Puller(_pull.Pulls):
         return result
 
     def _read_first_block(self, pull: "_Pull", block: UnitBlock) -> bool:
-        """Take the first block of a pull without a filter, in one sweep.
+        """Read the first block of a pull without a filter in one step.
 
-        Does what ``_Pull.add`` does unit by unit, for units whose records all lie in memory and
-        in the log, and are where they should be; False, and nothing is taken, for any other block.
+        Does what ``_Pull.add`` does per unit, if all records are in memory, in the log and in
+        place; False, without any change, for any other block.
         """
         rows = list(block.rows())
         result, total = pull.result, 0
@@ -252,7 +252,7 @@ class Puller(_pull.Pulls):
             try:
                 is_in_run = 0 <= at <= len(run) - size
                 record = run[at : at + size] if is_in_run else self._log.view(phy_offset, size)
-            except CorruptionError:  # its file has gone meanwhile, or was cut
+            except CorruptionError:  # its file has expired meanwhile, or was truncated
                 return False
             stored_size, magic, stored_offset, sys_flag = _place(record, 0)
             if (
@@ -272,13 +272,13 @@ class Puller(_pull.Pulls):
         return True
 
     def _run_of(self, rows: Sequence[tuple[int, int, int]]) -> tuple[int, memoryview]:
-        """Return where the records of ``rows`` begin, and their bytes if they lie near each other.
+        """Return the start of the records of ``rows``, and their bytes if they are close together.
 
-        Where maps are no longer trusted each record takes a system call.
+        If maps are not valid any more, each record takes a system call.
         """
         (low, _, _), (last, size, _) = rows[0], rows[-1]
         if 0 < last + size - low <= _MAX_RUN:
-            with suppress(CorruptionError):  # of one record: it is met where that is read
+            with suppress(CorruptionError):  # of one record: reported when that record is read
                 return low, self._log.view(low, last + size - low)
         return low, memoryview(b"")
 
@@ -289,11 +289,11 @@ class Puller(_pull.Pulls):
 
     @property
     def log(self) -> CommitLog:
-        """Return the log that records are read from."""
+        """Return the log from which records are read."""
         return self._log
 
     def transfer_limits(self, phy_offset: int) -> tuple[int, int]:
-        """Return bytes and count that one pull may return, by where its record lies."""
+        """Return the limits of bytes and messages of one pull, by the position of its record."""
         config = self._config
         if self._log.max_phy_offset() - phy_offset <= self._in_memory:
             return (
@@ -308,11 +308,11 @@ class Puller(_pull.Pulls):
 
 _FILTERED_STEP = 800
 _MAX_RUN = 1 << 18
-"""Bytes of the log that are read at once for the records of a pull; messages hold on to them."""
+"""Limit of log bytes that are read at once for a pull; messages keep them alive."""
 
 
 class _Pull:
-    """One pull under way: takes units in order, and fills its result with their records."""
+    """One pull in progress: takes units in order, and adds their records to its result."""
 
     def __init__(
         self, puller: Puller, offset: int, max_msgs: int, max_bytes: int, tags: TagFilter | None
@@ -323,12 +323,12 @@ class _Pull:
         self.max_msgs = max_msgs
         self.max_bytes = max_bytes
         self.messages = 0
-        """Of the records taken; RocketMQ's limits and counts are of messages."""
+        """Number of messages in the records taken; RocketMQ's limits and counts are of messages."""
         self.result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, 0, 0)
 
     @property
     def accepts_all(self) -> bool:
-        """Return whether nothing is filtered and nothing has been taken yet."""
+        """Return whether there is no filter and no unit has been taken yet."""
         return self._tags is None and not self.result.records
 
     def add_unit(self, unit: CqUnit) -> bool:
@@ -340,7 +340,7 @@ class _Pull:
     def add(
         self, queue_offset: int, phy_offset: int, size: int, tags_code: int | None, messages: int
     ) -> bool:
-        """Take or pass over one unit; False: the answer is complete without it."""
+        """Take or skip one unit; False: the result is complete without it."""
         result = self.result
         if result.records and self._is_full(phy_offset, size, messages):
             return False
@@ -356,7 +356,7 @@ class _Pull:
         except CorruptionError as exc:
             if phy_offset >= self._log.min_phy_offset():
                 result.leave_out(queue_offset, phy_offset, size, exc)
-            elif not result.records:  # its file has gone meanwhile
+            elif not result.records:  # its file has expired meanwhile
                 result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
             return True
         if self._tags is not None and not self._tags.matches(message):

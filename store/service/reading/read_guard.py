@@ -1,4 +1,4 @@
-"""ReadGuard: what each read asks first."""
+"""ReadGuard: the check before each read."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,9 +11,9 @@ from cqstore.store.service.runtime.running_state import RunningState
 
 
 class _Readying:
-    """Refuses after close, and dispatches what waits, so that the reader sees it. Any thread.
+    """Refuses after close, and dispatches waiting units, so that the reader sees them. Any thread.
 
-    While the dispatch is stalled readers see what queues and index have.
+    While the dispatch is stalled readers see only units and keys that are stored.
     """
 
     def __init__(self, state: RunningState, dispatcher: Dispatcher) -> None:
@@ -21,10 +21,11 @@ class _Readying:
         self._dispatcher = dispatcher
 
     def __call__(self) -> None:
-        """Refuse if the store is closed; else dispatch what waits, unless the dispatch is stalled.
+        """Refuse if the store is closed; else dispatch waiting units, unless it is stalled.
 
         Raises:
-            StoreClosedError, StoreFailedError, StoreIOError: what waits cannot be dispatched.
+            StoreClosedError, StoreFailedError, StoreIOError: the store is closed, or the waiting
+                units cannot be dispatched.
         """
         state = self._state
         if state.closed or state.forked:
@@ -35,5 +36,5 @@ class _Readying:
 
 
 def read_guard_of(state: RunningState, dispatcher: Dispatcher) -> Callable[[], None]:
-    """Return what the reads of one store ask; the core sees for itself that all is well."""
+    """Return the check of one store's reads; the usual case runs in compiled code."""
     return _ready.Ready(state, dispatcher, NOTHING, _Readying(state, dispatcher))

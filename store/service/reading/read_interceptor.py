@@ -1,4 +1,4 @@
-"""ReadInterceptor: sees the reads of an open store.
+"""ReadInterceptor: intercepts the reads of an open store.
 
 A store without one pays one attribute lookup per read. ``cqstore.interceptors`` is the entry-point
 group of installed interceptors, see ``installed_hooks``.
@@ -13,10 +13,10 @@ from cqstore.store.service.runtime.watched_thread import Worker
 
 
 class ReadInterceptor(Protocol):
-    """Answers reads as the store would. Any thread may call any method."""
+    """Serves reads in place of the store. Any thread may call any method."""
 
     def samples_this(self) -> bool:
-        """Return whether to answer the next read; otherwise the store does."""
+        """Return whether to serve the next read; otherwise the store does."""
 
     def pull(
         self,
@@ -38,7 +38,7 @@ class ReadInterceptor(Protocol):
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
     ) -> int:
-        """Return the offset that a time leads to."""
+        """Return the offset for a time."""
 
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
@@ -46,10 +46,10 @@ class ReadInterceptor(Protocol):
         """Estimate how many messages of a range match a filter."""
 
     def on_query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> None:
-        """Observe a query by key, which the store answers."""
+        """Observe a query by key, which the store serves."""
 
     def on_list_topics(self, prefix: str) -> None:
-        """Observe a listing of topics, which the store answers."""
+        """Observe a listing of topics, which the store serves."""
 
 
 class InterceptorService(Protocol):
@@ -57,17 +57,17 @@ class InterceptorService(Protocol):
 
     @property
     def worker(self) -> Worker | None:
-        """Return its thread, which may not close the store; ``None``: none has run yet."""
+        """Return its thread, which must not close the store; ``None``: not started yet."""
 
     def stop(self) -> None:
         """End the thread. A second call does nothing, unless the first one was interrupted."""
 
 
 class InstalledInterceptor(ReadInterceptor, InterceptorService, Protocol):
-    """Interceptor that an installed package makes for one store, from its opening to its close."""
+    """Interceptor of an installed package for one store, from its opening to its close."""
 
     def start(self) -> None:
         """Start the thread; the store is open."""
 
     def snapshot(self) -> object:
-        """Return the counts of now, for ``MetricsSnapshot.interceptor``."""
+        """Return the current counts, for ``MetricsSnapshot.interceptor``."""

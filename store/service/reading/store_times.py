@@ -1,7 +1,7 @@
-"""Store times and ranges of them, as programs and operators give them: one rule for all readers.
+"""Store times and ranges of them, as given by programs and operators: one rule for all readers.
 
-A range is given in ms since the epoch. Both ends belong to it, and an end that is not given
-(``None``) is unbounded: a store time may be any Java long, negative ones included.
+A range is in ms since the epoch. Both ends are included, and an end that is not given (``None``) is
+unlimited: a store time may be any Java long, including negative ones.
 """
 
 import re
@@ -17,19 +17,19 @@ Time = int | datetime
 """ms since the epoch, or a ``datetime`` (UTC if it has no zone)."""
 
 EARLIEST, LATEST = LONG_MIN, LONG_MAX
-"""ms: no store time is before the first, and none is after the second."""
+"""Lowest and highest store time, ms."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MS = timedelta(milliseconds=1)
 _SECONDS = range(946_684_800, 4_102_444_800)
 """The years 2000 to 2099 in seconds; as ms they would all be in January and February 1970."""
 _USUAL_FIRST, _USUAL_END = 10**12, 10**13
-"""Thirteen digits: ms of the years 2001 to 2286, and no date."""
+"""Numbers of thirteen digits: ms of the years 2001 to 2286, and not dates."""
 _FIRST_DATE, _LAST_DATE = 19_700_101, 20_991_231_235_959
 _NUMBER = re.compile(r"-?[0-9]+")
 _MAX_DIGITS = 30
-"""More than any time has. ISO 8601 would take longer ones for a date with a fraction."""
+"""More digits than any time. ISO 8601 would parse longer ones as a date with a fraction."""
 _DATE = re.compile(r"((?:19[7-9]|20\d)\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?", re.ASCII)
-"""Digits that read as a date from 1970 to 2099, alone or with hours, minutes and seconds."""
+"""Digits that form a date from 1970 to 2099, with or without hours, minutes and seconds."""
 
 
 class TimeRange(NamedTuple):
@@ -48,7 +48,7 @@ class TimeRange(NamedTuple):
         return self.begin <= store_timestamp <= self.end
 
     def of(self, messages: list[StoredMessage]) -> list[StoredMessage]:
-        """Return those of ``messages`` that were stored in the range."""
+        """Return the ``messages`` that were stored in the range."""
         return [message for message in messages if self.holds(message.store_timestamp)]
 
 
@@ -56,10 +56,10 @@ ALL = TimeRange()
 
 
 def time_range(begin: Time | None = None, end: Time | None = None) -> TimeRange:
-    """Return the range from ``begin`` to ``end``, both included; ``None``: unbounded.
+    """Return the range from ``begin`` to ``end``, both included; ``None``: unlimited.
 
     Raises:
-        RefusedStoreError: one is not a time, or probably not in ms, see ``time_ms``.
+        RefusedStoreError: an argument is not a time, or probably not in ms, see ``time_ms``.
         StoreConfigError: ``begin`` is later than ``end``.
     """
     if begin is None and end is None:
@@ -73,25 +73,25 @@ def time_range(begin: Time | None = None, end: Time | None = None) -> TimeRange:
 def check_order(first: int, last: int, begin: object, end: object, prefix: str = "") -> None:
     """Refuse a range from ``first`` to ``last`` ms that ends before it begins.
 
-    ``begin`` and ``end`` are the two as they were given; ``prefix`` is of their names.
+    ``begin`` and ``end`` are the values as given; ``prefix`` is that of their names.
 
     Raises:
-        StoreConfigError: it does.
+        StoreConfigError: the range ends before it begins.
     """
     if first > last:
         raise StoreConfigError(f"{prefix}begin {begin} is later than {prefix}end {end}")
 
 
 def time_ms(time: Time, name: str = "", *, up: bool = False) -> int:
-    """Return ``time`` in ms since the epoch; of a ``datetime`` between two ms the first.
+    """Return ``time`` in ms since the epoch; a ``datetime`` is rounded down to ms.
 
-    With ``up``, for the begin of a range, the second: the first store time that is not before it.
-    A number below or above every store time is the least or the greatest one.
+    With ``up``, for the begin of a range, it is rounded up: to the first store time that is not
+    before it. A number outside the store times becomes the lowest or the highest one.
 
     Raises:
-        RefusedStoreError: it is neither a whole number nor a ``datetime``, or it is a number that
-            is probably meant in seconds or as a date, or no range has it as its begin (``up``) or
-            its end; ``name`` is how the sentence calls it.
+        RefusedStoreError: it is neither an integer nor a ``datetime``, or it is a number that is
+            probably in seconds or a date, or it cannot be the begin (``up``) or end of a range; the
+            error uses ``name`` for it.
     """
     if isinstance(time, datetime):
         since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
@@ -105,10 +105,10 @@ def time_ms(time: Time, name: str = "", *, up: bool = False) -> int:
 
 
 def _whole(time: object, name: str) -> int:
-    """Return a number that is whole, numpy's included.
+    """Return the integer ``time``, also one of numpy.
 
     Raises:
-        RefusedStoreError: it is not.
+        RefusedStoreError: it is not an integer.
     """
     if isinstance(time, bool) or not isinstance(time, Integral):
         raise RefusedStoreError(
@@ -121,7 +121,7 @@ def refuse_other_unit(time: int, name: str = "") -> None:
     """Refuse a number of ms that is probably a number of seconds, or a date in digits.
 
     Raises:
-        RefusedStoreError: names what is probably meant.
+        RefusedStoreError: the error names the probable meaning.
     """
     if _USUAL_FIRST <= time < _USUAL_END or not _FIRST_DATE <= time <= _LAST_DATE:
         return
@@ -131,10 +131,10 @@ def refuse_other_unit(time: int, name: str = "") -> None:
 
 
 def parse_time(text: str) -> Time:
-    """Return the time that a text is: ms since the epoch, or ISO 8601.
+    """Parse a time: ms since the epoch, or ISO 8601.
 
     Raises:
-        RefusedStoreError: it is neither.
+        RefusedStoreError: ``text`` is neither.
     """
     refused = RefusedStoreError(
         f"invalid time {text!r:.60}: expected ms since the epoch, or ISO 8601"
@@ -150,7 +150,7 @@ def parse_time(text: str) -> Time:
 
 
 def _date_in(time: int) -> str | None:
-    """Return what is probably meant by a number whose digits are a date; ``None``: nothing."""
+    """Return the date that a number with these digits probably means; ``None``: none."""
     found = _DATE.fullmatch(str(time))
     if found is None:
         return None

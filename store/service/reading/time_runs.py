@@ -1,7 +1,7 @@
-"""Which units of a queue may be of a range of store times, by the time of each one's record.
+"""Units of a queue that may be in a range of store times, by the time of each record.
 
-No search by halves: its answer holds only where store times never decrease, and neither a clock
-that was set back nor a batch queue keeps to that. Of each record its head is read, by numpy.
+Not a binary search: its result is correct only if store times never decrease, which is not the case
+after a clock was set back, nor in a batch queue. The head of each record is read, with numpy.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from cqstore.store.service.reading.store_times import Time, TimeRange, time_rang
 
 _BLOCK_UNITS = 1 << 14
 _GAP_UNITS = 32
-"""Units between two runs that one pull reads as cheaply as two pulls would leave them out."""
+"""Units between two runs that one pull reads as cheaply as two pulls would skip them."""
 
 
 class TimedParts(Protocol):
-    """What is needed of an open store, see ``StoreComponents``."""
+    """The components of an open store that are needed, see ``StoreComponents``."""
 
     queues: ConsumeQueueStore
 
@@ -42,19 +42,19 @@ class TimedUnits(NamedTuple):
     ends: NDArray[np.int64]
     """Queue offset after its last message."""
     sizes: NDArray[np.int64]
-    """Bytes of its record."""
+    """Size of its record in bytes."""
     stamps: NDArray[np.int64]
-    """Store time of its record, ms; ``NO_TIME`` if the log does not show that."""
+    """Store time of its record, ms; ``NO_TIME`` if the log does not have it."""
 
     def within(self, times: TimeRange) -> NDArray[np.bool_]:
-        """Return which of them were stored in ``times``."""
+        """Return which units were stored in ``times``."""
         known = self.stamps != NO_TIME
         found = known & (self.stamps >= times.begin) & (self.stamps <= times.end)
         return np.asarray(found, np.bool_)
 
 
 def timed_units(parts: TimedParts, key: QueueKey, first: int, end: int) -> Iterator[TimedUnits]:
-    """Yield the units of [``first``, ``end``) with their store times; a hole is left out.
+    """Yield the units of [``first``, ``end``) with their store times; holes are left out.
 
     Raises:
         StoreError: the queue cannot be read.
@@ -84,8 +84,8 @@ def time_runs(
 ) -> Iterator[range]:
     """Yield the queue offsets of [``first``, ``end``) whose records may be of ``times``, ascending.
 
-    All of them, and a few between them: the reader compares the time of each record. Where units
-    are missing, or show no record in the log, is among them too: the reader reports it.
+    Includes all of them, and a few others in between: the reader compares the time of each record.
+    Also includes missing units, and units without a record in the log: the reader reports them.
 
     Raises:
         StoreError: the queue cannot be read.
@@ -106,12 +106,12 @@ def time_runs(
 def whole_run(
     _topic: str, _queue_id: int, _times: TimeRange, first: int, end: int
 ) -> Iterator[range]:
-    """Yield all of [``first``, ``end``): what is asked of a store that has no ``time_runs``."""
+    """Yield all of [``first``, ``end``): used for a store without ``time_runs``."""
     yield range(first, end)
 
 
 def offset_at_time(parts: TimedParts, key: QueueKey, time: Time, boundary: BoundaryType) -> int:
-    """Return the offset of the first unit from ``time`` on, or the last one until it.
+    """Return the offset of the first unit at or after ``time``, or the last one at or before it.
 
     See ``MessageStore.offset_at_time``.
 
@@ -135,7 +135,7 @@ def offset_at_time(parts: TimedParts, key: QueueKey, time: Time, boundary: Bound
 def _runs(
     parts: TimedParts, key: QueueKey, times: TimeRange, first: int, end: int
 ) -> Iterator[range]:
-    """Yield runs of units that may be wanted, and each hole between units."""
+    """Yield runs of units that may be in the range, and each hole between units."""
     at = first
     for units in timed_units(parts, key, first, end):
         maybe = units.within(times) | (units.stamps == NO_TIME)
@@ -158,6 +158,6 @@ def _timed(
     sizes = sizes.astype(np.int64)
     try:
         stamps = parts.log.known_timestamps(phys.astype(np.int64), sizes)
-    except (CorruptionError, StoreIOError):  # a pull meets it at the record to which it belongs
+    except (CorruptionError, StoreIOError):  # a pull reports it at the record to which it belongs
         stamps = np.full(len(offsets), NO_TIME, np.int64)
     return TimedUnits(offsets.astype(np.int64), offsets + np.maximum(counts, 1), sizes, stamps)

@@ -1,8 +1,8 @@
-"""TopicFollower: messages of a topic that the queues of a read-only store do not show (yet).
+"""TopicFollower: messages of a topic that the queues of a read-only store do not have (yet).
 
-A store that another process writes has records in its log before queues that a reader sees have
-their units; RocksDB keeps those in memory. The log itself tells: its records are read from where
-the queues end, and then as they come.
+A store that another process writes has records in its log before a reader sees their units; RocksDB
+keeps those in memory. So the records are read from the log, from where the queues end, and then as
+they arrive.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from cqstore.store.service.reading.topic_reader import TopicMessage
 
 
 class FollowedComponents(Protocol):
-    """What is needed of a store that was opened read-only, see ``StoreComponents``."""
+    """The components of a read-only store that are needed, see ``StoreComponents``."""
 
     layout: StoreLayout
     queues: ConsumeQueueStore
@@ -32,11 +32,11 @@ class FollowedComponents(Protocol):
 
 
 class TopicFollower:
-    """Reads behind the queues of ``store``, which was opened read-only. One thread.
+    """Reads records after the ends of the queues of ``store``, a read-only store. One thread.
 
-    What a writer has appended is seen when it is whole in the log, which may be before it is on
-    disk or was acknowledged. Prepared and rolled back messages are in no queue, and left out; so
-    are those of topics that had been deleted when the store was opened.
+    A record is visible when it is complete in the log, which may be before it is on disk or was
+    acknowledged. Prepared and rolled back messages are in no queue, and left out; so are those of
+    topics that were deleted when the store was opened.
     """
 
     def __init__(self, store: FollowedComponents) -> None:
@@ -50,14 +50,15 @@ class TopicFollower:
         self._shown: dict[tuple[str, int], int] = {}
 
     def poll(self, topic: str, end: int | None = None) -> Iterator[TopicMessage]:
-        """Yield the messages of ``topic`` that are there now and not read yet, in log order.
+        """Yield the messages of ``topic`` that exist now and were not read yet, in log order.
 
-        Those of a light queue are found in the records of the topics that they were put to. With
-        ``end`` it stops at the first record that begins there or behind, and yields nothing more.
+        Messages of a light queue are found in the records of the topics to which they were put.
+        With ``end`` it stops at the first record that begins at or after it, and yields nothing
+        more.
 
         Raises:
-            RefusedStoreError: the log was cut back.
-            StoreIOError: it cannot be read.
+            RefusedStoreError: the log was truncated.
+            StoreIOError: the log cannot be read.
         """
         for message in self._log.poll():
             if end is not None and message.phy_offset >= end:
@@ -68,14 +69,14 @@ class TopicFollower:
 
     @property
     def has_passed_opening(self) -> bool:
-        """Return whether it has read all that was there when the store was opened.
+        """Return whether it has read all records that existed when the store was opened.
 
-        From there on it asks nothing of the store.
+        From there on it does not use the store.
         """
         return self._log.phy_offset >= self.opened_at
 
     def topics(self) -> set[str]:
-        """Return the topics whose queues do not show all; the log is read as it is now."""
+        """Return the topics whose queues lack messages; reads the current log."""
         found = set[str]()
         for message in self._log.poll():
             topic = message.topic
@@ -85,7 +86,7 @@ class TopicFollower:
         return found
 
     def passed_over(self) -> Iterator[CorruptionError]:
-        """Yield, once each, the faults of damaged records, and that records left the log unread."""
+        """Yield, once each, the errors of damaged records, and of records that expired unread."""
         faults, self._log.passed_over = self._log.passed_over, []
         yield from faults
         if self._log.expired:

@@ -1,6 +1,6 @@
-"""read_topic: the messages of a topic over all of its queues, in the order of their store times.
+"""read_topic: the messages of a topic from all of its queues, in the order of their store times.
 
-Lazily: in memory are at most a pull of each queue, and nothing else grows with the topic.
+Lazily: in memory is at most one pull per queue, and nothing else grows with the topic.
 """
 
 import heapq
@@ -28,7 +28,7 @@ _AT_AN_END = {
 class TopicMessage(NamedTuple):
     """A message of a topic, with its queue and queue offset.
 
-    The record of a message in a light queue (``%LMQ%``) has other places of its own.
+    The record of a message in a light queue (``%LMQ%``) contains another topic, queue and offset.
     """
 
     queue_id: int
@@ -54,7 +54,7 @@ OnDamage = Callable[[TopicDamage], object]
 
 
 class ReadableStore(Protocol):
-    """What a reader asks of a store, see ``MessageStore``."""
+    """The methods of a store that a reader calls, see ``MessageStore``."""
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msgs: int = ...,
@@ -65,18 +65,18 @@ class ReadableStore(Protocol):
     def queue_keys(
         self, topic: str | None = ..., after: QueueKey | None = ...
     ) -> Iterator[QueueKey]:
-        """Yield the queues of ``topic``, or all, behind ``after``."""
+        """Yield the queues of ``topic``, or all, after the queue ``after``."""
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = ...
     ) -> int:
-        """Return the offset that a time leads to."""
+        """Return the offset for a time."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of the first message."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset behind the last message."""
+        """Return the queue offset after the last message."""
 
 
 def read_topic(
@@ -94,23 +94,23 @@ def read_topic(
 ) -> Iterator[TopicMessage]:
     """Return the messages of ``topic`` that were stored between two times, both included.
 
-    ``None`` is unbounded. In the order of their store times, equal ones by phy offset; those of one
-    queue in the order of the queue. The queues are listed, and their ends looked up, by this call;
-    the messages are pulled as the iterator is asked for them, up to those ends. The time of each
-    record is compared, so that a clock that was set back hides none; a range reads the heads of all
-    records of the queues. After such a clock messages are merged as each queue has them.
+    ``None`` is unlimited. They are sorted by store time, equal times by phy offset; those of one
+    queue in queue order. This call lists the queues and reads their ends; the iterator pulls the
+    messages on demand, up to those ends. The time of each record is compared, so that none is
+    missed after a clock was set back; a range reads the heads of all records of the queues. After
+    such a clock change messages are merged as each queue has them.
 
-    ``queue_ids`` are the queues to read, default all. ``from_offsets`` is where to begin in a queue
-    at the earliest. At most ``batch`` messages of a queue are in memory, and of several no more
-    than ``batch_bytes``; they are views of the log, see ``GetMessageResult``. What is damaged or
-    missing is passed over and reported to ``on_damage``, also where its time is not known. An
-    unknown topic has no messages.
+    ``queue_ids`` are the queues to read, default all. ``from_offsets`` is the lowest offset to read
+    per queue. At most ``batch`` messages of a queue are in memory, and of several queues at most
+    ``batch_bytes``; they are views of the log, see ``GetMessageResult``. Damaged or missing records
+    are skipped and reported to ``on_damage``, also if their time is unknown. An unknown topic has
+    no messages.
 
     Raises:
         RefusedStoreError: a time is probably not in ms.
         StoreConfigError: ``begin`` is later than ``end``.
-        StoreClosedError: the store is closed, at this call or when a message is asked for.
-        StoreError: a queue or the log cannot be read; likewise.
+        StoreClosedError: the store is closed, at this call or during the iteration.
+        StoreError: a queue or the log cannot be read, at this call or during the iteration.
     """
     times = time_range(begin, end)
     wanted = sorted(key.queue_id for key in store.queue_keys(topic))
@@ -130,13 +130,13 @@ def read_topic(
 def last_offsets(
     store: ReadableStore, topic: str, count: int, *, queue_ids: Collection[int] | None = None
 ) -> dict[int, int]:
-    """Return for each queue of ``topic`` where its share of the topic's last ``count`` begins.
+    """Return for each queue of ``topic`` where its part of the topic's last ``count`` begins.
 
-    For ``from_offsets`` of ``read_topic``. Asks each queue for its newest message and, for each of
-    the ``count``, for the one before it.
+    For ``from_offsets`` of ``read_topic``. Reads the newest message of each queue and, for each of
+    the ``count``, the one before it.
     """
     begins: dict[int, int] = {}
-    newest: list[tuple[int, int, int, int]] = []  # time and phy offset negated, queue id, offset
+    newest: list[tuple[int, int, int, int]] = []  # negative time and phy offset, queue id, offset
     for key in store.queue_keys(topic):
         if queue_ids is None or key.queue_id in queue_ids:
             begins[key.queue_id] = store.max_offset(topic, key.queue_id)
@@ -156,7 +156,7 @@ def _push_before(
 ) -> None:  # fmt: skip
     """Add the last message of a queue before ``behind`` to the heap, if there is one.
 
-    A unit whose record cannot be read counts as one that is as old as can be.
+    A unit with an unreadable record counts as the oldest possible one.
     """
     at = behind - 1
     if at < store.min_offset(topic, queue_id):
@@ -182,18 +182,18 @@ class _MergedQueue:
         self._batch, self._batch_bytes, self._on_damage = batch, batch_bytes, on_damage
 
     def span(self, minimum: int) -> tuple[int, int]:
-        """Return the queue offsets to read from and to end before."""
+        """Return the queue offsets to start at and to end before."""
         store, where = self._store, (self._topic, self.queue_id)
         return max(store.min_offset(*where), minimum), store.max_offset(*where)
 
     def messages(self, first: int, last: int) -> Iterator[TopicMessage]:
         """Yield the messages of [first, last) that were stored between the two times."""
-        find = getattr(self._store, "time_runs", whole_run)  # of a caller's own store all is pulled
+        find = getattr(self._store, "time_runs", whole_run)  # other stores: pull all
         for run in find(self._topic, self.queue_id, self._times, first, last):
             yield from self._pulled(run.start, run.stop)
 
     def _pulled(self, at: int, last: int) -> Iterator[TopicMessage]:
-        """Yield those of [at, last), which are pulled."""
+        """Yield the messages of [at, last), which are pulled."""
         while at < last:
             found = self._store.get_message(
                 self._topic,

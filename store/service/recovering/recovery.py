@@ -152,7 +152,7 @@ class Recovery:
         self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
         self._passing = PassOver(paths, log, queues, self._rules, deleted.has_record)
         self.last: ScannedRecord | None = None
-        """The last record that was scanned."""
+        """The last scanned record."""
 
     # ---- read-only
 
@@ -273,7 +273,7 @@ class Recovery:
         return queues_from, index_from
 
     def _truncate(self, end: int, fault: CorruptionError | None) -> bool:
-        """Truncate the log, its mark and the queues at ``end``; return if claims were withdrawn."""
+        """Truncate log, mark and queues at ``end``; return whether claims were withdrawn."""
         report, log = self._report, self._log
         was_more = self._save_tail(end, fault)
         if not report.last_exit_ok and self._mark.is_known:

@@ -1,4 +1,4 @@
-# Whether a store may be written to and read, for compiled code that asks.
+# Whether a store may be written and read, for compiled code that checks it.
 
 cdef class StateFlags:
     cdef bint is_closed, is_forked, is_unwritable

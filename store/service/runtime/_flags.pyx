@@ -1,19 +1,19 @@
 # cython: language_level=3, auto_pickle=False
-"""What a put and a read ask of a store's state: flags in C, and attributes to Python.
+"""The flags of a store's state that a put and a read check: C fields, and attributes in Python.
 
-``RunningState`` and ``CriticalSection`` inherit from these and have the methods. What is neither true nor
-false is refused with ``TypeError``.
+``RunningState`` and ``CriticalSection`` inherit from these classes and have the methods. A value
+that is neither true nor false is refused with ``TypeError``.
 """
 
 from cqstore.store.core._fields cimport truth
 
 
 cdef class StateFlags:
-    """Whether a store is there for reads and for puts."""
+    """Whether a store accepts reads and puts."""
 
     @property
     def closed(self):
-        """Whether it has been closed."""
+        """Whether the store has been closed."""
         return self.is_closed
 
     @closed.setter
@@ -31,7 +31,7 @@ cdef class StateFlags:
 
     @property
     def unwritable(self):
-        """Whether anything forbids a put: all that a put looks at."""
+        """Whether puts are forbidden for any reason: the only flag that a put checks."""
         return self.is_unwritable
 
     @unwritable.setter
@@ -40,11 +40,11 @@ cdef class StateFlags:
 
 
 cdef class EnteredFlag:
-    """Whether steps are under way of which all are done, or the store fails."""
+    """Whether a section is in progress in which all steps are done, or the store fails."""
 
     @property
     def begun(self):
-        """Whether they have begun, and not ended."""
+        """Whether it has begun, and not ended."""
         return self.is_begun
 
     @begun.setter

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Histogram: durations in buckets. Under the interpreter's lock each method is one step."""
+"""Histogram: durations in buckets. Under the GIL each method is one step."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
@@ -9,13 +9,13 @@ cdef tuple _usual_bounds = ()
 
 
 def bind_meters(histogram_snapshot, usual_bounds):
-    """Take the class of what a histogram held at one moment, and the bounds of most, ascending."""
+    """Set the class of a histogram's snapshot, and the default bounds, ascending."""
     global _histogram_snapshot, _usual_bounds
     _histogram_snapshot, _usual_bounds = histogram_snapshot, usual_bounds
 
 
 cdef class Histogram:
-    """Durations in buckets; each counts those up to its bound, the last one those beyond all."""
+    """Durations in buckets; each counts those up to its bound, the last one longer ones."""
 
     def __cinit__(self, bounds=None):
         cdef list given = [float(bound) for bound in bounds or _usual_bounds]
@@ -45,7 +45,7 @@ cdef class Histogram:
         self.total += seconds
 
     def restore(self, before):
-        """Add what another histogram of the same bounds held."""
+        """Add the counts of another histogram with the same bounds."""
         cdef list more = list(before.counts)
         cdef double total = before.total_seconds
         cdef Py_ssize_t at
@@ -56,7 +56,7 @@ cdef class Histogram:
         self.total += total
 
     def snapshot(self):
-        """Return what was observed until now."""
+        """Return the observations so far."""
         cdef double total = self.total
         counts = tuple([self.counts[at] for at in range(self.size + 1)])
         bounds = tuple([self.bounds[at] for at in range(self.size)])

@@ -1,4 +1,4 @@
-"""Environment: what a store asks of the machine around it, so that tests can answer instead."""
+"""Environment: what a store reads from the machine, so that tests can replace it."""
 
 import os
 import time
@@ -10,10 +10,10 @@ from cqstore.store.concurrency.wakeup import Latch
 
 
 class Environment:
-    """The clock, the calendar, the disk's fill, and the passing of time. Any thread may ask."""
+    """The clock, the calendar, the usage of disks, and waiting. Any thread."""
 
     def now(self) -> float:
-        """Return seconds since the epoch, by the clock that file times are taken from."""
+        """Return seconds since the epoch, from the clock of file times."""
         return time.time()
 
     def local_hour(self) -> int:
@@ -21,9 +21,9 @@ class Environment:
         return datetime.now().astimezone().hour
 
     def used_percent(self, folder: Path) -> int:
-        """Return how full the file system of ``folder`` is, rounded up; -1 if that is unknown.
+        """Return the usage of the file system of ``folder`` in percent, rounded up; -1 if unknown.
 
-        Of what programs may use: the blocks kept for root count as used only where they are.
+        Relative to the space for programs: blocks reserved for root count only if they are used.
 
         Source: RocketMQ ``UtilAll.getDiskPartitionSpaceUsedPercent``.
         """
@@ -34,7 +34,7 @@ class Environment:
         return -(-100 * used // whole) if whole else -1
 
     def wait(self, stop: Latch, seconds: float) -> bool:
-        """Return after ``seconds``, or when ``stop`` is set; whether it is."""
+        """Return after ``seconds``, or when ``stop`` is set; return whether it is set."""
         return stop.wait(seconds)
 
 
@@ -43,14 +43,15 @@ def usable_cores(
 ) -> int:
     """Return how many processors this process may keep busy, at least 1.
 
-    Those that it is bound to, or what a quota of its control groups (version 2) leaves of them.
+    These are the processors to which it is bound, limited by a quota of its control groups (version
+    2).
     """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cores = float(bound or 1)
     try:
         group = next(line[3:] for line in own.read_text().splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):
-        group = "/"  # no such groups here; where there is one, it is of a container
+        group = "/"  # no such groups here; if there is one, it is that of a container
     folder = groups / group.lstrip("/")
     for each in (folder, *folder.parents):
         if not each.is_relative_to(groups):
@@ -62,10 +63,10 @@ def usable_cores(
 
 
 def used_blocks(folder: Path) -> tuple[int, int]:
-    """Return how many blocks of a file system are used, and of how many, as ``df`` counts.
+    """Return the number of used blocks of a file system, and of all blocks, as ``df`` counts them.
 
     Raises:
-        OSError: it cannot be asked.
+        OSError: the file system's status cannot be read.
     """
     facts = os.statvfs(folder)
     used = facts.f_blocks - facts.f_bfree

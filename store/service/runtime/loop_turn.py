@@ -1,7 +1,7 @@
-"""LoopTurn: what other threads have done for the tasks of one event loop.
+"""LoopTurn: completions by other threads for the tasks of one event loop.
 
-A call from another thread wakes the loop, and costs it a lock. So whatever is done at once costs it
-one, and it completes all of that in one turn.
+A call from another thread wakes the loop, and costs it a lock. So completions that happen together
+cost one call, and the loop handles all of them in one turn.
 """
 
 import sys
@@ -18,10 +18,10 @@ T = TypeVar("T")
 def callers_asyncio() -> Any:
     """Return the module asyncio, which the caller's event loop has imported.
 
-    A store imports it neither when it is opened, for it is large, nor in a put or a wait.
+    A store imports it neither when it is opened, because it is large, nor in a put or a wait.
 
     Raises:
-        RuntimeError: no loop runs.
+        RuntimeError: no loop is running.
     """
     found = sys.modules.get("asyncio")
     if found is None:
@@ -30,22 +30,23 @@ def callers_asyncio() -> Any:
 
 
 class LoopTurn(Generic[T]):
-    """What is to be completed in one loop. Only ``complete_soon`` is called by other threads."""
+    """Completions of one loop. Other threads call only ``complete_soon``."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         self.loop = loop
         self._done: deque[T] = deque()
-        self._called: list[None] = []  # not empty: the loop will come to ``_complete_all``
+        self._called: list[None] = []  # not empty: the loop will call ``_complete_all``
 
     def complete(self, item: T) -> None:
-        """Complete ``item`` in the loop; a second time, if the first one was interrupted."""
+        """Complete ``item`` in the loop; called again if the first call was interrupted."""
         raise NotImplementedError
 
     def complete_soon(self, item: T) -> None:
-        """Have the loop complete ``item``; one call for all that come soon. Never waits.
+        """Make the loop complete ``item``; one call for several close in time. Never waits.
 
-        A handler of a signal may raise in ``_complete_all`` at any instruction: so that is called
-        once more, and what admits the next caller is not Python code of this project.
+        A signal handler may raise an exception in ``_complete_all`` at any instruction. So it is
+        called once more, and the step that admits the next caller is not Python code of this
+        project.
         """
         self._done.append(item)
         if self._called:
@@ -57,5 +58,5 @@ class LoopTurn(Generic[T]):
 
     def _complete_all(self) -> None:
         while self._done:
-            self.complete(self._done[0])  # stays there until all is done
+            self.complete(self._done[0])  # stays there until all are done
             self._done.popleft()

@@ -1,8 +1,8 @@
-"""Meters: what the hot paths count and time, as cheaply as that goes.
+"""Meters: counts and times of the hot paths, at minimal cost.
 
-A meter adds and is read by ``StoreMetrics``; it decides nothing. What lies under the append lock
-is counted there without a lock of its own (``CommitLog.appended_records``); everything here takes
-a lock of its own, for a few hundred nanoseconds, and is kept off the path of a single put.
+A meter is only read by ``StoreMetrics``, and decides nothing. Counts under the append lock need no
+lock of their own (``CommitLog.appended_records``); everything here takes its own lock, for a few
+hundred nanoseconds, and is kept off the path of a single put.
 """
 
 import threading
@@ -18,7 +18,7 @@ BOUNDS = (
     5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
     1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
-"""Upper bounds of most histograms' buckets, seconds; one bucket more takes what is longer."""
+"""Upper bounds of most histograms' buckets, seconds; one more bucket takes longer durations."""
 _FOUND = GetMessageStatus.FOUND
 
 
@@ -43,17 +43,17 @@ Histogram = _histogram.Histogram
 
 
 class PutMeter:
-    """What puts took, and which did not end with ``PUT_OK``. Any thread.
+    """Durations of puts, and the puts that did not end with ``PUT_OK``. Any thread.
 
-    Messages and bytes are not counted here: the log knows them.
+    Messages and bytes are not counted here: the log counts them.
     """
 
     def __init__(self) -> None:
         self.seconds = Histogram()
-        """Calls that put one message; a sample of them, see ``Putter``."""
+        """Durations of calls that put one message; a sample, see ``Putter``."""
         self.list_seconds = Histogram()
-        """Calls that put several, all of them."""
-        self._lock = threading.RLock()  # guards what follows
+        """Durations of all calls that put several messages."""
+        self._lock = threading.RLock()  # guards the fields below
         self._fallbacks = 0
         self.hooked = self.hook_refusals = self.hook_failures = 0
         self._not_ok = dict.fromkeys(PutMessageStatus, 0)
@@ -65,7 +65,7 @@ class PutMeter:
             self._fallbacks += messages
 
     def count_hooked(self) -> None:
-        """Count a message of which put hooks are asked."""
+        """Count a message that is passed to put hooks."""
         with self._lock:
             self.hooked += 1
 
@@ -81,7 +81,7 @@ class PutMeter:
 
     @property
     def fallbacks(self) -> int:
-        """Return how many messages were stored, but not by the fast path."""
+        """Return how many messages were stored without the fast path."""
         return self._fallbacks
 
     def not_ok(self, status: PutMessageStatus, messages: int = 1) -> None:
@@ -90,7 +90,7 @@ class PutMeter:
             self._not_ok[status] += messages
 
     def statuses(self) -> Mapping[PutMessageStatus, int]:
-        """Return how many messages ended with each status but ``PUT_OK``, zeros too."""
+        """Return how many messages ended with each status except ``PUT_OK``, including zeros."""
         with self._lock:
             return dict(self._not_ok)
 
@@ -99,7 +99,7 @@ class GetCounts(NamedTuple):
     """Counts of pull results."""
 
     statuses: Mapping[GetMessageStatus, int]
-    """Calls by their outcome, zeros too."""
+    """Calls per status, including zeros."""
     messages: int
     """Messages; a record of a batch queue holds several.
 
@@ -109,44 +109,44 @@ class GetCounts(NamedTuple):
 
 
 class CountedPulls(Protocol):
-    """Pulls that found something, counted by what answered them; see ``FastPull``."""
+    """Pulls that found messages, counted by the code that served them; see ``FastPull``."""
 
     @property
     def found(self) -> int:
-        """Return how many pulls found something."""
+        """Return the number of pulls that found messages."""
 
     @property
     def messages(self) -> int:
-        """Return how many messages these pulls returned."""
+        """Return the number of messages that these pulls returned."""
 
     @property
     def total_bytes(self) -> int:
-        """Return the bytes of the records of these messages."""
+        """Return the size of the records of these messages, in bytes."""
 
 
 class GetMeter:
-    """What pulls returned and took, every one of them. Any thread."""
+    """Results and durations of all pulls. Any thread."""
 
     def __init__(self) -> None:
         self.seconds = Histogram()
-        self._lock = threading.RLock()  # guards what follows
+        self._lock = threading.RLock()  # guards the fields below
         self._found = 0
         self._others = dict.fromkeys(GetMessageStatus, 0)
         self._messages = 0
         self._bytes = 0
         self.fast: CountedPulls | None = None
-        """Counts for itself what it answers."""
+        """Pulls that compiled code counts itself."""
 
     def pulled(self, started: float, result: GetMessageResult) -> None:
         """Count one pull that began at ``started`` of ``time.perf_counter``."""
         self.took(time.perf_counter() - started, result)
 
     def took(self, seconds: float, result: GetMessageResult) -> None:
-        """Count one pull that took so many seconds."""
+        """Count one pull that took ``seconds``."""
         self.seconds.observe(seconds)
         messages = result.record_count()
         with self._lock:
-            if result.status is _FOUND:  # an enum as a key costs a call of Python
+            if result.status is _FOUND:  # an enum as a key costs a call in Python
                 self._found += 1
             else:
                 self._others[result.status] += 1
@@ -154,12 +154,12 @@ class GetMeter:
             self._bytes += result.total_bytes
 
     def add_batched(self, messages: int) -> None:
-        """Count the messages, but for one each, in the records of a pull from a batch queue."""
+        """Count the additional messages in the records of a pull from a batch queue."""
         with self._lock:
             self._messages += messages
 
     def snapshot(self) -> GetCounts:
-        """Return what was counted until now."""
+        """Return the counts so far."""
         with self._lock:
             found, messages, total_bytes = self._found, self._messages, self._bytes
             statuses = dict(self._others)

@@ -1,4 +1,4 @@
-"""RunningState: whether a store takes writes, and why not.
+"""RunningState: whether a store accepts writes, and why not.
 
 Source: RocketMQ ``RunningFlags``.
 """
@@ -30,30 +30,30 @@ _LOG = StoreLogger(__name__)
 class RunningState(_flags.StateFlags):
     """The state of one store. Any thread may read and set it.
 
-    Failed, closed and forked are final; only a full disk may have room again. One that is
-    nearly full forbids puts alone. One that has no room for units or keys of records has stalled
-    the dispatch, too, as a dispatcher that fails has: batches would pile up in memory.
+    Failed, closed and forked are final; a full disk may get space again. A nearly full disk forbids
+    only puts. A disk without space for units or keys of records also stalls the dispatch, as a
+    failing dispatcher does: batches would pile up in memory.
     """
 
     def __init__(self, root: Path, *, read_only: bool) -> None:
         self._root = root
         self._read_only = read_only
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # guards every change; a signal's handler may make one
+        self._lock = threading.RLock()  # guards every change; a signal handler may make one
         self.closed = False
         self.forked = False
         """This process is a child of the one that opened the store."""
         self.failure: StoreError | None = None
         """The first write or flush that failed."""
         self.on_failed: Callable[[], object] = noop
-        """Called behind each failure, by any thread; it never waits."""
+        """Called after each failure, by any thread; must not wait."""
         self._disk_full = ""
         self.locks = LockOrder()
-        """Those that a call from inside another one of its thread must not wait for."""
+        """Locks for which a nested call of the same thread must not wait."""
         self.stalled = ""
-        """Why the dispatch of a batch waits, for room or a dispatcher; empty if it does not."""
+        """Why the dispatch waits for space or a dispatcher; empty if it does not."""
         self.unwritable = read_only
-        """Whether anything forbids a put: all that a put looks at."""
+        """Whether puts are forbidden for any reason: the only flag that a put checks."""
         _states.add(self)
 
     # ---- setting
@@ -64,10 +64,10 @@ class RunningState(_flags.StateFlags):
             self.closed = self.unwritable = True
 
     def fail(self, exc: BaseException) -> StoreError:
-        """Take no writes any more; keep and return the first cause, as an error of the store's.
+        """Refuse all further writes; keep and return the first cause, as a ``StoreError``.
 
-        Another waiter for the same flush may report its failure first. An exception that is no
-        error of the store's (an interrupt, a bug) has cut short what must be whole.
+        Another thread waiting for the same flush may report its failure first. Any other exception
+        (an interrupt, a bug) has interrupted steps that must be done completely.
         """
         cause = exc.__cause__ if isinstance(exc, StoreFailedError) else exc
         if not isinstance(cause, StoreError):
@@ -81,7 +81,7 @@ class RunningState(_flags.StateFlags):
         return failure
 
     def set_disk_full(self, reason: str) -> None:
-        """Take no puts for ``reason``, one sentence; with an empty one take them again."""
+        """Refuse puts for ``reason``, one sentence; if it is empty, accept them again."""
         with self._lock:
             changed, self._disk_full = reason != self._disk_full, reason
             self._update()
@@ -89,7 +89,7 @@ class RunningState(_flags.StateFlags):
             _LOG.warning("%s", reason or "the disk has free space again: puts are accepted")
 
     def set_stalled(self, reason: str) -> None:
-        """Take no puts while the dispatch is stalled for ``reason``; empty: it goes on."""
+        """Refuse puts while the dispatch is stalled for ``reason``; empty: it continues."""
         with self._lock:
             changed, self.stalled = bool(reason) != bool(self.stalled), reason
             self._update()
@@ -101,18 +101,18 @@ class RunningState(_flags.StateFlags):
     def _update(self) -> None:
         """Set ``unwritable``; the caller holds the lock."""
         self.unwritable = bool(self._disk_full or self.stalled) or self._has_ended
-        if self._has_ended:  # meanwhile, by a signal's handler or in a child: that is final
+        if self._has_ended:  # meanwhile, by a signal handler or in a child: that is final
             self.unwritable = True
 
     def leave_to_parent(self) -> None:
-        """Be of no use any more: called in a child process, where a lock may be held for ever."""
+        """Refuse all calls: called in a child process, where a lock may be held forever."""
         self.forked = self.unwritable = True
 
-    # ---- asking
+    # ---- checks
 
     @property
     def word(self) -> str:
-        """Return what the store takes, in a word or two."""
+        """Return the state in a word or two."""
         if self.closed or self.forked:
             return "closed" if self.closed else "closed in this child process"
         if self.failure is not None:
@@ -126,10 +126,10 @@ class RunningState(_flags.StateFlags):
         return self._read_only or self.closed or self.forked or self.failure is not None
 
     def refuse_put(self) -> PutMessageResult:
-        """Raise why the store takes no puts, or return the status of a full disk.
+        """Raise the reason for refusing puts, or return the status of a full disk.
 
-        Source: RocketMQ ``DefaultMessageStore.checkStoreStatus``, which asks ``RunningFlags`` for a
-        disk that is nearly full and for errors of queues or index.
+        Source: RocketMQ ``DefaultMessageStore.checkStoreStatus``, which checks ``RunningFlags`` for
+        a nearly full disk and for errors of queues or index.
 
         Raises:
             StoreStateError: as for ``check_writable``.
@@ -143,7 +143,7 @@ class RunningState(_flags.StateFlags):
 
         Raises:
             StoreStateError: the store was opened by another process, before it forked.
-            StoreClosedError: it has been closed.
+            StoreClosedError: the store has been closed.
         """
         if self.forked:
             raise StoreStateError(
@@ -155,7 +155,7 @@ class RunningState(_flags.StateFlags):
             raise StoreClosedError("the store is closed", path=self._root)
 
     def check_writable(self) -> None:
-        """Raise what forbids to write; a disk that is nearly full forbids puts alone.
+        """Raise the reason for refusing writes; a nearly full disk forbids only puts.
 
         Raises:
             StoreStateError, StoreClosedError: as for ``check_open``.
@@ -172,7 +172,7 @@ class RunningState(_flags.StateFlags):
             ) from self.failure
 
     def end_error(self) -> StoreStateError:
-        """Return why nothing comes any more, anew each time: a failure, or that it is closed."""
+        """Return a new error with the reason why nothing arrives any more: failed or closed."""
         try:
             self.check_writable()
         except StoreStateError as exc:
@@ -181,9 +181,9 @@ class RunningState(_flags.StateFlags):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Refuse where nothing may be written; a failure of the block ends all writing.
+        """Refuse if writing is not allowed; an exception in the block ends all writing.
 
-        But for what stalls a dispatch: the block can be repeated.
+        Except for errors that stall a dispatch: the block can be repeated.
 
         Raises:
             NestedCallError: the thread holds a lock of the store; nothing was done.
@@ -195,9 +195,9 @@ class RunningState(_flags.StateFlags):
 
     @contextmanager
     def failing(self, *harmless: type[StoreError]) -> Iterator[None]:
-        """Have whatever the block raises end all writing, an interrupt too.
+        """Let any exception in the block end all writing, including an interrupt.
 
-        But for ``harmless`` errors, and for one thing: that a close came before it.
+        Except for ``harmless`` errors, and if the store was closed before.
         """
         try:
             yield
@@ -210,17 +210,17 @@ class RunningState(_flags.StateFlags):
 
 
 class CriticalSection(_flags.EnteredFlag):
-    """Steps of which all are done, or the store fails and its next open recovers.
+    """A section in which all steps are done, or the store fails and its next open recovers.
 
-    Begun and ended under one lock. An exception may come between any two lines (a signal's handler
-    raises it), also between those that would record the first one. So if ``begun`` is already
-    set on entry, an earlier caller was interrupted inside the section.
+    Begun and ended under one lock. An exception may occur between any two lines (raised by a signal
+    handler), also between those that would record the first one. So if ``begun`` is already set on
+    entry, an earlier caller was interrupted inside the section.
     """
 
     __slots__ = ("_state", "_what")
 
     def __init__(self, state: RunningState, what: str) -> None:
-        """``what`` was cut short then, for the error."""
+        """``what`` is the interrupted operation, for the error."""
         self._state = state
         self._what = what
         self.begun = False
@@ -229,7 +229,7 @@ class CriticalSection(_flags.EnteredFlag):
         """Refuse if an earlier caller was interrupted inside the section.
 
         Raises:
-            StoreFailedError: the store has failed by that.
+            StoreFailedError: the store has failed because of the interruption.
         """
         if self.begun:
             self.fail_if_interrupted()
@@ -241,7 +241,7 @@ class CriticalSection(_flags.EnteredFlag):
             self._state.fail(StoreFailedError(f"{self._what} was interrupted"))
 
     def begin(self) -> None:
-        """Note that the steps have begun.
+        """Record that the steps have begun.
 
         Raises:
             StoreFailedError: as for ``check``.
@@ -250,7 +250,7 @@ class CriticalSection(_flags.EnteredFlag):
         self.begun = True
 
     def end(self) -> None:
-        """Note that the steps have ended: all of them are done, or none."""
+        """Record that the steps have ended: all of them are done, or none."""
         self.begun = False
 
 

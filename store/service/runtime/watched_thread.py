@@ -7,14 +7,14 @@ from cqstore.store.concurrency.thread import StoreThread
 
 _LOG = StoreLogger(__name__)
 EXIT_SECONDS = 10.0
-"""At most so long a thread is waited for at the end of the interpreter, and where it may be in code
-of the embedder's."""
+"""Maximum wait for the end of a thread at the end of the interpreter, or if the thread may be in
+code of the embedding program."""
 
 
 class Worker:
-    """Runs ``work`` in a thread; ``gave_up`` is called with whatever it raises, in that thread.
+    """Runs ``work`` in a thread; ``gave_up`` is called there with any exception that it raises.
 
-    ``means`` says in the log what follows from that.
+    ``means`` is the consequence, for the log.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class Worker:
         self._thread.start()
 
     def end(self, seconds: float | None = None) -> None:
-        """Wait until the thread is over, if it was ever started; the caller has stopped ``work``.
+        """Wait for the end of the thread, if it was started; the caller has stopped ``work``.
 
-        At most so many ``seconds``, if they are given.
+        At most ``seconds``, if given.
         """
         if self._begun:
             self._thread.join(seconds)
 
     def refuse_itself(self) -> None:
-        """Refuse what waits for the end of the thread, in that thread.
+        """Refuse a call that waits for the end of the thread from that thread.
 
         Raises:
             NestedCallError: the caller is the thread.

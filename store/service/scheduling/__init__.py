@@ -1,1 +1,1 @@
-"""What is delivered later: the schedule's queues, and how far each of them is."""
+"""Delayed delivery: the schedule's queues, and the progress of each level."""

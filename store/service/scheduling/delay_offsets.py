@@ -1,4 +1,4 @@
-"""DelayOffsets: how far each delay level is delivered, kept as a broker keeps it.
+"""DelayOffsets: the delivered offset of each delay level, stored as a broker stores it.
 
 Source: RocketMQ ``ScheduleMessageService``, ``DelayOffsetSerializeWrapper``, ``ConfigManager``.
 """
@@ -23,21 +23,21 @@ class DelayOffsets:
     """One file, ``config/delayOffset.json``. One thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Take the file's path; nothing is read yet."""
+        """Set the file's path; nothing is read yet."""
         self._path = path
-        self._content: Json = {}  # fields that are not known here stay
+        self._content: Json = {}  # unknown fields are kept
         self._former: bytes | None = None
 
     def read(self) -> dict[int, int]:
-        """Return level → next queue offset; empty if there is no file.
+        """Return level → next queue offset; empty if the file does not exist.
 
-        A torn file is read from its ``.bak``, as RocketMQ does: what was delivered between the two
-        is delivered again.
+        If the file is torn, its ``.bak`` is read, as in RocketMQ: messages delivered between the
+        two are delivered again.
 
         Raises:
             CorruptionError: neither can be read.
-            RefusedStoreError: it is not known what a broker makes of the file.
-            StoreIOError: the system does not give it.
+            RefusedStoreError: it is unknown how a broker reads the file.
+            StoreIOError: a read from disk failed.
         """
         found = read_either(self._path, _read)
         if found is None:
@@ -48,9 +48,9 @@ class DelayOffsets:
         return offsets
 
     def write(self, offsets: Mapping[int, int]) -> None:
-        """Make ``offsets`` all of the table, durably, and what was there that of the ``.bak``.
+        """Set the content of the table to ``offsets``, durably; the ``.bak`` gets the old content.
 
-        Cut short, each of the files is what it was or what it is to be.
+        After an interruption, each of the files has its old or its new content.
 
         Raises:
             StoreIOError: a file cannot be written.
@@ -67,14 +67,14 @@ class DelayOffsets:
 
 
 def _read(path: Path) -> tuple[dict[int, int], Json, bytes] | None:
-    """Return what a file says, its content and its bytes; ``None``: none is there."""
+    """Return the offsets in a file, its content and its bytes; ``None``: it does not exist."""
     with os_errors("read the offsets of delay levels", path):
         try:
             data = read_file(path, _MAX_BYTES)
         except FileNotFoundError:
             return None
     if not data:
-        return None  # as RocketMQ takes it
+        return None  # as in RocketMQ
     try:
         content = object_in(path, data, DELAYS)
         return offsets_of_levels(content), content, data
@@ -86,7 +86,7 @@ def _read(path: Path) -> tuple[dict[int, int], Json, bytes] | None:
 
 
 def offsets_of_levels(content: Json) -> dict[int, int]:
-    """Return level → queue offset out of a file's content, which is of the kind ``DELAYS``.
+    """Return level → queue offset from a file's content, which is of the type ``DELAYS``.
 
     Raises:
         ValueError: the table is null.
@@ -98,7 +98,7 @@ def offsets_of_levels(content: Json) -> dict[int, int]:
 
 
 def _next_version(former: object) -> Json:
-    """Return the version behind ``former``, see RocketMQ ``DataVersion.nextVersion``."""
+    """Return the version after ``former``, see RocketMQ ``DataVersion.nextVersion``."""
     known = former if isinstance(former, dict) else {}
     counter, state = known.get("counter"), known.get("stateVersion")
     return {

@@ -1,4 +1,4 @@
-"""LevelDelivery: delivers what is due of one delay level, in the order of its queue.
+"""LevelDelivery: delivers the due messages of one delay level, in the order of its queue.
 
 Source: RocketMQ ``ScheduleMessageService.DeliverDelayedMessageTimerTask``.
 """
@@ -21,10 +21,10 @@ from cqstore.store.service.scheduling.time_up import message_time_up
 
 _LOG = StoreLogger(__name__)
 MAX_BATCH = 256
-"""Messages of one put: so many come twice at most if the process is killed in it."""
+"""Messages per put: the maximum of duplicates if the process is killed during a put."""
 _MAX_BATCH_BYTES = 1 << 20
 RETRY_MS = 1_000
-"""Until a delivery is tried again that was refused, for a disk is full or the like."""
+"""Interval before the next attempt of a refused delivery, for example on a full disk."""
 _NEVER_TAKEN = {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
 
 
@@ -32,7 +32,7 @@ class ListPut(Protocol):
     """Puts a list, see ``Putter.put_list``."""
 
     def __call__(self, messages: Sequence[Message], /) -> list[PutMessageResult]:
-        """Put ``messages``, without a wait for disk or followers."""
+        """Put ``messages``, without waiting for disk or followers."""
 
 
 class DelayLevelFigures(NamedTuple):
@@ -43,7 +43,7 @@ class DelayLevelFigures(NamedTuple):
     delivered: int
     """Messages that were put to their own topics since the store was opened."""
     failures: int
-    """Messages that could not be delivered, and never will be."""
+    """Messages that could not be delivered, and will not be."""
     offset: int
     """Queue offset of the next message to deliver."""
     max_offset: int
@@ -52,40 +52,40 @@ class DelayLevelFigures(NamedTuple):
     Source of both: RocketMQ ``ScheduleMessageService.buildRunningStats``.
     """
     lag_ms: int | None
-    """How long the first of those that wait is overdue; 0: it is not due, or none waits.
+    """How long the first waiting message is overdue; 0: it is not due, or none waits.
 
     ``None``: it cannot be read.
     """
 
     @property
     def waiting(self) -> int:
-        """Return how many messages wait, those among them that are not due."""
+        """Return how many messages wait, including those that are not due."""
         return max(self.max_offset - self.offset, 0)
 
 
 class _Due(NamedTuple):
-    """Messages of a level that are due, and what follows them."""
+    """Due messages of a level, and the position after them."""
 
     messages: list[Message]
     places: list[tuple[int, int]]
-    """Queue offset of each, and when it was due, ms."""
+    """Queue offset of each, and its due time, ms."""
     next_offset: int
-    """Behind them, and behind what cannot be delivered."""
+    """After them, and after messages that cannot be delivered."""
     next_look: int
-    """When the unit at ``next_offset`` is due, ms."""
+    """Due time of the unit at ``next_offset``, ms."""
 
 
 class LevelDelivery:
     """Delivers one level.
 
-    One thread delivers; any thread sets ``is_noted`` and asks for ``figures``.
+    One thread delivers; any thread sets ``is_noted`` and calls ``figures``.
     """
 
     def __init__(
         self, level: int, delay_ms: int, log: CommitLog, queues: ConsumeQueueStore, put: ListPut,
         on_delivered: Callable[[int], object] = noop,
     ) -> None:  # fmt: skip
-        """``on_delivered`` is called with when a message was due, ms, once it has been put."""
+        """``on_delivered`` is called with the due time of a message, ms, once it has been put."""
         self.level = level
         self._delay_ms = delay_ms
         self._log, self._queues, self._put = log, queues, put
@@ -93,24 +93,24 @@ class LevelDelivery:
         self.next_offset = 0
         """Queue offset of the first message that is not delivered."""
         self.due: int | None = None
-        """When to look next, ms since the epoch; ``None``: nothing waits."""
+        """Time of the next check, ms since the epoch; ``None``: nothing waits."""
         self.is_noted = False
-        """Whether something was appended since the last look, if ``due`` is ``None``."""
+        """Whether there was an append since the last check, if ``due`` is ``None``."""
         self.delivered = 0
         """Messages that were put to their own topics."""
         self.failures = 0
-        """Messages that could not be delivered, and never will be."""
+        """Messages that could not be delivered, and will not be."""
 
     @property
     def _queue(self) -> ConsumeQueue:
         return self._queues.queue(SCHEDULE_TOPIC, self.level - 1)
 
     def end(self) -> int:
-        """Return the queue offset behind the last message of the level."""
+        """Return the queue offset after the last message of the level."""
         return self._queue.max_offset()
 
     def begin(self, offset: int | None) -> None:
-        """Go on at ``offset``, within the queue; ``None``: at its begin.
+        """Continue at ``offset``, within the queue; ``None``: at its begin.
 
         Source: RocketMQ ``ScheduleMessageService.correctDelayOffset``.
         """
@@ -124,9 +124,9 @@ class LevelDelivery:
         self.is_noted = self.next_offset < high
 
     def figures(self, now: int) -> DelayLevelFigures | None:
-        """Return how far the level is at ``now``, ms; ``None``: it never had a message.
+        """Return the progress of the level at ``now``, ms; ``None``: it never had a message.
 
-        Units that wait to be dispatched are in its queue no more than in any other.
+        Units that wait to be dispatched are not in its queue, as in any other.
         """
         low, high = self._queue.ends()
         if not high:
@@ -136,7 +136,7 @@ class LevelDelivery:
         return DelayLevelFigures(self.level, self.delivered, self.failures, at, high, lag)
 
     def _overdue(self, at: int, high: int, now: int) -> int | None:
-        """Return how long the unit at ``at`` is due, ms; ``None``: it cannot be read."""
+        """Return how long the unit at ``at`` is overdue, ms; ``None``: it cannot be read."""
         queue = self._queue
         try:
             row = next(queue.read_units_below(high, at, 1).rows(), None)
@@ -149,18 +149,18 @@ class LevelDelivery:
         return max(now - due, 0)
 
     def is_due(self, now: int) -> bool:
-        """Return whether to look at ``now``, ms: also where the clock was set back meanwhile."""
+        """Return whether to check at ``now``, ms: also if the clock was set back meanwhile."""
         if self.due is None:
             return self.is_noted
         return not now < self.due <= now + max(self._delay_ms, RETRY_MS)
 
     def deliver(self, now: int) -> None:
-        """Deliver a batch of what is due at ``now``, ms, see ``due`` for what follows.
+        """Deliver a batch of messages due at ``now``, ms; ``due`` is the time of the next check.
 
-        The units are dispatched that were appended before.
+        Units that were appended before must be dispatched.
 
         Raises:
-            StoreError: queue or log cannot be read, or the store takes nothing any more.
+            StoreError: queue or log cannot be read, or the store accepts no more puts.
         """
         self.is_noted = False
         queue = self._queue
@@ -171,7 +171,7 @@ class LevelDelivery:
                 low - self.next_offset, self.level,
             )  # fmt: skip
             self.next_offset = low
-        if self.next_offset >= high:  # behind the end: the queue is being rebuilt
+        if self.next_offset >= high:  # after the end: the queue is being rebuilt
             self.due = None if self.next_offset == high else now + RETRY_MS
             return
         found = self._find(queue, high, now)
@@ -181,7 +181,7 @@ class LevelDelivery:
             self.due = now + RETRY_MS
 
     def _put_all(self, found: _Due) -> bool:
-        """Put the messages that are due; return False where one has to be put later again."""
+        """Put the due messages; return False if a message must be put again later."""
         if not found.messages:
             return True
         results = self._put(found.messages)
@@ -228,7 +228,7 @@ class LevelDelivery:
         return _Due(messages, places, at, now + RETRY_MS if gone else now)
 
     def _due_time(self, tags_code: int | None, phy_offset: int, size: int, now: int) -> int:
-        """Return when a unit is due; now, where the clock was set back behind its put.
+        """Return when a unit is due; now, if the clock was set back to before its put.
 
         Source: RocketMQ ``correctDeliverTimestamp``.
         """
@@ -238,7 +238,7 @@ class LevelDelivery:
     def _stored(self, phy_offset: int) -> StoredMessage:
         message = self._log.message(phy_offset)
         refuse_filler(message)
-        message.check_body()  # its copy would have a checksum of its own
+        message.check_body()  # its copy would have its own checksum
         return message
 
     def _pass_over(self, offset: int, reason: str) -> None:

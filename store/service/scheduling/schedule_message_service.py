@@ -1,7 +1,7 @@
 """ScheduleMessageService: delivers messages with a delay level when they are due.
 
-RocketMQ looks at each level ten times a second. Here a thread sleeps until the next message is due.
-It is started by the first message that waits, and ends when none does and the offsets are written.
+RocketMQ checks each level ten times a second. Here a thread sleeps until the next message is due.
+The first waiting message starts it, and it ends when no message waits and the offsets are written.
 
 Source: RocketMQ ``ScheduleMessageService``.
 """
@@ -32,16 +32,17 @@ from cqstore.store.service.scheduling.level_delivery import (
 
 _LOG = StoreLogger(__name__)
 LATE_BOUNDS = (1e-3, 1e-2, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3600.0, 43200.0)
-"""Upper bounds of the buckets of ``late_seconds``: what waited for a restart is hours late."""
+"""Upper bounds of the buckets of ``late_seconds``: after a restart messages are hours late."""
 _MAX_SLEEP_SECONDS = 60.0
-"""The clock may be set forward while the thread sleeps, or the machine may have slept."""
+"""Limit, because the clock may be set forward meanwhile, or the machine may be suspended."""
 
 
 class ScheduleMessageService:
     """The delay levels of one open store. Any thread may call ``notify`` and ``persist``.
 
-    At least once: what was delivered since the offsets were written last is delivered again if the
-    process is killed. The log is made durable before the offsets, so no message is skipped.
+    Delivery is at least once: messages delivered since the last write of the offsets are delivered
+    again if the process is killed. The log is made durable before the offsets, so no message is
+    skipped.
     """
 
     def __init__(
@@ -56,16 +57,16 @@ class ScheduleMessageService:
         environment: Environment,
         interval_ms: int,
     ) -> None:
-        """``ready`` dispatches what was appended; ``interval_ms``: from a delivery to its write."""
+        """``ready`` dispatches appended units; ``interval_ms``: from a delivery to its write."""
         self.late_seconds = Histogram(LATE_BOUNDS)
-        """How late deliveries came behind the times at which their messages were due."""
+        """Delay between the due times of messages and their deliveries."""
         self.deliveries = {
             level: LevelDelivery(level, delay_ms, log, queues, put, self._observe)
             for level, delay_ms in enumerate(levels.delays_ms, 1)
         }
         """By level."""
         self._unserved: list[LevelDelivery] = []
-        """Levels that the settings no longer have, and whose queues have messages that wait."""
+        """Levels that are no longer in the settings, but have waiting messages in their queues."""
         self._unserved_of = partial(LevelDelivery, delay_ms=0, log=log, queues=queues, put=put)
         self._queues = queues
         self._offsets = offsets
@@ -80,16 +81,16 @@ class ScheduleMessageService:
         self._has_begun = self._is_running = self._stopped = False
         self._pid = os.getpid()
         self.worker: Worker | None = None
-        """``None``: nothing has ever waited."""
+        """``None``: no message has ever waited."""
         self.failures = 0
-        """Looks of the thread that failed; each is tried again."""
+        """Failed checks of the thread; each is repeated."""
 
-    # ---- from outside
+    # ---- public
 
     def figures(self) -> tuple[DelayLevelFigures, ...]:
-        """Return what is known of each level that ever had a message, by level. Any thread.
+        """Return the figures of each level that ever had a message, by level. Any thread.
 
-        Also of levels that ``messageDelayLevel`` no longer has, whose messages nothing delivers.
+        Also of levels that ``messageDelayLevel`` no longer has, whose messages are not delivered.
 
         Raises:
             StoreError: the ends of a queue cannot be read.
@@ -100,7 +101,7 @@ class ScheduleMessageService:
         return tuple(each for each in found if each is not None)
 
     def start(self) -> None:
-        """Read how far each level is, and start the thread if something waits.
+        """Read the progress of each level, and start the thread if messages wait.
 
         Raises:
             CorruptionError: the offsets cannot be read.
@@ -115,7 +116,7 @@ class ScheduleMessageService:
         self.notify_all()
 
     def _report_unserved(self) -> None:
-        """Log each level that is not configured, if messages of it wait: nothing delivers them."""
+        """Log levels that are not configured but have waiting messages: these are not delivered."""
         levels = sorted(key.queue_id + 1 for key in self._queues.queues(SCHEDULE_TOPIC))
         for level in levels:
             if level in self.deliveries:
@@ -131,7 +132,7 @@ class ScheduleMessageService:
                 )  # fmt: skip
 
     def notify(self, level: int) -> None:
-        """Have a message of ``level`` that was appended delivered when it is due. Never waits."""
+        """Schedule the delivery of an appended message of ``level``. Never waits."""
         delivery = self.deliveries.get(level)
         if delivery is None:
             return
@@ -140,17 +141,17 @@ class ScheduleMessageService:
             self._wake_or_start()
 
     def notify_all(self) -> None:
-        """Look at all levels whose queues may have more than was seen of them."""
+        """Check all levels whose queues may have new messages."""
         for delivery in self.deliveries.values():
             delivery.is_noted = delivery.is_noted or delivery.next_offset < delivery.end()
         if self._has_noted() or self._offsets_now() != self._written:
             self._wake_or_start()
 
     def persist(self) -> None:
-        """Make durable how far each level is, and the messages that were delivered before.
+        """Make durable the progress of each level, and the messages that were delivered before.
 
         Raises:
-            StoreError: it cannot be written; what was delivered since comes again after a kill.
+            StoreError: it cannot be written; messages delivered since are repeated after a kill.
         """
         with self._writing.entry():
             offsets = self._offsets_now()
@@ -161,7 +162,7 @@ class ScheduleMessageService:
             self._write_at = None
 
     def stop(self) -> None:
-        """End the thread, and write the offsets. In a child of the process: nothing."""
+        """End the thread, and write the offsets. In a child of the process: does nothing."""
         if self._pid != os.getpid():
             return
         self.halt()
@@ -171,16 +172,16 @@ class ScheduleMessageService:
             _LOG.warning("delayed messages may be delivered again: %s", exc)
 
     def halt(self) -> None:
-        """End the thread and write nothing: the store was dropped."""
+        """End the thread without writing: the store was dropped."""
         self._end(None)
         atexit.unregister(self._leave)
 
     # ---- deliveries
 
     def run(self) -> float | None:
-        """Deliver what is due, write what is to be written; return the seconds to the next look.
+        """Deliver due messages, write due offsets; return the seconds to the next check.
 
-        ``None``: nothing waits, and everything is written.
+        ``None``: no message waits, and everything is written.
 
         Raises:
             StoreError: as for ``LevelDelivery.deliver`` and ``persist``.
@@ -199,7 +200,7 @@ class ScheduleMessageService:
         return None if next_look is None else max(next_look - self._now(), 0) / 1000
 
     def _deliver_once(self) -> bool:
-        """Deliver a batch of each level that has something due; return whether any has."""
+        """Deliver a batch of each level with due messages; return whether there was one."""
         now = self._now()
         due = [each for each in self.deliveries.values() if each.is_due(now)]
         if due:
@@ -209,7 +210,7 @@ class ScheduleMessageService:
         return bool(due)
 
     def _offsets_now(self) -> dict[int, int]:
-        """Return what is to be written: of levels that had messages, or are in the file."""
+        """Return the offsets to write: of levels that had messages, or are in the file."""
         there = {level: each.next_offset for level, each in self.deliveries.items()}
         return self._written | {
             level: at for level, at in there.items() if at or level in self._written
@@ -227,9 +228,9 @@ class ScheduleMessageService:
     # ---- the thread
 
     def _wake_or_start(self) -> None:
-        """Wake the thread, or start it where none runs."""
+        """Wake the thread, or start one if none runs."""
         self._wake.set()
-        if self._starting.is_mine():  # a signal's handler, in the middle of this
+        if self._starting.is_mine():  # a signal handler in the middle of this method
             return
         with self._starting.entry():
             if self._is_running or self._stopped:
@@ -246,12 +247,12 @@ class ScheduleMessageService:
             except (RuntimeError, MemoryError) as exc:
                 self._is_running = False
                 _LOG.error("cannot start the thread that delivers delayed messages: %s", exc)
-            except BaseException:  # should it run all the same, two of them do no harm
+            except BaseException:  # if it runs all the same, two threads do no harm
                 self._is_running = False
                 raise
 
     def _run(self) -> None:
-        """Deliver what is due, and sleep until more is; ends when no message waits."""
+        """Deliver due messages, and sleep until more are due; ends when no message waits."""
         while not self._stopped:
             try:
                 seconds = self.run()
@@ -268,7 +269,7 @@ class ScheduleMessageService:
                 self._wake.wait(min(seconds, _MAX_SLEEP_SECONDS))
 
     def _has_ended(self) -> bool:
-        """Let the next message that waits start another thread, unless one waits already."""
+        """Let the next waiting message start another thread, unless one waits already."""
         with self._starting.entry():
             self._is_running = False
             if self._has_noted():
@@ -276,7 +277,7 @@ class ScheduleMessageService:
         return not self._is_running
 
     def _give_up(self, exc: BaseException) -> None:
-        """Leave what waits to the next message that is put, or to the next opening."""
+        """Leave waiting messages to the next put, or to the next opening."""
         self._is_running = False
         self.failures += 1
         _LOG.error("no delayed messages are delivered until the next one is put: %s", exc)
@@ -288,6 +289,6 @@ class ScheduleMessageService:
             self.worker.end(seconds)
 
     def _leave(self) -> None:
-        """End the thread before the interpreter does: cut off there it would keep its locks."""
+        """End the thread before the interpreter ends: otherwise it would keep its locks."""
         if self._pid == os.getpid():
             self._end(EXIT_SECONDS)

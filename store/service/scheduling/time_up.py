@@ -1,4 +1,4 @@
-"""A scheduled message whose time is up, as it goes to its own topic.
+"""Conversion of a scheduled message that is due to the message for its own topic.
 
 Source: RocketMQ ``ScheduleMessageService.messageTimeUp``, ``MessageTimeUp``.
 """
@@ -15,14 +15,14 @@ _GONE = frozenset({
     MessageProperty.TIMER_DELAY_SEC, MessageProperty.INNER_MULTI_QUEUE_OFFSET,
     MessageProperty.CRC32,
 })  # fmt: skip
-"""Properties that a delivered message has not, or gets anew."""
+"""Properties that a delivered message does not have, or gets anew."""
 
 
 def message_time_up(stored: StoredMessage) -> Message:
     """Return the message that ``stored`` delays, with the bytes of its body.
 
     Raises:
-        CorruptionError: it does not say where it belongs.
+        CorruptionError: it has no valid topic or queue to deliver to.
     """
     properties = stored.properties
     topic = properties.get(MessageProperty.REAL_TOPIC)

@@ -1,1 +1,1 @@
-"""From messages to the log, and to the disk."""
+"""Writing: from messages to the log, and to disk."""

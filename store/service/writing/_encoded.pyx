@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """EncodedMessages: messages of a put whose queue slots are not cached, or that take long.
 
-They are encoded by one call, summed up without the interpreter's lock, and appended by calls that
-hold the append lock.
+One call encodes them, their checksums are computed without the GIL, and calls that hold the append
+lock append them.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -22,19 +22,20 @@ from cqstore.store.service.dispatching._columns cimport BatchColumns
 from cqstore.store.service.writing._put cimport MAX_BODY, FastPut
 
 cdef enum:
-    NOTED_AT_ONCE = 1 << 12  # records, before others may run
+    NOTED_AT_ONCE = 1 << 12  # records written before other threads may run
 
 crc_prepare()
 
 
 cdef class EncodedMessages:
-    """Messages of one put in order, with all but their places. One thread.
+    """Messages of one put in order, encoded except for their positions. One thread.
 
-    ``add`` them, ``sum`` up, then under the append lock, inside its section and with the slots of
-    all ``unassigned`` queues filled, ``append`` into file after file, each with room for the next.
-    The interpreter's lock is given up while long bodies are summed and while much is written. What
-    is written is no record of the log before its end is moved, behind all that the call writes, and
-    at a kill a record or none, as its size comes last.
+    ``add`` them, ``sum`` them, then under the append lock, inside its section and with the slots of
+    all ``unassigned`` queues filled, ``append`` them into file after file, each with enough space
+    for the next one. The GIL is released for the checksums of long bodies and for large writes.
+    Written bytes are part of the log only when its end is moved, after everything that the call
+    writes; a killed process leaves complete records only, because each record's size is written
+    last.
     """
 
     cdef FastPut _puts
@@ -53,7 +54,7 @@ cdef class EncodedMessages:
 
     @property
     def total_bytes(self):
-        """Bytes of all records that are to be appended."""
+        """Size of all records to append, in bytes."""
         cdef Py_ssize_t at
         cdef int64_t found = self._scratch.total
         for at in range(self._done):
@@ -62,7 +63,7 @@ cdef class EncodedMessages:
 
     @property
     def next_bytes(self):
-        """Bytes of the next record that is to be appended; 0: all were."""
+        """Size of the next record to append, in bytes; 0: all are appended."""
         if self._done == self._scratch.count:
             return 0
         return self._scratch.entries[self._done].size
@@ -70,14 +71,14 @@ cdef class EncodedMessages:
     def add(self, Message message not None, tuple learnt not None, store_host=None):
         """Add a message if it is well-formed; return whether it is.
 
-        ``message`` is the caller's own, ``learnt`` what it has learnt of its topic. What a message
-        asks for was decided before: it is only stored. ``store_host`` is what the result names,
-        unless that of the message.
+        ``message`` is the caller's own, ``learnt`` the encoded form of its topic. The message's
+        requests were handled before: it is only stored. ``store_host`` is the host in the result,
+        by default that of the message.
         """
         cdef Scratch scratch = self._scratch
         cdef list held = scratch.keys
         cdef bint is_good = False
-        self._puts._known.reserve(1)  # from here on nothing else runs before all is held
+        self._puts._known.reserve(1)  # no other code runs until references to all are held
         cdef Py_ssize_t used = scratch.used, total = scratch.total
         cdef Encoded *entry = scratch.more()
         try:
@@ -98,7 +99,7 @@ cdef class EncodedMessages:
         return is_good
 
     def sum(self):
-        """Find the checksums of the bodies that were added since."""
+        """Compute the checksums of the bodies that were added since the last call."""
         cdef Py_ssize_t at, todo = 0
         cdef Encoded *entry = self._scratch.entries
         for at in range(self._summed, self._scratch.count):
@@ -111,7 +112,7 @@ cdef class EncodedMessages:
         self._summed = self._scratch.count
 
     def unassigned(self):
-        """Return the queues, topic and queue id, whose next offsets are not cached."""
+        """Return the queues (topic and queue id) whose next offsets are not cached."""
         cdef Py_ssize_t at
         cdef PyObject *key
         cdef list found = []
@@ -124,18 +125,18 @@ cdef class EncodedMessages:
         return found
 
     def skip(self, Py_ssize_t count):
-        """Leave out the next so many."""
+        """Skip the next ``count`` messages."""
         if not 0 <= count <= self._scratch.count - self._done:
             raise ValueError("there are not so many")
         self._done += count
 
     def append(self, target not None, list results not None):
-        """Append as many as the current file has room for, at least one; ``results`` get theirs.
+        """Append as many as fit the current file, at least one; ``results`` get their results.
 
-        ``target``: where that file is written to.
+        ``target``: the buffer of that file.
 
         Raises:
-            ValueError: the file has no room for the next one, or it was not summed up.
+            ValueError: the next one does not fit the file, or ``sum`` was not called.
         """
         cdef FastPut puts = self._puts
         cdef FilePositions file = puts._log.current
@@ -163,7 +164,7 @@ cdef class EncodedMessages:
     # ---- inside
 
     cdef Py_ssize_t _fitting(self, FilePositions file) noexcept:
-        """Return behind which message those end that the file has room for."""
+        """Return the index after the last message that fits the file."""
         cdef int64_t room
         cdef Py_ssize_t last = self._done
         if file is None:
@@ -177,7 +178,7 @@ cdef class EncodedMessages:
     cdef int64_t _take_places(
         self, Py_ssize_t first, Py_ssize_t last, int64_t phy_offset
     ) except -1:
-        """Give records their places; return how many bytes they have together."""
+        """Assign positions to records; return their total size in bytes."""
         cdef Py_ssize_t at
         cdef Encoded *entry
         cdef int64_t start = phy_offset
@@ -208,7 +209,7 @@ cdef class EncodedMessages:
     cdef int _note(
         self, Py_ssize_t first, Py_ssize_t last, int64_t now, list results
     ) except -1:
-        """Add units and keys of what was written, and make the results."""
+        """Add units and keys of the written records, and create the results."""
         cdef FastPut puts = self._puts
         cdef UnitColumns units = puts._pending.units
         cdef BatchColumns columns = puts._columns.of(units, puts._pending.keys)
@@ -218,7 +219,7 @@ cdef class EncodedMessages:
         place = None
         for at in range(first, last):
             if at % NOTED_AT_ONCE == NOTED_AT_ONCE - 1:
-                with nogil:  # a thread that waits for the interpreter's lock has it now
+                with nogil:  # a thread that waits for the GIL gets it now
                     pass
             entry = &self._scratch.entries[at]
             if is_queued(entry):
@@ -244,7 +245,7 @@ cdef class EncodedMessages:
 
 
 cdef int _hold(Encoded *entry, list held, Message message, tuple learnt) except -1:
-    """Hold what the pointers lead to that the message itself may lose."""
+    """Hold references to objects that the message may lose."""
     cdef PyObject *values[4]
     cdef Py_ssize_t at
     values[0], values[1], values[2], values[3] = (
@@ -271,7 +272,7 @@ cdef void _write_all(
     const Encoded *entry, Py_ssize_t first, Py_ssize_t last, const char *properties, char *start,
     int64_t now, bint is_sealed,
 ) noexcept nogil:
-    """Write records one behind the other, in order: nothing whole lies behind what is not."""
+    """Write consecutive records, in order: no complete record follows an incomplete one."""
     cdef Py_ssize_t at
     for at in range(first, last):
         write_record(

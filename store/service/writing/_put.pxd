@@ -1,4 +1,4 @@
-# The put of plain messages, for compiled code that appends what was encoded otherwise.
+# The put of plain messages, for compiled code that appends messages encoded elsewhere.
 
 from libc.stdint cimport int64_t
 
@@ -10,7 +10,7 @@ from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
 from cqstore.store.service.runtime._flags cimport EnteredFlag, StateFlags
 
 cdef enum:
-    MAX_BODY = 1 << 16  # a longer one is summed while others run
+    MAX_BODY = 1 << 16  # the checksum of a longer one is computed without the GIL
 
 
 cdef class FastPut(FastEncoder):

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""FastPut: the put of plain messages, from the message to its place, in one call.
+"""FastPut: the put of plain messages, from the message to its position, in one call.
 
-The call holds the interpreter's lock from its first look at the message to the last field that it
-sets, and runs no line of Python and no collection of garbage meanwhile. So no other thread, no
-signal's handler and no fork comes in between, and the append lock needs no taking: if it
-is free as the call begins, it stays free until the call ends. Where anything is not plain, or not
-cached, the call returns ``None`` and has changed nothing.
+The call holds the GIL from its first look at the message to the last field that it sets, and runs
+neither Python code nor a garbage collection meanwhile. So no other thread, no signal handler and no
+fork intervenes, and the append lock need not be acquired: if it is free when the call begins, it
+stays free until the call ends. If anything is not plain, or not cached, the call returns ``None``
+and has changed nothing.
 
-A collection may begin where an object is made that the collector knows (Python 3.11; later ones
-begin it between two lines of Python). So all such objects, results and keys of queues, are made
-ahead, blank, and the store time is asked for behind that.
+A garbage collection may begin when an object is created that the collector tracks (Python 3.11;
+later versions begin it between two lines of Python). So all such objects, results and keys of
+queues, are created in advance, blank, and the store time is read after that.
 """
 
 cimport cython
@@ -38,7 +38,7 @@ from cqstore.store.service.dispatching._columns cimport BatchColumns
 from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
 from cqstore.store.service.runtime._flags cimport EnteredFlag, StateFlags
 
-from time import time_ns  # the one that needs no call
+from time import time_ns  # the only clock that needs no call
 
 cdef extern from "Python.h":
     int PyGC_Disable()
@@ -47,7 +47,7 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(object made)
 
 cdef enum:
-    MAX_AT_ONCE = 1 << 20  # bytes of records; likewise, and what they are encoded in stays
+    MAX_AT_ONCE = 1 << 20  # bytes of records per call, and of the memory for encoding that is kept
 
 crc_prepare()
 
@@ -80,7 +80,7 @@ cdef class FastPut(FastEncoder):
         self._stamp, self._time = 0, 0
 
     def quick(self, message):
-        """Put a message if nothing else is due with it, see the protocol."""
+        """Put a message if no other work is due with it, see the protocol."""
         cdef int64_t appended = self._log.appended
         if not self._alone or self._pending.units is None:
             return None
@@ -93,13 +93,13 @@ cdef class FastPut(FastEncoder):
         return False if result is None else result
 
     cpdef one(self, message):
-        """Put a message; return its result, ``None`` if it has to take the slow path."""
+        """Put a message; return its result, ``None`` if it must take the slow path."""
         cdef Scratch scratch = self._scratch
         cdef int64_t now
         result = self._blank_result()
         if not self._known.blank_count:
             self._known.reserve(1)
-        now = self._now()  # from here on nothing else runs
+        now = self._now()  # no other code runs from here on
         scratch.begin(1)
         scratch.count, scratch.is_batch = 1, False
         if not self.encode(<PyObject *> message, scratch, now):
@@ -117,7 +117,7 @@ cdef class FastPut(FastEncoder):
             return None
         results = self._blank_results(count)
         self._known.reserve(count)
-        now = self._now()  # from here on nothing else runs
+        now = self._now()  # no other code runs from here on
         scratch.begin(count)
         scratch.is_batch = False
         for at in range(count):
@@ -136,18 +136,18 @@ cdef class FastPut(FastEncoder):
             return None
         results = self._blank_results(count)
         self._known.reserve(1)  # all are of one queue
-        now = self._now()  # from here on nothing else runs
+        now = self._now()  # no other code runs from here on
         scratch.is_batch = True
         if not self.encode_batch(batch, scratch, now) or scratch.count != count:
             return None
         return results if self._append_all(scratch, now, None, results) else None
 
     def encoded(self):
-        """Return what takes the messages of a put that was not taken otherwise."""
+        """Return an object for the messages of a put that takes the slow path."""
         return self._encoded(self)
 
     cdef int64_t _now(self) except? -1:
-        """Return the store time, ms. No line of Python: no later append gets an earlier time."""
+        """Return the store time, ms. No Python code: no later append gets an earlier time."""
         cdef timespec now
         time_source = self._clock_names["time_ns"]
         if time_source is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:
@@ -158,14 +158,14 @@ cdef class FastPut(FastEncoder):
 
     @cython.final
     cdef object _blank_result(self):
-        """Return a result with its place, neither filled yet."""
+        """Return a result with a blank position."""
         result = blank_tuple(self._result, 5)
         fill(result, 1, blank_tuple(self._appended, 3))
         return result
 
     @cython.final
     cdef list _blank_results(self, Py_ssize_t count):
-        """Return so many, in a list that the collector of garbage does not know yet either."""
+        """Return ``count`` of them, in a list that the garbage collector does not track yet."""
         cdef Py_ssize_t at
         cdef list results = []
         PyObject_GC_UnTrack(results)
@@ -178,9 +178,9 @@ cdef class FastPut(FastEncoder):
         self, object result, Encoded *entry, int64_t phy_offset, object timestamp,
         object queue_offset,
     ):
-        """Say in a result where a record went; return its place.
+        """Fill a result with the position of a record; return the position.
 
-        The collector need not know the place, which holds numbers.
+        The collector need not track the position, which contains numbers.
         """
         place = <object> PyTuple_GET_ITEM(result, 1)
         fill(place, 0, phy_offset)
@@ -199,9 +199,9 @@ cdef class FastPut(FastEncoder):
     cdef bint _append_all(
         self, Scratch scratch, int64_t now, object result, list results
     ) except -1:
-        """Append what was encoded, if there is room and nothing forbids it; return whether it was.
+        """Append the encoded messages if there is space and it is allowed; return whether it did.
 
-        Without ``results`` it is one message, and ``result`` becomes its.
+        Without ``results`` it is one message, and ``result`` becomes its result.
         """
         cdef FilePositions file = self._log.current
         if (
@@ -223,9 +223,9 @@ cdef class FastPut(FastEncoder):
         self, Scratch scratch, int64_t now, FilePositions file, object target, object result,
         list results,
     ) except -1:
-        """Append what was encoded: no line that fails but for want of memory, and none between.
+        """Append the encoded messages: a step fails only for lack of memory; nothing intervenes.
 
-        Or where the file does not take what is written into its map: that is not acknowledged.
+        Or if the file no longer backs its map: then the put is not acknowledged.
         """
         cdef Py_buffer buffer
         cdef int64_t position = file.wrote
@@ -239,7 +239,7 @@ cdef class FastPut(FastEncoder):
         try:
             if buffer.len < self._file_size:
                 return False
-            # Left so if a line below fails: the store has failed then.
+            # Stays set if a step below fails: the store has failed then.
             self._section.is_begun = True
             columns = self._columns.of(units, self._pending.keys)
             units.make_room(scratch.count)
@@ -288,7 +288,7 @@ cdef class FastPut(FastEncoder):
         if queue.key == entry.key and queue.batch == columns.batch:
             return queue.number
         cdef int number = columns.units.index(<tuple> <object> entry.key)
-        if queue.key == entry.key:  # else another queue of this call has the place
+        if queue.key == entry.key:  # otherwise another queue of this call uses the slot
             queue.number, queue.batch = number, columns.batch
         return number
 
@@ -310,7 +310,7 @@ cdef class FastPut(FastEncoder):
 
 
 cdef Py_ssize_t _batched(object batch) noexcept:
-    """Return how many messages a client batch has; -1: it is none, by its lengths."""
+    """Return the number of messages in a client batch; -1: its lengths are invalid."""
     if type(batch) is not Message:
         return -1
     data = (<Message> batch).body
@@ -332,10 +332,10 @@ cdef Py_ssize_t _batched(object batch) noexcept:
 
 
 cdef int _check_written(object file, object target, object state) except -1:
-    """Refuse to acknowledge what the file of the map may not have: the store has failed then.
+    """Refuse to acknowledge data that the file of the map may not have: the store has failed then.
 
-    This is Python, in the middle of a put, so here alone the collector of garbage is held up: what it
-    calls could put, and would find the section begun.
+    This is Python code in the middle of a put, so the garbage collector is disabled here only: its
+    callbacks could put, and would find the section begun.
     """
     cdef int collecting = PyGC_Disable()
     try:

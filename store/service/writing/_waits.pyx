@@ -1,10 +1,10 @@
 # cython: language_level=3
-"""DiskWaits: the threads that wait for one log's next sync, and which of them makes it.
+"""DiskWaits: the threads that wait for the next sync of one log, and the leader that does it.
 
-And the object of a put for which no thread waits. All of it runs under the interpreter's lock, and
-without a line of Python: so no signal's handler, no collection of garbage and no other thread comes
-between two lines here. But for ``sync``, which may raise whatever it likes, and where a handler
-raises while its thread sleeps: as it leaves it has the others continue.
+And the object of a put for which no thread waits. All of it runs under the GIL, without Python
+code: no signal handler, no garbage collection and no other thread intervenes between two lines
+here. Exceptions are ``sync``, which may raise any exception, and a handler that raises while its
+thread sleeps: when that thread leaves, it lets the others continue.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -37,7 +37,7 @@ cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
 
 cdef enum:
-    MAX_SKIPPED = 64  # syncs
+    MAX_SKIPPED = 64  # limit of syncs
 
 _LOG = StoreLogger("store.service.writing.ack_waiter")
 cdef object _OK = PutMessageStatus.PUT_OK
@@ -53,21 +53,22 @@ cdef void _call(Waiter *waiter) noexcept:
 cdef class DiskWaits:
     """The waiters for the syncs of one log. Any thread.
 
-    ``log._flushed`` tells up to where it is durable; ``sync`` makes it so up to its present end. It
-    returns for how many seconds the next sync waits for those that were served, counted from when
-    the last of them was called. The leader has the lock ``leading``, and must not call meanwhile.
-    Every ``look_again`` seconds a thread that sleeps looks whether a signal's handler is to run.
+    ``log._flushed`` is the offset up to which it is durable; ``sync`` makes it durable up to its
+    current end. It returns for how many seconds the next sync waits for the threads that were
+    served, counted from when the last of them was notified. The leader holds the lock ``leading``,
+    and must not call these methods meanwhile. Every ``look_again`` seconds a sleeping thread checks
+    for signal handlers to run.
     """
 
     cdef object _log, _sync, _take, _let_go
-    cdef Line _waiting  # for the next sync
-    cdef Line _served  # not called yet
+    cdef Line _waiting  # waiters for the next sync
+    cdef Line _served  # not notified yet
     cdef Line _free  # waiters not in use
     cdef bint _led  # a leader syncs
-    cdef Py_ssize_t _wanted  # so many are expected, as were there the last time
-    cdef double _patience, _until  # and waited for until then
+    cdef Py_ssize_t _wanted  # number of threads expected, as many as last time
+    cdef double _patience, _until  # and how long to wait for them
     cdef double _look_again
-    cdef int _skipped, _to_skip  # syncs without a wait for others, which did not come
+    cdef int _skipped, _to_skip  # syncs without waiting for other threads, which did not arrive
 
     def __init__(self, log, sync, leading, *, look_again=0.1):
         self._log, self._sync, self._look_again = log, sync, look_again
@@ -83,16 +84,16 @@ cdef class DiskWaits:
 
     @property
     def expected(self):
-        """Return how many the next sync waits for; 0 or 1: for no other."""
+        """Return how many threads the next sync waits for; 0 or 1: for no other."""
         return self._wanted
 
     def wait(self, int64_t phy_offset, double seconds):
-        """Return once the log is durable up to ``phy_offset``, or False after so many seconds.
+        """Return once the log is durable up to ``phy_offset``, or False after ``seconds``.
 
         A caller that finds no leader syncs for all, however long that takes.
 
         Raises:
-            BaseException: what ``sync`` raises; what a signal's handler raises in a sleep.
+            BaseException: an exception of ``sync``, or of a signal handler during a sleep.
         """
         cdef Waiter *mine
         cdef double deadline
@@ -132,7 +133,7 @@ cdef class DiskWaits:
         return True
 
     cdef bint _sleep(self, Waiter *mine, double deadline) except -1:
-        """Return True where it is this one's turn to lead, False where it is served or late."""
+        """Return True if it is this thread's turn to lead, False if it is served or late."""
         cdef double now, patience
         cdef PyThread_type_lock gate = mine.gate
         cdef int64_t microseconds
@@ -158,10 +159,10 @@ cdef class DiskWaits:
         return False
 
     cdef int _lead(self) except -1:
-        cdef double patience = -1  # of a sync that failed
+        cdef double patience = -1  # the value for a failed sync
         self._led = True
         try:
-            self._take()  # without another leader it is free, and no handler runs
+            self._take()  # free without another leader, and no handler runs
             try:
                 patience = self._sync()
             finally:
@@ -171,7 +172,7 @@ cdef class DiskWaits:
         return 0
 
     cdef int _hand_over(self, double patience) except -1:
-        """Complete those that are served, and have the others continue."""
+        """Complete the waiters that are served, and let the others continue."""
         cdef Waiter *waiter = self._waiting.first
         cdef Waiter *behind
         cdef Py_ssize_t there = self._waiting.count + 1
@@ -195,17 +196,17 @@ cdef class DiskWaits:
         return 0
 
     cdef void _call_next(self) noexcept:
-        """Call a served waiter; it calls the next one: no contention for the interpreter's lock."""
+        """Notify a served waiter, which notifies the next one: no contention for the GIL."""
         cdef Waiter *waiter = self._served.first
-        self._until = monotonic() + self._patience  # no put comes before the call
+        self._until = monotonic() + self._patience  # no put arrives before the notification
         if waiter != NULL:
             remove(waiter)
             _call(waiter)
 
     cdef void _leave(self, Waiter *mine) noexcept:
-        """Unlink the waiter: also where a handler raised in the sleep."""
+        """Remove the waiter, also after a handler raised an exception in the sleep."""
         remove(mine)
-        if mine.called:  # and has not heard it
+        if mine.called:  # and has not woken since
             PyThread_acquire_lock(mine.gate, NOWAIT_LOCK)
             self._call_next()
         if not self._led:
@@ -214,10 +215,10 @@ cdef class DiskWaits:
 
 
 cdef class LaterAnswer:
-    """A put that waits for the disk, and then for followers: notified of each by the thread there.
+    """A put that waits for the disk, and then for followers; the notifying thread advances it.
 
-    The notifying thread has others to notify: nothing is raised there. ``not_ok`` is called with a
-    status of another kind than ``ok``.
+    That thread has others to notify: no exception is raised there. ``not_ok`` is called with any
+    status other than ``ok``.
     """
 
     cdef readonly object phy_offset
@@ -231,14 +232,14 @@ cdef class LaterAnswer:
         self.phy_offset = appended.phy_offset + appended.size
 
     def set_result(self, there, /):
-        """Take what the disk did in time, and the second time what the followers did."""
+        """Take the result of the wait for the disk, and at the second call that for followers."""
         try:
             self.goes_on(there)
-        except BaseException as exc:  # else the waiter would never return
+        except BaseException as exc:  # otherwise the waiter would never return
             self.set_exception(exc)
 
     cpdef goes_on(self, there=True):
-        """Wait for what comes next, or be done."""
+        """Start the next wait, or complete the put."""
         if self._is_durable:
             self._complete(_OK if there else _NOT_REPLICATED)
         elif not there:
@@ -250,10 +251,10 @@ cdef class LaterAnswer:
             self._replicas.when_replicated(self.phy_offset, self)
 
     def set_exception(self, exc, /):
-        """Take what kept the log from the disk."""
+        """Take the error that kept the log from the disk."""
         try:
             self._promised.set_exception(exc)
-        except InvalidStateError:  # it is the caller's, which may have completed it
+        except InvalidStateError:  # the caller's future, which the caller may have completed
             _LOG.warning("a put had been answered before: %s", exc)
 
     cdef int _complete(self, status) except -1:
@@ -272,13 +273,13 @@ cdef class LaterAnswer:
 cdef class AwaitedPut:
     """One put of a loop's task, completed by the loop's thread at once, or by another.
 
-    Its completion has the loop continue the task.
+    Its completion makes the loop continue the task.
     """
 
     cdef public object future
-    """What the task awaits; none if the answer was there first, or the task was interrupted."""
+    """The future that the task awaits; none if there was a result before, or after an interrupt."""
     cdef readonly bint is_notified
-    """Whether the loop's thread knows the answer."""
+    """Whether the loop's thread has the result."""
     cdef object _of, _result, _exception
 
     def __cinit__(self, of):
@@ -289,7 +290,7 @@ cdef class AwaitedPut:
         self.take(result)
 
     def set_exception(self, exception, /):
-        """Take what went wrong."""
+        """Take the exception."""
         self._exception = exception
         self._notify()
 
@@ -308,7 +309,7 @@ cdef class AwaitedPut:
         """Return the result.
 
         Raises:
-            BaseException: what went wrong instead.
+            BaseException: the exception of the put.
         """
         if self._result is None:
             raise self._exception

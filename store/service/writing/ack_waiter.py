@@ -1,6 +1,6 @@
-"""AckWaiter: what a put waits for before it is answered, the disk and then the followers.
+"""AckWaiter: the waits of a put before it is acknowledged: for the disk, then for followers.
 
-The one place where puts wait. ``GroupCommit`` knows the disk, ``ReplicaWait`` the followers.
+The only place where puts wait. ``GroupCommit`` waits for the disk, ``ReplicaWait`` for followers.
 
 Source: RocketMQ ``CommitLog.handleDiskFlushAndHA``.
 """
@@ -20,10 +20,10 @@ _OK = PutMessageStatus.PUT_OK
 
 
 class AckWaiter:
-    """Answers the puts of one store. Any thread.
+    """Acknowledges the puts of one store. Any thread.
 
-    ``replicas``: ``None`` where puts wait for none. ``failed`` is told when a flush failed: only
-    reopening mends that.
+    ``replicas``: ``None`` if puts wait for none. ``failed`` is called when a flush failed: only
+    opening the store again repairs that.
     """
 
     def __init__(
@@ -37,18 +37,18 @@ class AckWaiter:
         self.replicas = replicas
         self.sync = config.syncs_each_put
         self.waits = self.sync or replicas is not None
-        """Whether a put waits for anything at all."""
+        """Whether a put waits for the disk or for followers."""
         self._commit = commit
         self._flush = flush
         self._failed = failed
 
     def wait(self, phy_offset: int) -> PutMessageStatus:
-        """Wait for what the settings promise of the log up to ``phy_offset``.
+        """Wait for the durability and replication that the settings require up to ``phy_offset``.
 
-        What the disk does not have in time is not waited for any further: no reader is served it.
+        If the disk is late, followers are not waited for: no reader gets such data.
 
         Raises:
-            StoreError: the disk refused; the store has failed.
+            StoreError: a sync failed; the store has failed.
         """
         if self.sync and not self.is_durable(phy_offset):
             return PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -65,8 +65,8 @@ class AckWaiter:
     ) -> None:
         """Complete ``promised`` with ``result`` and the status that ``wait`` would return.
 
-        Some other thread does it, or this one where it is known already. ``not_ok`` is called with
-        a status of another kind; ``soon`` has the disk asked.
+        Another thread completes it, or this one if the status is known already. ``not_ok`` is
+        called with any status other than OK; ``soon`` triggers the sync.
         """
         waiting = _waits.LaterAnswer(result, promised, self.replicas, not_ok)
         if self.sync:
@@ -78,7 +78,7 @@ class AckWaiter:
         """Wait for the disk; return whether it was in time.
 
         Raises:
-            StoreError: it refused; the store has failed.
+            StoreError: a sync failed; the store has failed.
         """
         try:
             return self._commit.wait_for(phy_offset)

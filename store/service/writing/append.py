@@ -1,9 +1,9 @@
-"""Appender: offsets, log and dispatch of new records as one step.
+"""Appender: assigns offsets, appends to the log and adds to the dispatch, as one step.
 
-The one way into the log, by two doors: a put brings encoded records and gets their places; a
-follower of another store brings bytes of its log, which have theirs.
-From a record's first byte to its unit's being in a batch either all of it happens or the store
-fails, also where an exception comes between two lines (``CriticalSection``).
+The only way into the log, with two entry points: a put brings encoded records and gets their
+positions; a follower of another store brings bytes of its log, which have positions. From a
+record's first byte until its unit is in a batch, either all steps are done or the store fails, also
+if an exception occurs between two lines (``CriticalSection``).
 
 Source: RocketMQ ``CommitLog.asyncPutMessage``, ``MultiDispatch``.
 """
@@ -29,7 +29,7 @@ from cqstore.store.service.writing.light_quota import LightQuota
 from cqstore.store.settings.config import StoreConfig
 
 _REFUSALS = (DiskFullError, IllegalMessageError)
-"""What the log raises before it has written a byte of a record."""
+"""Errors that the log raises before it has written a byte of a record."""
 _LIGHT_ID = 0
 _LOOK_AGAIN_SECONDS = 0.1
 A = TypeVarTuple("A")
@@ -39,8 +39,8 @@ R = TypeVar("R")
 class Appender:
     """Appends to one store; any thread may call, appends are one at a time.
 
-    Every method raises ``DiskFullError`` or ``IllegalMessageError`` where nothing was appended, and
-    what ``RunningState.check_writable`` raises; any other error has failed the store.
+    Every method raises ``DiskFullError`` or ``IllegalMessageError`` if nothing was appended, and
+    the errors of ``RunningState.check_writable``; any other error has failed the store.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Appender:
         alone: bool,
         has_light: bool,
     ) -> PutFastPath:
-        """Return the short way of messages that are plain; it takes the lock's part itself."""
+        """Return the fast path for plain messages; it respects the lock itself."""
         return fast_put(
             config, rules, self._log, dispatcher, self._state, alone=alone, has_light=has_light
         )
@@ -72,9 +72,9 @@ class Appender:
     def encoded(self, records: Encoded, *, whole: bool) -> list[PutMessageResult]:
         """Append ``records``, or the first of them if the disk is full; return their results.
 
-        ``whole``: all of them go into one file, or none.
+        ``whole``: all of them are written into one file, or none.
         """
-        records.sum()  # takes long, so it is done without the lock
+        records.sum()  # takes long, so it runs without the lock
         return self._step(self._encoded, records, whole)
 
     def light(
@@ -84,34 +84,34 @@ class Appender:
         records: Encoded,
         encode: Callable[[Sequence[int]], DispatchProperties],
     ) -> PutMessageResult:
-        """Append a queued record that is in light queues too; return the result.
+        """Append a queued record that is also in light queues; return the result.
 
-        ``encode`` gets its offsets there, puts it into ``records``, alone, and returns what
-        dispatch needs of its properties.
+        ``encode`` is called with its offsets there, adds it alone to ``records``, and returns the
+        properties that dispatch needs.
 
         Raises:
-            LightQuotaError: it would make more light queues than there may be.
+            LightQuotaError: the limit of light queues would be exceeded.
         """
         return self._step(self._light, topic, names, records, encode)
 
     def raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
-        """Append the whole records at the begin of ``data``, which have their places already.
+        """Append the complete records at the start of ``data``, which have their positions already.
 
-        Returns the end of the log: behind them, or before those that a full disk has no room for.
+        Returns the end of the log: after them, or before those for which a full disk has no space.
 
         Raises:
             RefusedStoreError: they do not continue the log; nothing was appended.
-            CorruptionError: no valid record where one should start, or one whose queue would have
-                a gap; nothing was appended.
+            CorruptionError: no valid record where one should start, or a record whose queue would
+                have a gap; nothing was appended.
         """
         return self._step(self._raw, phy_offset, data, rules)
 
     def _step(self, step: Callable[[*A], R], *given: *A) -> R:
-        """Take one step under the lock; it begins the section with its first byte, and ends it."""
+        """Run one step under the lock; it begins the section with its first byte, and ends it."""
         section = self._section
         while True:
             try:
-                if self._is_inside():  # ``entry``, in one frame less
+                if self._is_inside():  # ``entry``, with one frame less
                     self._owner.entry()
                 with self._owner, self._lock:
                     if section.begun or self._state.unwritable:
@@ -135,10 +135,10 @@ class Appender:
         records: Encoded,
         encode: Callable[[Sequence[int]], DispatchProperties],
     ) -> PutMessageResult:
-        """Append a message for light queues, with the offsets that it gets there.
+        """Append a message for light queues, with its offsets in them.
 
         Raises:
-            IllegalMessageError: there may be no more light queues, or the record is too large.
+            IllegalMessageError: the limit of light queues is exceeded, or the record is too large.
         """
         assign = self._offsets.assign
         queues = [(name, _LIGHT_ID) for name in names]
@@ -167,7 +167,7 @@ class Appender:
         records: Encoded,
         whole: bool,  # noqa: FBT001
     ) -> list[PutMessageResult]:
-        """Append encoded messages; a first put to a queue has its offset read before."""
+        """Append encoded messages; for a first put to a queue, its offset is read before."""
         for queue in records.unassigned():
             self._offsets.assign(queue)
         results: list[PutMessageResult] = []
@@ -177,7 +177,7 @@ class Appender:
         return results
 
     def _raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
-        """Append records as a master has them; return where the log ends then.
+        """Append records as a master has them; return the end of the log after that.
 
         Raises:
             TopicHeldError, QueueGapError, CorruptionError: as for ``check_follow``; nothing was
@@ -188,7 +188,7 @@ class Appender:
         next_offsets = self._offsets.check_follow(batches.units)
         self._section.begun = True
         end = self._log.append_raw(raw)
-        if end < raw.end:  # the disk has no room for a next file
+        if end < raw.end:  # the disk has no space for the next file
             raw = raw.before(end)
             batches = self._pending.batches_of(raw.blocks())
             next_offsets = self._offsets.check_follow(batches.units)
@@ -199,7 +199,7 @@ class Appender:
         return self._log.max_phy_offset()
 
     def _refuse(self) -> None:
-        """Raise why nothing may be appended. A disk that filled meanwhile still admits this put."""
+        """Raise the reason for refusing appends. A disk that filled meanwhile admits this put."""
         self._section.check()
         self._state.check_writable()
 

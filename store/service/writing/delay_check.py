@@ -1,4 +1,4 @@
-"""What of a message asks for a later delivery, and what of that nothing here gives.
+"""Checks for messages that request a later delivery which is not supported.
 
 Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``checkIfTimerMessage``.
 """
@@ -17,26 +17,26 @@ from cqstore.store.record.message import (
 )
 
 _NO_LEVEL = re.compile(r"\+?0{1,9}|-[0-9]{1,9}")
-"""What Java reads as a level of 0 or less."""
+"""Text that Java parses as a level of 0 or less."""
 TIMER = (
     MessageProperty.TIMER_DELIVER_MS,
     MessageProperty.TIMER_DELAY_MS,
     MessageProperty.TIMER_DELAY_SEC,
 )
-"""Properties that ask for a time of its own, which RocketMQ's timer wheel gives."""
+"""Properties that request a delivery time, which RocketMQ's timer wheel supports."""
 _DELAY = MessageProperty.DELAY
 NOT_QUEUED = (int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK))
-"""Of ``TRANSACTION_MASK``: messages that no queue of their topic gets."""
+"""Values of ``TRANSACTION_MASK`` of messages that are not added to a queue of their topic."""
 
 
 def refuse_delay(message: Message) -> None:
-    """Refuse a message that a broker would put into a schedule first.
+    """Refuse a message that a broker would schedule first.
 
-    A message on the topic of a schedule is in it already; a half message is delayed when it is
+    A message on the topic of a schedule is scheduled already; a half message is delayed when it is
     committed, in RocketMQ too.
 
     Raises:
-        IllegalMessageError: readers would see the message at once; the sentence names the property.
+        IllegalMessageError: readers would see the message at once; the error names the property.
     """
     name = _delay_property(message.properties)
     if name is None or message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
@@ -51,10 +51,10 @@ def refuse_delay(message: Message) -> None:
 
 
 def refuse_timer(message: Message) -> None:
-    """Refuse a message that has no level, and a time that a timer wheel would keep.
+    """Refuse a message without a level that has a delivery time for a timer wheel.
 
     Raises:
-        IllegalMessageError: it has; the sentence names the property.
+        IllegalMessageError: the message has such a time; the error names the property.
     """
     name = _time_property(message.properties)
     if name is not None and message.topic != TIMER_TOPIC:

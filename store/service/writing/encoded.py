@@ -1,7 +1,7 @@
-"""Encoded: well-formed messages of one put, with all but their places.
+"""Encoded: well-formed messages of one put, encoded except for their positions.
 
-Compiled code encodes, see ``_encoded.EncodedMessages``. What it does not take, Python says why, or
-makes of it what it takes.
+Compiled code encodes, see ``_encoded.EncodedMessages``. For a message that it declines, Python
+raises the error, or converts it to one that is accepted.
 """
 
 from operator import index
@@ -14,50 +14,50 @@ from cqstore.store.service.results import PutMessageResult
 
 
 class Encoded(Protocol):
-    """Messages of one put, see the core. One thread."""
+    """Messages of one put, see the compiled class. One thread."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of messages."""
 
     @property
     def total_bytes(self) -> int:
-        """Return the bytes of all records that are to be appended."""
+        """Return the size of all records to append, in bytes."""
 
     @property
     def next_bytes(self) -> int:
-        """Return the bytes of the next record that is to be appended; 0: all were."""
+        """Return the size of the next record to append, in bytes; 0: all are appended."""
 
     def add(self, message: Message, learnt: LearntTopic, store_host: Host | None = None) -> bool:
         """Add a message if it is well-formed; return whether it is."""
 
     def skip(self, count: int) -> None:
-        """Leave out the next so many."""
+        """Skip the next ``count`` messages."""
 
     def sum(self) -> None:
-        """Find the checksums of the bodies that were added since."""
+        """Compute the checksums of the bodies that were added since the last call."""
 
     def unassigned(self) -> list[tuple[str, int]]:
         """Return the queues whose next offsets are not cached."""
 
     def append(self, target: LogMap | bytearray, results: list[PutMessageResult], /) -> None:
-        """Append as many as the log's file has room for; ``results`` get theirs."""
+        """Append as many as fit the log's file; ``results`` get their results."""
 
 
 def add_encoded(records: Encoded, message: Message, rules: EncodingRules) -> None:
     """Add ``message``, a copy of the caller's, to ``records``.
 
     Raises:
-        PropertiesTooLongError, IllegalMessageError: as ``EncodingRules.check``.
+        PropertiesTooLongError, IllegalMessageError: as for ``EncodingRules.check``.
     """
     learnt = rules.learnt(message)
     if not records.add(message, learnt):
-        rules.check(message)  # says what is wrong, or that nothing is
+        rules.check(message)  # raises the error, if there is one
         if not records.add(_regular(message, rules), learnt, message.store_host):
             raise AssertionError("well-formed for Python, and not for compiled code")
 
 
 def _regular(message: Message, rules: EncodingRules) -> Message:
-    """Return a message of what is stored, with no number and no host of a class of its own."""
+    """Return a message with the stored values, without subclasses of numbers and hosts."""
     return Message(
         message.topic, message.body, message.queue_id, rules.stored_properties(message.properties),
         index(message.flag), index(message.sys_flag), index(message.born_timestamp or 0),

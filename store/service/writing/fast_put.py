@@ -1,8 +1,8 @@
-"""PutFastPath: the compiled way of most messages, from the message to its place in one call.
+"""PutFastPath: the compiled path of most messages, from the message to its position in one call.
 
-What it takes is put whole, under the interpreter's lock; for the rest ``Putter`` and ``Appender``
-are there: they decide what may be put, and where, and the core encodes and writes that too
-(``Encoded``).
+A message that it accepts is put completely, under the GIL. All others go to ``Putter`` and
+``Appender``: they decide what may be put, and where, and compiled code encodes and writes these
+messages too (``Encoded``).
 """
 
 import time
@@ -23,28 +23,28 @@ from cqstore.store.service.writing.encoded import Encoded
 from cqstore.store.settings.config import StoreConfig
 
 SAMPLED_PUTS = 61
-"""One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
-prime, so that no rhythm of the batches behind it is always met or always missed."""
+"""One in this many asynchronous puts of one message is timed: reading a clock is too expensive for
+each. A prime, so that it does not coincide with the rhythm of the batches."""
 
 
 class PutFastPath(Protocol):
     """Puts plain messages of one store. Any thread.
 
-    Not plain are light queues, delays, long bodies and lists, whatever is refused, a queue or topic
-    not recently put to, and any message where the log's file is full, or another thread appends,
-    or nothing may be written.
+    Not plain are messages for light queues, delayed ones, long bodies and lists, invalid ones,
+    those of a queue or topic not used recently, and any message if the log's file is full, another
+    thread appends, or writing is not allowed.
     """
 
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
-        """Put a message if that is all there is to do.
+        """Put a message if no other work is due.
 
-        ``None``: nothing was done, for something else is due: puts wait for disk or followers, the
-        batch of units is full with it, or the next of ``SAMPLED_PUTS`` is timed.
+        ``None``: nothing was done, because other work is due: puts wait for disk or followers, the
+        message fills the batch of units, or it is the next of ``SAMPLED_PUTS``, which is timed.
         ``False``: nothing was done, and ``one`` would do nothing either.
         """
 
     def one(self, message: Message) -> PutMessageResult | None:
-        """Put a message; ``None``: nothing was done, it has to take the slow path."""
+        """Put a message; ``None``: nothing was done, it must take the slow path."""
 
     def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None:
         """Put all, in order, with one store time, into one file; ``None``: nothing was done."""
@@ -53,7 +53,7 @@ class PutFastPath(Protocol):
         """Put the messages of a client batch that was checked; ``None``: nothing was done."""
 
     def encoded(self) -> Encoded:
-        """Return what takes the messages of a put that was not taken, one by one."""
+        """Return an object for the messages of a put that takes the slow path, one by one."""
 
 
 def fast_put(
@@ -66,10 +66,10 @@ def fast_put(
     alone: bool,
     has_light: bool,
 ) -> PutFastPath:
-    """Return the compiled way for these settings.
+    """Return the fast path for these settings.
 
-    ``alone``: a put waits for nothing, neither disk nor followers. ``has_light``: messages that ask
-    for light queues go there.
+    ``alone``: a put waits for neither disk nor followers. ``has_light``: messages that request
+    light queues are added to them.
     """
     pending = dispatcher.pending
     made: PutFastPath = _put.FastPut(

@@ -1,13 +1,11 @@
-"""FlushService: when the log, the queues and the checkpoint reach the disk.
+"""FlushService: writes the log, the queues and the checkpoint to disk.
 
-``SYNC_FLUSH``: ``GroupCommit`` serves the writers that wait, the thread here those that took a
-future instead.
+``SYNC_FLUSH``: ``GroupCommit`` serves writers that wait, and this thread those with a future.
 ``ASYNC_FLUSH``: the thread syncs the log every ``flush_interval_commit_log``. In both modes it
-hands waiting units to the queues, writes file queues ahead, and every
+dispatches waiting units to the queues, writes file queues ahead, and every
 ``flush_consume_queue_thorough_interval`` makes all queues and the checkpoint durable.
 
-Source: RocketMQ ``CommitLog.FlushRealTimeService``,
-``ConsumeQueueStore.FlushConsumeQueueService``.
+Source: RocketMQ ``CommitLog.FlushRealTimeService``, ``ConsumeQueueStore.FlushConsumeQueueService``.
 """
 
 import time
@@ -30,7 +28,7 @@ from cqstore.store.settings.config import StoreConfig
 
 
 class FlushService:
-    """Flushes one store; ``failed`` is called with what ended the thread: no more writes then."""
+    """Flushes one store; ``failed`` gets the exception that ends the thread, and all writing."""
 
     def __init__(
         self,
@@ -48,12 +46,12 @@ class FlushService:
         self._whole = whole
         self._failed = failed
         self._waiting: list[tuple[int, Promised[bool], float]] = []
-        """Up to where each wants the log to be durable, by when."""
+        """Per request: the phy offset to make durable, its future, and its deadline."""
         self._waiting_lock = CheckedLock("the queue of flush requests")  # guards _waiting
         dispatcher.locks.add(self._waiting_lock)
         self._wake = Wakeup()
         self._stopped = False
-        self._failure: StoreError | None = None  # what ended the thread
+        self._failure: StoreError | None = None  # the exception that ended the thread
         self.worker = Worker("cqstore-flush", self._run, self._give_up)
 
     def start(self) -> None:
@@ -63,7 +61,7 @@ class FlushService:
     def when_durable(self, phy_offset: int, future: Promised[bool], soon: Soon = at_once) -> None:
         """Complete ``future`` once the log is durable up to ``phy_offset``: True if in time.
 
-        It fails with the error that kept the log from the disk. ``soon`` wakes the thread.
+        It gets the exception of a failed sync. ``soon`` wakes the thread.
         """
         waiter = (phy_offset, future, time.monotonic() + self._commit.timeout)
         with self._waiting_lock.entry():
@@ -78,14 +76,14 @@ class FlushService:
     # ---- the thread
 
     def stop(self) -> None:
-        """End the thread once no caller waits any more; the caller flushes what is left."""
+        """End the thread once no caller waits any more; the caller flushes the rest."""
         with self._waiting_lock.entry():
             self._stopped = True
             self._wake.set()
         self.worker.end()
 
     def _run(self) -> None:
-        """Commit, flush and dispatch, each in its interval; serve puts that wait for the disk."""
+        """Commit, flush and dispatch, each at its interval; serve puts that wait for the disk."""
         config = self._config
         rounds = _Rounds(time.monotonic())
         if config.is_transient:
@@ -105,7 +103,7 @@ class FlushService:
                 rounds.run(time.monotonic())
 
     def _give_up(self, exc: BaseException) -> None:
-        """Fail the store, and all that wait for this thread."""
+        """Fail the store, and all callers that wait for this thread."""
         failure = self._failed(exc)
         with self._waiting_lock.entry():
             self._stopped, self._failure = True, failure
@@ -114,7 +112,7 @@ class FlushService:
             future.set_exception(failure)
 
     def _serve(self) -> None:
-        """Sync once, for all that took a future until now."""
+        """Sync once, for all callers with a future so far."""
         durable = self._commit.flush()
         now = time.monotonic()
         with self._waiting_lock.entry():
@@ -142,9 +140,9 @@ class FlushService:
 
 
 class FullFlush:
-    """Flushes the log first, then what points into it, then the checkpoint that vouches for both.
+    """Flushes the log first, then queues and index, then the checkpoint that confirms them.
 
-    Writers go on meanwhile. One flush at a time, so that each has done all it claims.
+    Writers continue meanwhile. One flush at a time, so that each has done all that it claims.
     """
 
     def __init__(
@@ -167,8 +165,8 @@ class FullFlush:
         """Make everything durable that was put before.
 
         Raises:
-            RetryableDiskFullError: there is no room for units or keys; the log alone is durable.
-            StoreError: the disk refused, and what was to be flushed may be lost.
+            RetryableDiskFullError: there is no space for units or keys; only the log is durable.
+            StoreError: a sync failed, and the data to flush may be lost.
         """
         with self._lock.entry():
             self._flush()
@@ -176,7 +174,7 @@ class FullFlush:
             self._checkpoint.flush()
 
     def without_index(self) -> None:
-        """The same but for the index: of that, a crash leaves only whole files anyhow."""
+        """Flush without the index: after a crash only complete index files are used anyway."""
         with self._lock.entry():
             self._flush()
             self._checkpoint.flush()
@@ -185,12 +183,12 @@ class FullFlush:
         """Dispatch all, make log, queues and index durable; advance the checkpoint.
 
         Raises:
-            StoreError: the dispatch is stalled: then the log alone is made durable; or a flush
+            StoreError: the dispatch is stalled: then only the log is made durable; or a flush
                 failed.
         """
         try:
             self._dispatcher.drain()
-        except STALLING:  # the checkpoint stays where it is; the log has its room
+        except STALLING:  # the checkpoint is unchanged; the log has its space
             self._commit.flush()
             self._commit.log.note_synced()
             raise
@@ -212,7 +210,7 @@ class FullFlush:
     def _flush_index(self) -> None:
         if self._index is None:
             return
-        with self._dispatcher.owner.entry(), self._dispatcher.drain_lock:  # no batch comes in
+        with self._dispatcher.owner.entry(), self._dispatcher.drain_lock:  # no batch is added
             file = self._index.drain()
             timestamp = self._index.index_timestamp
         if file is not None:

@@ -1,14 +1,14 @@
-"""GroupCommit: one sync of the log serves all that wait for it.
+"""GroupCommit: one sync of the log serves all threads that wait for it.
 
-A caller that finds no leader becomes the leader and syncs for all that came until then; the others
-sleep, each at a gate of its own, until they are served or one of them is made the next leader. No
-other thread is involved: a lone writer pays for nothing but its sync.
+A caller that finds no leader becomes the leader and syncs for all callers so far. The others sleep,
+each at its own gate, until they are served or one of them becomes the next leader. No other thread
+is involved: a single writer pays only for its sync.
 
-Those that the last sync served are likely to put again at once: the next one waits for them as long
-as a sync takes. Else each sync would serve one half of the writers while the other half puts.
-Where they do not come, the next syncs begin at once (``DiskWaits``).
+The threads that the last sync served are likely to put again at once: the next sync waits for them
+as long as a sync takes. Otherwise each sync would serve one half of the writers while the other
+half puts. If they do not put, the next syncs begin at once (``DiskWaits``).
 
-After a failed sync the log refuses another one, so all that wait for it get the failure.
+After a failed sync the log refuses another one, so all threads that wait for it get the error.
 
 Source: RocketMQ ``CommitLog.GroupCommitService``.
 """
@@ -24,34 +24,34 @@ from cqstore.store.service.writing import _waits
 
 
 class GroupCommit:
-    """Syncs one log for all that wait for it. Any thread may call."""
+    """Syncs one log for all threads that wait for it. Any thread may call."""
 
     def __init__(self, log: CommitLog, timeout_ms: int) -> None:
-        """``timeout_ms``: how long ``wait_for`` waits for the sync of another thread."""
+        """``timeout_ms``: maximum time that ``wait_for`` waits for another thread's sync."""
         self.log = log
         self.timeout = timeout_ms / 1000
-        """Seconds."""
+        """In seconds."""
         self.seconds = Histogram()
-        """Syncs that had something to sync."""
+        """Durations of syncs that had data to sync."""
         self._leading = CheckedLock("a sync of the log")
         self._waits = _waits.DiskWaits(log, partial(_sync, log, self.seconds), self._leading)
 
     @property
     def locks(self) -> tuple[CheckedLock, ...]:
-        """Return what a thread must not hold that waits for the disk."""
+        """Return the locks that a thread must not hold while it waits for the disk."""
         return (self._leading,)
 
     @property
     def waiting(self) -> int:
-        """Return how many threads sleep until a sync has served them."""
+        """Return how many threads sleep until a sync serves them."""
         return self._waits.waiting
 
     def flush(self) -> int:
-        """Make the log durable up to its present end; return that.
+        """Make the log durable up to its current end; return that end.
 
         Raises:
-            StoreIOError: the disk refused.
-            StoreFailedError: it did so before.
+            StoreIOError: the sync failed.
+            StoreFailedError: an earlier sync failed.
         """
         end = self.log.max_phy_offset()
         self._leading.entry()  # the leader would wait for itself
@@ -61,9 +61,9 @@ class GroupCommit:
     def wait_for(self, phy_offset: int) -> bool:
         """Return once the log is durable up to ``phy_offset``; False after the timeout.
 
-        The timeout bounds the wait for another thread's sync. The leader itself syncs, and no
-        system call can be given up half-way: he returns when the disk has answered, with True, for
-        the log is durable then.
+        The timeout limits the wait for another thread's sync. The leader itself syncs, and a system
+        call cannot be cancelled: it returns True when the sync is finished, because the log is
+        durable then.
 
         Raises:
             StoreIOError, StoreFailedError: as for ``flush``.
@@ -73,7 +73,7 @@ class GroupCommit:
 
 
 def _sync(log: CommitLog, seconds: Histogram) -> float:
-    """Sync for all that came; return how long the next sync waits for them."""
+    """Sync for all waiting threads; return how long the next sync waits for them."""
     before, started = log.flushed_phy_offset(), time.perf_counter()
     if log.flush() <= before:
         return 0
@@ -83,4 +83,4 @@ def _sync(log: CommitLog, seconds: Histogram) -> float:
 
 
 _MAX_WAITED_FOR = 0.01
-"""Seconds."""
+"""In seconds."""

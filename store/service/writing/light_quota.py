@@ -1,7 +1,7 @@
-"""LightQuota: how many light queues a store may have.
+"""LightQuota: the limit of light queues of a store.
 
-RocketMQ has the setting and the status but enforces neither; here they hold where the setting is
-given. Light queues are counted once, when the first one is put to.
+RocketMQ has the setting and the status but enforces neither; here they are enforced if the setting
+is given. Light queues are counted once, at the first put to one.
 """
 
 from cqstore.store.errors import IllegalMessageError
@@ -11,7 +11,7 @@ from cqstore.store.service.dispatching.queue_offsets import QueueOffsets
 
 
 class LightQuotaError(IllegalMessageError):
-    """A message would make more light queues than the store may have."""
+    """A message would create more light queues than the store may have."""
 
 
 class LightQuota:
@@ -26,10 +26,10 @@ class LightQuota:
         self._counted_before = False
 
     def check(self, new: int) -> None:
-        """Admit a message that makes ``new`` light queues; ``count`` them when they are made.
+        """Admit a message that creates ``new`` light queues; call ``count`` when they exist.
 
         Raises:
-            LightQuotaError: there would be too many.
+            LightQuotaError: the limit would be exceeded.
         """
         if self._limit is None or not new:
             return
@@ -41,7 +41,7 @@ class LightQuota:
             )
 
     def count(self, new: int) -> None:
-        """Count light queues that are made; no unit of theirs waits for dispatch yet."""
+        """Count new light queues; no unit of theirs waits for dispatch yet."""
         if self._limit is not None and new:
             self._count = self._there() + new
 
@@ -52,10 +52,10 @@ class LightQuota:
         return self._count
 
     def hold(self) -> None:
-        """Take note that topics are held from now on, see ``release``."""
+        """Record that topics are held from now on, see ``release``."""
         self._counted_before = self._count is not None
 
     def release(self, gone: int) -> None:
-        """Take note that ``gone`` light queues among the topics that are held were deleted."""
+        """Record that ``gone`` light queues of the held topics were deleted."""
         if self._count is not None and self._counted_before:
             self._count -= gone

@@ -1,9 +1,9 @@
-"""LogPrefault: the log's next pages are in memory before a put writes to them.
+"""LogPrefault: loads the log's next pages into memory before a put writes to them.
 
-A put that is the first to write to a page waits for the kernel, which finds, zeroes and maps it,
-and as many behind it as the disk's read-ahead says. Here a thread has that done before, without the
-interpreter's lock. It changes no byte, and nothing depends on it: where it ends or does not come in
-time, puts meet their pages themselves. Decision 47 has the figures.
+The first put that writes to a page waits for the kernel, which finds, zeroes and maps it, with as
+many pages after it as the disk's read-ahead specifies. Here a thread does that in advance, without
+the GIL. It changes no byte, and nothing depends on it: if it ends or is late, puts load their pages
+themselves. Decision 47 has the figures.
 """
 
 import time
@@ -19,18 +19,18 @@ from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 MIN_AHEAD = 256 << 10
-"""Bytes; a log that grows slower than that in ``SECONDS_AHEAD`` needs no help."""
+"""Minimum in bytes; a log that grows more slowly in ``SECONDS_AHEAD`` needs no prefault."""
 MAX_AHEAD = 8 << 20
 SECONDS_AHEAD = 0.1
-"""So far as the log grows in this time. What is brought in is written to the disk by the next sync,
-as zeros, and once more with its records: of what is synced every half a second a fifth at most."""
+"""The distance is the growth of the log in this time. The next sync writes the loaded pages as
+zeros, and another one writes their records: at most a fifth of a sync every half a second."""
 
 BringIn = Callable[[object, int, int], bool]
-"""Takes a map and a span of it, see ``store.log._pages``; returns whether the kernel can."""
+"""Takes a map and a range of it, see ``store.log._pages``; returns whether it is supported."""
 
 
 class LogPrefault:
-    """Brings the pages behind the log's end into memory, in a thread of its own."""
+    """Loads the pages after the log's end into memory, in its own thread."""
 
     def __init__(
         self, log: CommitLog, bring_in: BringIn, clock: Callable[[], float] = time.monotonic
@@ -38,12 +38,12 @@ class LogPrefault:
         self._log = log
         self._bring_in = bring_in
         self._clock = clock
-        self._due = 0  # the end of the log from which on the thread has something to do
+        self._due = 0  # the end of the log from which on the thread has work
         self._wake = Wakeup()
         self._stopped = False
         self._seen, self._seen_at = log.end, clock()
         self.brought = log.end
-        """Up to this offset of the log pages are in memory."""
+        """Phy offset up to which pages are in memory."""
         self.worker = Worker(
             "cqstore-pages", self._run, lambda _: None, "puts load the log's pages themselves"
         )
@@ -52,7 +52,7 @@ class LogPrefault:
     def of(log: CommitLog, config: StoreConfig) -> "LogPrefault | None":
         """Return a prefault if records are written through maps, and not synced at once.
 
-        Each sync would write the pages ahead too, as zeros (decision 71).
+        Each sync would also write the pages ahead, as zeros (decision 71).
         """
         if config.is_transient or config.syncs_each_put:
             return None
@@ -69,10 +69,10 @@ class LogPrefault:
         self.worker.end()
 
     def wake_if_due(self) -> None:
-        """Wake the thread if the log has grown to where it is due. Any thread; nothing waits.
+        """Wake the thread if the log has grown to where it is due. Any thread; never waits.
 
-        Due again some bytes on, until the thread says where: a caller that is interrupted before it
-        wakes the thread leaves that to a later put.
+        It is due again some bytes later, until the thread sets the offset: if a caller is
+        interrupted before it wakes the thread, a later put wakes it.
         """
         end = self._log.end
         if end >= self._due:
@@ -80,7 +80,7 @@ class LogPrefault:
             self._wake.set()
 
     def _run(self) -> None:
-        """Take a step each time the thread is woken, as long as the kernel takes part."""
+        """Do a step each time the thread is woken, while the kernel supports it."""
         while True:
             self._wake.wait()
             if self._stopped:
@@ -90,7 +90,7 @@ class LogPrefault:
                 return
 
     def step(self) -> bool:
-        """Bring in what the log will need next; return whether the kernel does such a thing."""
+        """Load the pages that the log needs next; return whether the kernel supports it."""
         end, now = self._log.end, self._clock()
         lead = bytes_ahead(end - self._seen, now - self._seen_at)
         self._seen, self._seen_at = end, now
@@ -110,7 +110,7 @@ class LogPrefault:
 
 
 def bytes_ahead(grown: int, seconds: float) -> int:
-    """Return how far ahead to be of a log that has grown by so many bytes in so many seconds."""
+    """Return how far ahead to load for a log that grew by ``grown`` bytes in ``seconds``."""
     if seconds <= 0:
         return 0
     lead = min(round(grown * SECONDS_AHEAD / seconds), MAX_AHEAD)

@@ -1,7 +1,7 @@
 """LoopPuts: puts that tasks of event loops await.
 
-A future a put, as of the standard library, costs a lock and a wake-up of the loop for each. Here
-the thread that has synced for many tells their loop once, and it completes them in one turn.
+A standard-library future per put costs a lock and a wake-up of the loop each. Here the thread that
+has synced for many puts notifies their loop once, and the loop completes them in one turn.
 """
 
 import threading
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     import asyncio
 
 MAX_IN_FLIGHT = 4096
-"""Puts of one loop that wait for disk or followers; the next one waits before it appends."""
+"""Limit of a loop's puts that wait for disk or followers; others wait before the append."""
 
 _LOOPS = ("BaseEventLoop",)
-"""Classes of asyncio. On a loop of another kind each put is a future: what was tried of uvloop 0.23
-lost a call from a thread now and then, for a reason that was not found, and a lost call here holds
-up many."""
+"""Classes of asyncio. On another type of loop each put is a future: in tests, uvloop 0.23 sometimes
+lost a call from a thread, for an unknown reason, and a lost call here delays many puts."""
 
 
 class LoopPuts:
-    """Puts for the tasks of any number of loops, each in a thread of its own."""
+    """Puts for the tasks of any number of loops, each in its own thread."""
 
     def __init__(self) -> None:
         self._here = threading.local()
@@ -57,19 +56,20 @@ class LoopPuts:
 
 
 class _InLoop(LoopTurn[_waits.AwaitedPut]):
-    """The puts of one loop. Only ``complete_soon`` is called by other threads than the loop's."""
+    """The puts of one loop. Other threads than the loop's call only ``complete_soon``."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         super().__init__(loop)
         self.thread = get_ident()
         self.in_flight: set[_waits.AwaitedPut] = set()
-        self._turns: deque[asyncio.Future[None]] = deque()  # of those that wait for room
-        self._scheduled: list[None] = []  # not empty: the loop will come to a step of ``soon``
+        self._turns: deque[asyncio.Future[None]] = deque()  # of puts that wait to be admitted
+        self._scheduled: list[None] = []  # not empty: the loop will run a step of ``soon``
 
     def soon(self, step: Callable[[], object]) -> None:
-        """Do ``step`` once all tasks have run that can: so one sync serves them all.
+        """Run ``step`` once all tasks that can run have run: so one sync serves them all.
 
-        And once more, for a signal's handler may raise where it begins, and the loop goes on.
+        It is scheduled twice, because a signal handler may raise an exception at its start, after
+        which the loop continues.
         """
         if not self._scheduled:
             for each in (self._scheduled.clear, step, step):
@@ -77,7 +77,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
             self._scheduled.append(None)
 
     async def room(self) -> None:
-        """Wait until fewer than ``MAX_IN_FLIGHT`` are in flight."""
+        """Wait until fewer than ``MAX_IN_FLIGHT`` puts are in flight."""
         while len(self.in_flight) >= MAX_IN_FLIGHT:
             turn = self.loop.create_future()
             self._turns.append(turn)
@@ -85,11 +85,11 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    self._admit()  # the next one has it
+                    self._admit()  # the next one is admitted instead
                 raise
 
     def _admit(self) -> None:
-        """Have the put that waits longest go on, while not too many are in flight."""
+        """Admit the put that has waited longest, while not too many are in flight."""
         while self._turns and len(self.in_flight) < MAX_IN_FLIGHT:
             turn = self._turns[0]  # stays there until it is admitted
             is_new = not turn.done()
@@ -100,7 +100,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
                 return
 
     def complete(self, item: _waits.AwaitedPut) -> None:
-        """Complete a put that knows its answer, and admit one that waits for room."""
+        """Complete a put that has its result, and admit one that waits."""
         self.in_flight.discard(item)
         self._admit()
         if item.future is not None and not item.future.done():

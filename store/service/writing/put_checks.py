@@ -1,4 +1,4 @@
-"""What a put refuses of a message before it is encoded, but for delays.
+"""Checks of a message before it is encoded, except for delays.
 
 Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``checkInnerBatch``, ``MultiDispatch``.
 """
@@ -23,10 +23,10 @@ _INNER_NUM = MessageProperty.INNER_NUM
 
 
 def refuse_inner_batch(message: Message) -> None:
-    """Refuse inner batches: they go to BatchCQ topics only, and those are not written yet.
+    """Refuse inner batches: only BatchCQ topics have them, and writing those is not supported yet.
 
     Raises:
-        IllegalMessageError: it is one, or names their number.
+        IllegalMessageError: it is an inner batch, or has their number as a property.
     """
     if message.sys_flag & SysFlag.INNER_BATCH:
         raise IllegalMessageError(
@@ -37,10 +37,10 @@ def refuse_inner_batch(message: Message) -> None:
 
 
 def refuse_light_offsets(message: Message) -> None:
-    """Refuse offsets in light queues: others than the store's would make units where none belong.
+    """Refuse offsets in light queues: other offsets than the store's would create wrong units.
 
     Raises:
-        IllegalMessageError: the message brings some.
+        IllegalMessageError: the message has such offsets.
     """
     both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
     if both and has_units(message):
@@ -48,19 +48,19 @@ def refuse_light_offsets(message: Message) -> None:
 
 
 def has_units(message: Message) -> bool:
-    """Return whether light queues may get units of it: an offset without one would be a gap."""
+    """Return whether light queues may get its units: an offset without a unit would be a gap."""
     return is_queued(message.sys_flag) and allows_light_queues(message.topic)
 
 
 def light_names(message: Message, check_topic: Callable[[str], object]) -> list[str]:
-    """Return the light queues that a message asks for; ``check_topic`` refuses names.
+    """Return the light queues that a message requests; ``check_topic`` refuses names.
 
-    A list that RocketMQ could not take apart again is refused.
+    A list that RocketMQ could not parse again is refused.
 
     Raises:
-        IllegalMessageError: a name is of no light queue, comes twice, or is refused.
+        IllegalMessageError: a name is not a light queue, is a duplicate, or is refused.
     """
-    names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever it was
+    names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever class it had
     for name in names:
         if not name.startswith(LMQ_PREFIX):
             raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is not a light queue")
@@ -74,17 +74,17 @@ def check_light_size(size: int, limit: int) -> None:
     """Refuse a record for light queues that is larger than the message size: it has no allowance.
 
     Raises:
-        IllegalMessageError: it is larger.
+        IllegalMessageError: the record is larger.
     """
     if size > limit:
         raise IllegalMessageError(f"record of {size} bytes for light queues, at most {limit}")
 
 
 def check_client_batch(batch: Message, max_size: int) -> None:
-    """Refuse a client batch that is no batch of plain messages of one queue.
+    """Refuse a client batch that is not a batch of plain messages of one queue.
 
     Raises:
-        IllegalMessageError: it is empty, too large, or none; the sentence says what is wrong.
+        IllegalMessageError: it is empty, too large, or invalid; the error has the reason.
     """
     if (fault := fault_of(batch)) is not None:
         raise IllegalMessageError(fault)

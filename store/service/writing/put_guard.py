@@ -1,4 +1,4 @@
-"""PutGuard: what a put asks where something forbids it. The sibling of ``ReadGuard``."""
+"""PutGuard: the check of a put when something forbids it. The counterpart of ``ReadGuard``."""
 
 from contextlib import suppress
 
@@ -10,21 +10,21 @@ from cqstore.store.service.runtime.running_state import RunningState
 
 
 class PutGuard:
-    """Refuses puts of one store; a put that nothing forbids does not ask. Any thread."""
+    """Refuses puts of one store; it is not called for a put that nothing forbids. Any thread."""
 
     def __init__(self, state: RunningState, dispatcher: Dispatcher, meter: PutMeter) -> None:
-        """``meter`` counts what is refused."""
+        """``meter`` counts the refused messages."""
         self._state = state
         self._dispatcher = dispatcher
         self._meter = meter
 
     def refusal(self, messages: int = 1) -> PutMessageResult | None:
-        """Return why nothing is put, ``None`` if a stalled dispatch has just found room.
+        """Return why nothing is put, ``None`` if a stalled dispatch has just found space.
 
         That many ``messages`` are counted as refused.
 
         Raises:
-            StoreError: it is no matter of room.
+            StoreError: the reason is not lack of space.
         """
         state = self._state
         state.check_writable()

@@ -1,7 +1,7 @@
-"""Put hooks: what a program has asked before a message is put, in front of ``Putter``.
+"""Put hooks: a program's checks before a message is put, in front of ``Putter``.
 
-Without hooks nothing stands there. What hooks let pass takes the way of every put, checks and
-compiled code too.
+Without hooks this layer does not exist. Messages that hooks accept are put like any others, with
+the checks and compiled code.
 
 Source: RocketMQ ``PutMessageHook``, ``DefaultMessageStore.putMessageHookList``.
 """
@@ -24,7 +24,7 @@ _STORED = frozenset({
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
 })  # fmt: skip
 _CARRIED = ("body", "flag", "properties")
-"""What a client batch holds of each message."""
+"""The fields that a client batch has per message."""
 _OF_BATCH = (
     "topic", "queue_id", "sys_flag", "born_timestamp", "born_host", "store_host",
     "reconsume_times", "prepared_transaction_offset",
@@ -52,10 +52,10 @@ class PutMessageHook(Protocol):
 
 
 def require_put_hook(given: object) -> None:
-    """Refuse what is no ``PutMessageHook``.
+    """Refuse an object that is not a ``PutMessageHook``.
 
     Raises:
-        StoreConfigError: it has no name, or cannot be called.
+        StoreConfigError: it has no name, or its method cannot be called.
     """
     called = callable(getattr(given, "execute_before_put_message", None))
     if not (called and isinstance(getattr(given, "hook_name", None), str)):
@@ -65,10 +65,10 @@ def require_put_hook(given: object) -> None:
 
 
 class HookedPuts:
-    """Asks ``hooks``, in order, then has ``puts`` put. Any number of threads may call."""
+    """Calls ``hooks``, in order, then puts through ``puts``. Any number of threads may call."""
 
     def __init__(self, puts: Puts, hooks: Sequence[PutMessageHook], meter: PutMeter) -> None:
-        """``meter`` counts what hooks refuse."""
+        """``meter`` counts the messages that hooks refuse."""
         self._puts = puts
         self._hooks = [(each.hook_name, each.execute_before_put_message) for each in hooks]
         self._meter = meter
@@ -90,7 +90,7 @@ class HookedPuts:
         """Put one message, see ``Putter.put_later``.
 
         Raises:
-            PutHookError: a hook failed; nothing was put, and ``promised`` does not hear of it.
+            PutHookError: a hook failed; nothing was put, and ``promised`` is not completed.
         """
         passed = self._passed(message)
         if isinstance(passed, PutMessageResult):
@@ -99,7 +99,7 @@ class HookedPuts:
             self._puts.put_later(passed, promised, soon)
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Ask the hooks of each message, then put those that may pass under one lock.
+        """Call the hooks with each message, then put the accepted ones under one lock.
 
         Raises:
             PutHookError: a hook failed; none was put.
@@ -111,7 +111,7 @@ class HookedPuts:
         return [each if isinstance(each, PutMessageResult) else next(done) for each in outcomes]
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
-        """Ask the hooks of each message of the batch, then put it wholly.
+        """Call the hooks with each message of the batch, then put it completely.
 
         Raises:
             PutHookError: a hook failed; nothing was put.
@@ -135,7 +135,7 @@ class HookedPuts:
         return self._puts.put_client_batch(batch)
 
     def _passed(self, message: Message) -> Message | PutMessageResult:
-        """Return a copy of ``message`` as hooks have left it, or the refusal of one of them."""
+        """Return a copy of ``message`` with the changes of the hooks, or the refusal of a hook."""
         require_message(message)
         try:
             own = copy_message(message)
@@ -146,7 +146,7 @@ class HookedPuts:
     def _run_hooks(
         self, message: Message, given: Message, *, in_batch: bool = False
     ) -> PutMessageResult | None:
-        """Ask all hooks; ``given`` is what the caller wants to put."""
+        """Call all hooks; ``given`` is the message or batch of the caller."""
         self._meter.count_hooked()
         for name, execute in self._hooks:
             before = copy_message(message) if in_batch else message

@@ -63,7 +63,7 @@ _LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET
 _INNER_NUM = MessageProperty.INNER_NUM
 _INNER = int(SysFlag.INNER_BATCH)
 _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
-"""In no name of a folder: a topic with them could never be moved to file queues."""
+"""Invalid as a name of a folder: a topic with such a name could never be moved to file queues."""
 _NOT_YET = PutMessageResult(_OK)
 """Placeholder until a result comes."""
 
@@ -72,22 +72,22 @@ class Puts(Protocol):
     """``Putter``, or an object that intercepts its calls."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
-        """Put one message; ``wait``: return when disk and followers have it, as far as is due."""
+        """Put one message; ``wait``: until disk and followers have it, as the settings require."""
 
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
     ) -> None:
-        """Put one message; ``promised`` receives how it ended."""
+        """Put one message; ``promised`` receives the result."""
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put a list under one lock."""
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
-        """Put a client batch, all of it or nothing."""
+        """Put a client batch completely or not at all."""
 
 
 def put_for_future(puts: Puts, message: Message) -> StoreFuture[PutMessageResult]:
-    """Put one message; the future, which cannot be cancelled, completes with how it ended."""
+    """Put one message; the future, which cannot be cancelled, completes with its result."""
     done = StoreFuture[PutMessageResult]()
     done.set_running_or_notify_cancel()
     puts.put_later(message, done)
@@ -111,7 +111,7 @@ class Putter:
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
-        self._pending = dispatcher.pending  # `is_full` in two frames less
+        self._pending = dispatcher.pending  # `is_full` with two frames less
         self._append = append
         self._ack_waiter = ack_waiter
         self._replicas = ack_waiter.replicas
@@ -132,19 +132,19 @@ class Putter:
     # ---- one message
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
-        """Put one message, see ``MessageStore.put_message``; ``wait``: as far as it is due."""
+        """Put one message, see ``MessageStore.put_message``; ``wait``: as the settings require."""
         result = self._fast.quick(message)
         if result:
             return result
         if self._has_to_wait:
-            message = _copied(message)  # what it says of a wait is part of it
+            message = _copied(message)  # its properties determine the wait
         wait = wait and self._is_awaited(message)
         return self._put(message, wait=wait, eligible=result is None)
 
     def _put(self, message: Message, *, wait: bool, eligible: bool) -> PutMessageResult:
-        """Put one message, and do what else is due; ``eligible``: the fast path may take it.
+        """Put one message, and do other due work; ``eligible``: the fast path may take it.
 
-        Where puts wait it is a copy; ``wait``: for disk and followers.
+        If puts wait, it is a copy; ``wait``: for disk and followers.
         """
         self._look_ahead()
         started = 0.0
@@ -194,9 +194,9 @@ class Putter:
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
     ) -> None:
-        """Put one message; ``promised`` is completed when all has come that is due, maybe at once.
+        """Put one message; ``promised`` is completed when its waits are over, maybe at once.
 
-        ``soon`` has the disk asked for what waits.
+        ``soon`` triggers the sync for waiting puts.
 
         Raises:
             StoreError: as for ``put``; ``promised`` receives nothing.
@@ -218,14 +218,14 @@ class Putter:
         """Put a list under one lock, see ``MessageStore.put_messages``.
 
         ``messages`` is the caller's own copy: it is iterated more than once. ``wait``: for disk and
-        followers, as far as it is due; without it they are put whatever followers there are.
+        followers, as the settings require; without it they are put whatever followers there are.
         """
         if self._has_to_wait:
             self._locks.check_dispatch()
             messages = [*map(_copied, messages)]
         if wait and self._replicas is not None and self._replicas.refusal():
             require_messages(messages)
-            return [self.put(message) for message in messages]  # some may not want replicas
+            return [self.put(message) for message in messages]  # some may not require replicas
         started = time.perf_counter()
         self._look_ahead()
         awaited = wait and any(map(self._is_awaited, messages))
@@ -235,7 +235,7 @@ class Putter:
         return done
 
     def _put_each(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Put messages of which any may be refused or go to light queues."""
+        """Put messages of which any may be refused or belong to light queues."""
         require_messages(messages)
         results = [_NOT_YET] * len(messages)
         places: list[int] = []
@@ -261,7 +261,7 @@ class Putter:
             except (TypeError, AttributeError) as exc:
                 results[place] = self._refused(illegal(message, exc))
                 continue
-            # Rare, and encoded under the lock: what came before it goes first.
+            # Rare, and encoded under the lock: earlier messages are appended first.
             self._append_all(records, places, results, whole=False)
             records, places = self._fast.encoded(), []
             results[place] = self.put(message)
@@ -272,7 +272,7 @@ class Putter:
         return results
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
-        """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
+        """Put a client batch completely or not at all, see ``MessageStore.put_client_batch``."""
         if self._has_to_wait:
             self._locks.check_dispatch()
         require_message(batch, "batch")
@@ -292,7 +292,7 @@ class Putter:
         return done
 
     def _put_whole(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Put all messages or none: they are appended as one."""
+        """Put all messages or none: they are appended together."""
         for message in messages:
             self.schedule.refuse(message)
             refuse_inner_batch(message)
@@ -312,9 +312,9 @@ class Putter:
         *,
         whole: bool,
     ) -> None:
-        """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
+        """Append ``records`` under one lock; ``results[places[i]]`` is the result of record i."""
         at, count = 0, len(records)
-        while at < count:  # once, but on a full disk or where a record is longer than a file
+        while at < count:  # once, except for a full disk or a record larger than a file
             try:
                 done = self._append.encoded(records, whole=whole)
             except (DiskFullError, IllegalMessageError) as exc:  # nothing was appended
@@ -356,14 +356,14 @@ class Putter:
         """Put a message into its own queue and into its light queues.
 
         Their offsets are among the properties, so it is encoded under the lock. A list that
-        RocketMQ could not take apart again is refused.
+        RocketMQ could not parse again is refused.
         """
         names = light_names(message, self._queues.check_topic)
         records = self._fast.encoded()
 
         def encode(offsets: Sequence[int]) -> DispatchProperties:
             properties = _with_offsets(message.properties, offsets)
-            if records.next_bytes:  # it was asked before, while the topic was held
+            if records.next_bytes:  # encoded before, while the topic was held
                 records.skip(1)
             add_encoded(records, _with_properties(message, properties), self._rules)
             check_light_size(records.next_bytes, self._config.max_message_size)
@@ -381,10 +381,10 @@ class Putter:
     # ---- before and after
 
     def _check_delivery(self, message: Message) -> None:
-        """Refuse now a message that is to be put later, and that would be refused then.
+        """Refuse a delayed message now that would be refused when it is due.
 
         Raises:
-            PropertiesTooLongError, IllegalMessageError: it would.
+            PropertiesTooLongError, IllegalMessageError: it would be refused.
         """
         refuse_inner_batch(message)
         if not self._goes_to_light(message):
@@ -398,7 +398,7 @@ class Putter:
         check_light_size(records.next_bytes, self._config.max_message_size)
 
     def _check_topic(self, topic: str) -> None:
-        """Refuse a topic that the log or the queues cannot hold; asked once a topic."""
+        """Refuse a topic that log or queues do not support; called once per topic."""
         if not topic:
             raise IllegalMessageError("the topic is empty")
         size = len(topic.encode("utf-8", "surrogatepass"))
@@ -417,7 +417,7 @@ class Putter:
     def _wait_and_dispatch(
         self, results: list[PutMessageResult], *, wait: bool
     ) -> list[PutMessageResult]:
-        """Wait and dispatch as configured, after the lock is free."""
+        """Wait and dispatch as configured, after the lock is released."""
         end = 0
         if wait:
             end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
@@ -429,13 +429,13 @@ class Putter:
         return results
 
     def _is_awaited(self, message: Message) -> bool:
-        """Return whether a put of ``message`` waits; asked before it, the properties may change."""
+        """Return whether a put of ``message`` waits; called first, as its properties may change."""
         if not self._has_to_wait:
             return False
         try:
             return _waits(message.properties)
         except (TypeError, AttributeError):
-            return True  # no message at all: that is said further on
+            return True  # not a message: reported later
 
     def _refuse_without_replicas(self, message: Message) -> PutMessageResult | None:
         """Refuse a message whose producer waits for replicas while too few are in sync."""
@@ -444,7 +444,7 @@ class Putter:
             if not (lacking and _waits(message.properties)):
                 return None
         except (TypeError, AttributeError):
-            return None  # no message at all: that is said further on
+            return None  # not a message: reported later
         status = PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
         self.meter.not_ok(status)
         return PutMessageResult(status, reason=lacking)
@@ -458,7 +458,7 @@ class Putter:
 
 
 def _copied(message: Message) -> Message:
-    """Return a copy; or ``message``, where it cannot be copied: that is said further on."""
+    """Return a copy; or ``message`` if it cannot be copied: that is reported later."""
     try:
         return copy_message(message)
     except (TypeError, AttributeError):
@@ -466,7 +466,7 @@ def _copied(message: Message) -> Message:
 
 
 def status_of(exc: StoreError) -> PutMessageStatus:
-    """Return the status of a put that ``exc`` refuses."""
+    """Return the status for a put that ``exc`` refuses."""
     if isinstance(exc, PropertiesTooLongError):
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     if isinstance(exc, LightQuotaError):
@@ -477,7 +477,7 @@ def status_of(exc: StoreError) -> PutMessageStatus:
 
 
 def _waits(properties: dict[str, str]) -> bool:
-    """Return whether the producer waits for disk and followers: yes, unless it says otherwise."""
+    """Return whether the producer waits for disk and followers; a property can disable it."""
     value = properties.get(MessageProperty.WAIT)
     return value is None or value.lower() == "true"
 

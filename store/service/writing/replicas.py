@@ -1,7 +1,7 @@
-"""ReplicaWait: when a put may say that followers have it. The sibling of ``GroupCommit``.
+"""ReplicaWait: waits until followers have the records of a put, as ``GroupCommit`` for the disk.
 
-Only a feeder, a layer above the store, knows the followers, and what each has. So the store asks
-it through ``Replicas``, and decides here what the answers mean.
+Only a feeder, a layer above the store, has the followers and their positions. The store reads them
+through ``Replicas``, and decides here what they mean.
 
 Source: RocketMQ ``CommitLog.handleHA``, ``GroupTransferService``.
 """
@@ -35,7 +35,7 @@ class Replicas(Protocol):
 
 
 class ReplicaWait:
-    """Waits for the replicas that the settings of one store promise. Any thread."""
+    """Waits for the replicas that the settings of one store require. Any thread."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, replicas: Replicas) -> None:
         self._log = log
@@ -44,7 +44,7 @@ class ReplicaWait:
         self._minimum = config.min_in_sync_replicas - 1
         self._gap = config.ha_max_gap_not_in_sync
         self._timeout = config.slave_timeout / 1000
-        self._lock = CheckedLock("the queue of waits for followers")  # guards what is below
+        self._lock = CheckedLock("the queue of waits for followers")  # guards the fields below
         self._queue: deque[_Later] = deque()
         self._stopped = False
         self._wake = Wakeup()
@@ -61,12 +61,12 @@ class ReplicaWait:
     def of(
         cls, config: StoreConfig, log: CommitLog, replicas: Replicas | None
     ) -> "ReplicaWait | None":
-        """Return what waits for replicas; ``None`` where the settings let no put wait for any."""
+        """Return the wait for replicas; ``None`` if no put waits for any under the settings."""
         is_required = config.awaited_followers > 0 or config.min_in_sync_replicas > 1
         return None if replicas is None or not is_required else cls(config, log, replicas)
 
     def refusal(self) -> str:
-        """Return why no put may be taken now, one sentence; empty: it may."""
+        """Return why no put is accepted now, one sentence; empty: puts are accepted."""
         if not self._minimum:
             return ""
         there = self._replicas.in_sync(self._log.max_phy_offset(), self._gap)
@@ -78,16 +78,16 @@ class ReplicaWait:
         )
 
     def wait_for(self, phy_offset: int) -> bool:
-        """Return once the promised followers have the log up to ``phy_offset``; False: too late.
+        """Return once the required followers have the log up to ``phy_offset``; False: too late.
 
-        The record is in the log then all the same, and they may get it later.
+        The record is in the log all the same, and they may get it later.
         """
         return self._is_there(phy_offset, time.monotonic() + self._timeout)
 
     def when_replicated(self, phy_offset: int, future: Promised[bool]) -> None:
-        """Complete ``future`` with what ``wait_for`` would return. Calls come in the log's order.
+        """Complete ``future`` with the result of ``wait_for``. Calls are in log order.
 
-        After ``stop`` with the result at that time.
+        After ``stop``, with the result at that time.
         """
         later = _Later(phy_offset, time.monotonic() + self._timeout, future)
         with self._lock.entry():
@@ -113,13 +113,13 @@ class ReplicaWait:
     def _is_there(self, phy_offset: int, deadline: float) -> bool:
         if not self._followers:
             return True
-        self._log.commit()  # what is buffered is not served to readers
+        self._log.commit()  # buffered data is not served to readers
         return self._replicas.wait(phy_offset, self._followers, deadline)
 
     def _run(self) -> None:
-        """Wait for one, and serve with it all that are due then; the order is the log's."""
+        """Wait for one put, and complete all that are due with it, in log order."""
         while True:
-            stopped = self._stopped  # first: behind it nothing is appended any more
+            stopped = self._stopped  # first: nothing is appended after it
             if self._queue:
                 done = self._wait_out(self._queue[0])  # stays there: ``_give_up`` must find it
                 reached = (
@@ -138,7 +138,7 @@ class ReplicaWait:
         later.future.set_result(there)
 
     def _wait_out(self, later: "_Later") -> bool:
-        """Wait for one, in steps: a close does not wait for followers that may never come."""
+        """Wait for one put, in steps: a close does not wait for followers that never catch up."""
         while not self._stopped:
             until = min(later.deadline, time.monotonic() + _LOOK_AGAIN)
             if self._is_there(later.phy_offset, until):
@@ -156,7 +156,7 @@ class ReplicaWait:
 
 
 class _Later(NamedTuple):
-    """A put that is answered by a future, and until when it waits."""
+    """A put with a future, and the deadline of its wait."""
 
     phy_offset: int
     deadline: float
@@ -164,4 +164,4 @@ class _Later(NamedTuple):
 
 
 _LOOK_AGAIN = 0.1
-"""Seconds after which the thread looks whether the store is being closed."""
+"""Interval in seconds at which the thread checks whether the store is being closed."""

@@ -1,4 +1,4 @@
-"""ScheduleMessageHook: where a put with a delay level goes first.
+"""ScheduleMessageHook: redirects a put with a delay level to the schedule topic.
 
 Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``transformDelayLevelMessage``.
 """
@@ -21,18 +21,18 @@ from cqstore.store.service.writing.delay_check import NOT_QUEUED, TIMER, refuse_
 from cqstore.store.settings.config import StoreConfig
 
 _LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
-"""What Java reads as a number."""
+"""Text that Java parses as a number."""
 _DELAY = MessageProperty.DELAY
 _HOME = {MessageProperty.REAL_TOPIC, MessageProperty.REAL_QID}
 
 
 class ScheduleMessageHook:
-    """What becomes of a message that asks for a delay, under one configuration. Any thread."""
+    """Handles messages that request a delay, under one configuration. Any thread."""
 
     def __init__(
         self, config: StoreConfig, levels: DelayLevels, check: Callable[[Message], object]
     ) -> None:
-        """``check`` refuses what could not be put into its own topic when it is due."""
+        """``check`` refuses messages that could not be put to their own topic when they are due."""
         self._is_on = config.enable_schedule_message_service
         self._refuses = not config.allow_delay_without_service
         self._max_level = levels.max_level
@@ -41,11 +41,11 @@ class ScheduleMessageHook:
         """Called with the level of each message that was appended to the schedule's topic."""
 
     def handle(self, message: Message) -> Message:
-        """Return what is to be appended: ``message``, a copy of the caller's, or what delays it.
+        """Return the message to append: ``message``, a copy of the caller's, or its delayed form.
 
         Raises:
-            IllegalMessageError: it asks for a delay that nothing here gives, or could not be put
-                into its own topic.
+            IllegalMessageError: it requests a delay that is not supported, or could not be put into
+                its own topic.
         """
         if not self._is_on:
             self.refuse(message)
@@ -59,16 +59,16 @@ class ScheduleMessageHook:
         return self._scheduled(message, level)
 
     def refuse(self, message: Message) -> None:
-        """Refuse a delay, of a message that is one of a client batch, too.
+        """Refuse a message with a delay, also in a client batch.
 
         Raises:
-            IllegalMessageError: it asks for one.
+            IllegalMessageError: the message requests a delay.
         """
         if self._refuses:
             refuse_delay(message)
 
     def appended(self, message: Message) -> None:
-        """Have what ``handle`` returned, once it is in the log, delivered when it is due."""
+        """Schedule the result of ``handle`` for delivery, once it is in the log."""
         if self._is_on and message.topic == SCHEDULE_TOPIC:
             self.on_scheduled(message.queue_id + 1)
 
@@ -76,11 +76,11 @@ class ScheduleMessageHook:
         """Return the message that is put in place of one with a delay level.
 
         Raises:
-            IllegalMessageError: its topic or queue id cannot be delayed.
+            IllegalMessageError: a message of its topic or queue id cannot be delayed.
         """
         topic, queue_id = message.topic, message.queue_id
         if topic == SCHEDULE_TOPIC and message.properties.keys() >= _HOME:
-            return message  # a copy of one that waits elsewhere
+            return message  # a copy of a message that waits elsewhere
         if topic in (SCHEDULE_TOPIC, HALF_TOPIC):
             raise IllegalMessageError(
                 f"cannot delay a message of topic {topic}: it is a topic of the store itself"
