@@ -87,8 +87,8 @@ def test_what_a_backend_has_noted_of_its_writing_is_told(tmp_path: Path) -> None
     )
     _, reported = written_notes(paths)
     assert reported == (
-        "rocksdb wrote 1.25 times the 2,000 bytes that it received, including keys, as RocksDB"
-        " logged 2026/01/02-03:04:05.678 (flush 1,600, compaction 900, wal 0)"
+        "rocksdb wrote 1.25 times the 2,000 bytes that it received, including keys, logged"
+        " by RocksDB at 2026/01/02-03:04:05.678 (flush 1,600, compaction 900, wal 0)"
     )
 
 

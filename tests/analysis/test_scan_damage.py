@@ -150,5 +150,7 @@ def test_a_topic_that_is_not_there_is_named_with_what_is_near(
     table: Any, golden_folder: Path
 ) -> None:
     found = cqstore.scan(golden_folder / "special-default", "orders_11", table=table)
-    with pytest.raises(NoSuchQueueError, match="no topic 'orders_11' in this store; is 'orders_1"):
+    with pytest.raises(
+        NoSuchQueueError, match="no topic 'orders_11' in this store; did you mean 'orders_1"
+    ):
         list(found.to_batches())

@@ -75,10 +75,12 @@ def test_an_open_store_is_said_to_be_one(root: Path, tmp_path: Path) -> None:
 
 WRONG: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "no store": (lambda at: ["backup", at / "none", at / "to"], "no store"),
-    "taken": (lambda at: ["backup", at / "s", at], "taken"),
+    "taken": (lambda at: ["backup", at / "s", at], "the path of the backup already exists"),
     "inside": (lambda at: ["backup", at / "s", at / "s" / "to"], "be inside the store itself"),
     "no manifest": (lambda at: ["check", at / "s", "--against", at / "none"], "No such file"),
-    "no folder": (lambda at: ["check", at / "none", "--against", at / "m"], "no manifest"),
+    "no folder": (
+        lambda at: ["check", at / "none", "--against", at / "m"], "invalid backup manifest",
+    ),
     "with repair": (
         lambda at: ["check", at / "s", "--against", at / "m", "--repair"],
         "cannot be combined with --against",

@@ -131,7 +131,7 @@ def test_queues_that_were_written_to_after_they_were_left_are_told(tmp_path: Pat
         struct.pack_into(">q", data, place, end)
         checkpoint.write_bytes(data)
         (facts,) = rows("info", root)
-        left = f"the file queues are left behind, whole up to phy offset {line}"
+        left = f"the file queues are left behind: complete up to phy offset {line}"
         assert left in facts["warnings"]
         said = (
             f"the file queues, left behind at phy offset {line}, were written afterwards, up to at"

@@ -209,7 +209,7 @@ def test_what_is_damaged_is_named_and_all_else_written(tmp_path: Path) -> None:
         assert "9 messages" in done.stderr
         assert target.exists()
     done = cqstore("import", tmp_path / "new", root, "--new", code=1)
-    assert "topic t is not whole" in done.stderr
+    assert "topic 't' has damaged messages" in done.stderr
     assert "--continue-from" in done.stderr
 
 
@@ -284,10 +284,13 @@ def test_a_full_disk_leaves_what_can_be_gone_on_with_and_no_more(
 
 
 BROKEN_LINES = [
-    (b'{"topic":"t","bornHost":"x"}\n', "line 3: bornHost is 'x', not an address, a space"),
-    (b'{"topic":"t","bornHost":"1.2.3.4 99999999999"}\n', "line 3: bornHost is '1.2.3.4 9999"),
+    (
+        b'{"topic":"t","bornHost":"x"}\n',
+        "line 3: invalid bornHost 'x': expected an address, a space",
+    ),
+    (b'{"topic":"t","bornHost":"1.2.3.4 99999999999"}\n', "line 3: invalid bornHost '1.2.3.4 9999"),
     (b'{"topic":"t","storeTimestamp":"1"}\n', 'storeTimestamp is "1", not a whole number'),
-    (b'{"topic":"t","msgId":1}\n', "msgId is 1, not a text"),
+    (b'{"topic":"t","msgId":1}\n', "msgId is 1, not a string"),
     (b'{"topic":"t","sysFlag":2147483648}\n', "sysFlag is 2147483648, not within"),
     (b'{"topic":"t","sysFlag":1793}\n', "invalid sysFlag 1793: unknown compression type 7"),
     (b'{"topic":"t","bo', "line 3: invalid JSON: Unterminated string starting at (character 14)"),

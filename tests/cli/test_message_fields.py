@@ -108,7 +108,9 @@ def test_hosts_are_read_as_they_are_shown(host: Host) -> None:
     "text", ["", "10.1.2.3", "10.1.2 5", "10.1.2.3 ", "10.1.2.3 x", "10.1.2.3 2147483648", " 5"]
 )
 def test_what_is_no_host_is_refused(text: str) -> None:
-    with pytest.raises(IllegalMessageError, match=r"bornHost is .* not an address, a space and"):
+    with pytest.raises(
+        IllegalMessageError, match=r"invalid bornHost '.*': expected an address, a space and"
+    ):
         host_of("bornHost", text)
 
 

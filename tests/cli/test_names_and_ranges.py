@@ -64,7 +64,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (
             ["get", "--message-id", OF_ANOTHER],
-            "is of 10.0.0.9 10911 at phy offset 0, where the mess",
+            "refers to 10.0.0.9 10911, phy offset 0, where this log has message",
         ),
         (["get", "--message-id", OF_ANOTHER], "of 127.0.0.1 0: the ID belongs to another broker"),
         (["get", "--message-id", f"{NO_HOST}{1:016X}"], "phy offset 1, where no message of this"),
@@ -74,8 +74,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["get", "--message-id", f"{'0' * 32}{'2A9F'.zfill(8)}{0:016X}"],
             ": the ID belongs to anoth",
         ),
-        (["get", "--message-id", "0" * 31], "has 32 or 56 digits, this one 31"),
-        (["get", "--message-id", "0" * 30], "has 32 or 56 digits, this one 30"),
+        (["get", "--message-id", "0" * 31], "expected 32 or 56 digits, found 31"),
+        (["get", "--message-id", "0" * 30], "expected 32 or 56 digits, found 30"),
         (["get", "--message-id", "0" * 32, "--count", 1], "--count cannot be combined with"),
         (["get", "--message-id", "0" * 32, "--queue-id", 1], "--queue-id cannot be combined with"),
     ],
@@ -169,7 +169,7 @@ def test_a_record_in_a_body_and_a_blank_are_none_that_begin_there(tmp_path: Path
     within = (root / "commitlog" / f"{0:020d}").read_bytes().index(forged, 1)
     done = run(["dump", root, "--commitlog-offset", within])
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"lies in the record from {second.phy_offset} to {third.phy_offset}" in done.stderr
+    assert f"it is inside the record from {second.phy_offset} to {third.phy_offset}" in done.stderr
     for place in (blank, blank + 3, log - 1):
         done = run(["dump", root, "--commitlog-offset", place])
         assert (done.returncode, done.stdout) == (2, "")

@@ -98,10 +98,10 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_terminal_a_line_comes_now_and_then() -> None:
     notes = io.StringIO()
-    with redirect_stderr(notes), progress("outer"), progress("looking", 200) as tick:
+    with redirect_stderr(notes), progress("outer"), progress("examining", 200) as tick:
         tick(0)
         tick(50)
-        until(lambda: notes.getvalue().count("looking: 25 %, 50.0 of 200.0 bytes") > 1)
+        until(lambda: notes.getvalue().count("examining: 25 %, 50.0 of 200.0 bytes") > 1)
         with progress("inner"):
             until(lambda: notes.getvalue().endswith("cqstore: inner: 0 s\n"))
     assert set(notes.getvalue()) & {"\r", "\x1b"} == set()
@@ -154,10 +154,10 @@ def test_on_a_terminal_one_line_is_written_anew_and_goes(monkeypatch: pytest.Mon
             seen += read(screen)
             return text in seen
 
-        with progress("looking", 100) as tick:
+        with progress("examining", 100) as tick:
             tick(0)
             tick(50)
-            until(lambda: has("\rlooking: 50 %, 50.0 of 100.0 bytes"))
+            until(lambda: has("\rexamining: 50 %, 50.0 of 100.0 bytes"))
             sys.stdout.write("a row\n")
             until(lambda: has("\x1b[Ka row"))
             until(lambda: has("a row\r\n\rlooking"))
@@ -277,7 +277,7 @@ def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
         (["usage", "STORE", "--prefix", "t1"], "counting: 66 %, 2 of 3 queues"),
         (["groups", "STORE"], "reading: 66 %, 2 of 3 queues"),
         (["groups", "ROCKSDB"], "reading: 66 %, 2 of 3 queues"),
-        (["migrate", "preflight", "STORE"], "looking: 66 %, 2 of 3 queues"),
+        (["migrate", "preflight", "STORE"], "examining: 66 %, 2 of 3 queues"),
         (["meta", "STORE", "offsets"], "showing: 50 %, 1 of 2 rows"),
         (["meta", "STORE", "--check"], "comparing: 66 %, 2 of 3 queues"),
         (["rocksdb", "stats", "ROCKSDB", "--topics", 2], "reading topic sizes: 2 topics"),
@@ -316,7 +316,7 @@ def test_keys_of_rocksdbstore_are_told(tmp_path: Path, reported: list[tuple[str,
     rows = {number.to_bytes(8, "big") + b"key": bytes(12) for number in range(5)}
     write_database(tmp_path / "s" / "rocksdbstore", "timer", rows)
     typed("pending", tmp_path / "s")
-    label = "reading family timer of rocksdbstore"
+    label = "reading column family timer of rocksdbstore"
     assert reported[-1][1].startswith(f"{label}: 80 %, 4 of 5 keys")
 
 

@@ -239,7 +239,7 @@ def test_numbers_of_thousands_of_digits_are_refused(line: str, tmp_path: Path) -
     (tmp_path / "conf").write_text(CONF)
     path = tmp_path / "x.jsonl"
     path.write_text(line % ("1" * 5000))
-    assert "line 1: no JSON: Exceeds the limit" in put_in(path, code=2, folder=tmp_path).stderr
+    assert "line 1: invalid JSON: Exceeds the limit" in put_in(path, code=2, folder=tmp_path).stderr
     path = tmp_path / "x.csv"
     path.write_text('topic,properties\nt,"%s"\n' % ("1" * 5000))
     assert "row 1" in put_in(path, code=2, folder=tmp_path).stderr

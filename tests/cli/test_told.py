@@ -426,7 +426,7 @@ def test_a_store_that_needs_recovery_says_so_and_is_shown_as_it_lies(
     printed_output = json.loads(done.stdout)
     assert printed_output["last_exit"] == "not clean"
     count, why = printed_output["warnings"]
-    assert count == "4 bytes lie behind the end of the log"
+    assert count == "found 4 bytes after the end of the log"
     assert f"phy_offset {end}" in why
     assert tree_digest(tmp_path) == before
     report = json.loads(call("recover", tmp_path / "s", "--output", "json").stdout)
@@ -483,7 +483,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     with open_store(root) as store:
         StoredOffsets().put(store, 50)
         end = store.max_phy_offset()
-    reported = "cqstore: 50 units of 5 queues compared, file with rocksdb: {} differ\n"
+    reported = "cqstore: 50 units of 5 queues compared, file with rocksdb: {} queues differ\n"
     done = call("mode", root, "--verify", "--output", "jsonl")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", reported.format(0))
     with Database(root) as database:

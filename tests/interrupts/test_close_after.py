@@ -121,7 +121,7 @@ def test_a_close_says_that_a_dispatch_was_cut_short(tmp_path: Path) -> None:
             and components_of(store).dispatcher._dispatching.begun
         ):
             unsaid += 1
-            with pytest.raises(StoreFailedError, match="the dispatch of a batch was cut short"):
+            with pytest.raises(StoreFailedError, match="the dispatch of a batch was interrupted"):
                 store.close()
         with suppress(StoreError):
             store.close()

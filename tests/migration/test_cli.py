@@ -117,7 +117,7 @@ def test_a_run_takes_the_settings_of_its_plan_and_no_others(root: Path) -> None:
     other = root.with_name("other.conf")
     other.write_text("enableLmq=true\nenableConsumeQueueExt=false\n")
     reported = refusal("run", root, "--config", other, *NONE)
-    assert "enableLmq is True, planned with False" in reported
+    assert "enableLmq is True, but False in the plan" in reported
     assert "enableConsumeQueueExt" not in reported
     assert record("run", root, "--config", conf, *NONE)["units"] == 1_000
 
@@ -172,7 +172,9 @@ def test_a_plan_of_a_newer_release(root: Path) -> None:
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     for verb in ("run", "switch", "status"):
         words = NONE if verb == "run" else ()
-        assert "the plan has format 2, this release reads 1" in refusal(verb, root, *words)
+        assert "the plan has format 2, but this release reads format 1" in refusal(
+            verb, root, *words
+        )
 
 
 def test_a_plan_of_another_store(root: Path, tmp_path: Path) -> None:

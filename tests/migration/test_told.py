@@ -200,7 +200,11 @@ def test_every_step_is_told_and_noted(root: Path) -> None:
     plan = read_marker(space.plan)["digest"]
     reported: list[str] = []
     report = switch(root, on_event=reported.append)
-    assert reported == ["publishing", "going to double-write-file", "going to rocksdb"]
+    assert reported == [
+        "publishing",
+        "changing the state to double-write-file",
+        "changing the state to rocksdb",
+    ]
     assert steps(space)[-2:] == [("published", plan), ("switched", plan)]
     assert space.history()[-1]["state"] == "rocksdb"
     assert (report.before, report.state, report.caught_up_units) == (

@@ -27,7 +27,6 @@ _TIME = pa.timestamp("us", tz="UTC")
 _MAX_MS = (1 << 63) // 1000 - 1
 _NULLABLE = {*_TIMES, "tags", "keys", "uniqKey"}
 _NO_STATISTICS = {"body", "properties"}
-_WRITE = "write a file of the archive"
 
 
 def _file_schema() -> pa.Schema:
@@ -122,7 +121,7 @@ class _OpenFile:
         self._counts: Counter[str] = Counter()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = self._waiting_rows = self._bytes = 0
-        with os_errors(_WRITE, self._path):
+        with os_errors("write a file of the archive", self._path):
             self._file = self._path.open("xb")
             self._writer = pq.ParquetWriter(
                 self._file, FILES, compression="zstd", write_page_checksum=True,
@@ -144,7 +143,7 @@ class _OpenFile:
     def finish(self) -> WrittenFile:
         """Write the remaining rows; return the file, which is durable."""
         self._flush()
-        with os_errors(_WRITE, self._path):
+        with os_errors("write a file of the archive", self._path):
             self._writer.close()
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -171,7 +170,7 @@ class _OpenFile:
         for name in _TIMES:
             columns[name] = _times(table[name])
         arrays = [columns[name].cast(FILES.field(name).type) for name in FILES.names]
-        with os_errors(_WRITE, self._path):
+        with os_errors("write a file of the archive", self._path):
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=FILES))
         self._bytes += self._waiting_bytes
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0

@@ -167,8 +167,8 @@ class RecordUnits:
     def is_ordinary_topic(self, topic: str) -> bool:
         """Return whether records of ``topic`` certainly need no special treatment.
 
-        A queued record of such a topic with ordinary properties has one unit, in its own queue, with
-        the hash of its tags. ``False``: unknown, use ``add``.
+        A queued record of such a topic with ordinary properties has one unit, in its own queue,
+        with the hash of its tags. ``False``: unknown, use ``add``.
         """
         return topic != SCHEDULE_TOPIC and not self.deleted.has_record(topic, 0)
 

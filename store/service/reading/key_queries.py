@@ -93,9 +93,7 @@ class KeyQueries:
     ) -> list[StoredMessage]:
         """Return the newest messages if compiled code has declined the query."""
         self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
-        max_places = (
-            limit  # for any time: the index has seconds, and ends at the first too early
-        )
+        max_places = limit  # for any time: the index has seconds, and ends at the first too early
         while True:
             places = index.query(topic, key, max_places, *ALL)
             found = times.of(self.messages_with_key(topic, key, sorted(places)))

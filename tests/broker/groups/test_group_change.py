@@ -213,7 +213,10 @@ REFUSALS: dict[str, tuple[list[object], type[BaseException], str]] = {
         ["reset", "g", "--topic", "orders", "--queue-id", 7, "--to", "latest"],
         NoSuchQueueError, "7",
     ),
-    "behind": (["reset", "g", "--topic", "orders", "--to", 5], RefusedStoreError, "0 to 4"),
+    "behind": (
+        ["reset", "g", "--topic", "orders", "--to", 5], RefusedStoreError,
+        "min offset 0, max offset 4",
+    ),
     "no offset": (["reset", "g", "--topic", "orders", "--to", "-1"], SystemExit, "latest, or"),
     "neither": (["reset", "g", "--topic", "orders"], SystemExit, "either --to or --time"),
     "both": (

@@ -319,7 +319,7 @@ NUMBER = struct.pack(">q", 5)
         (GROUP + b"\0\1a" + b"xyz", b"\1{}", "the key has 3 more bytes after the name"),
         (TOPIC + b"\0\1a", b"\2{}", "the value has type 02: expected JSON"),
         (GROUP + b"\0\1a", b"", "the value has type none: expected JSON"),
-        (TOPIC + b"\0\3ab", b"\1{}", "a name of 3 bytes in 2"),
+        (TOPIC + b"\0\3ab", b"\1{}", "a name has 3 bytes, but only 2 follow"),
         (TOPIC + b"\0", b"\1{}", "requires a buffer of at least 2 bytes"),
         (OFFSET + b"\0\1a\0\0\1b\1" + bytes(4), NUMBER, "no byte 1 follows a name"),
         (OFFSET + b"\0\1a\1\0\1b\2" + bytes(4), NUMBER, "no byte 1 follows a name"),

@@ -469,7 +469,7 @@ def test_what_is_no_rocksdb_is_refused_and_another_one_can_be_loaded(tmp_path: P
     broken, foreign, loaded = done.stdout.splitlines()
     assert broken.startswith(f"True the RocksDB library {other} cannot be loaded: ")
     assert foreign.startswith("True the RocksDB library ")
-    assert " lacks rocksdb_" in foreign
+    assert " has no rocksdb_" in foreign
     assert loaded == "loaded"
 
 

@@ -43,7 +43,7 @@ IN_MEMORY = CONFIG.model_copy(
     }
 )  # fmt: skip
 """Units lie in RocksDB's memory until the broker stops, as those of RocketMQ do for long."""
-LACKS = "queue 0 of 't4': units 3 to 3 are missing in the rocksdb queues"
+LACKS = "queue 0 of topic 't4': units 3 to 3 are missing in the rocksdb queues"
 TABLES = ("topics.json", "consumerOffset.json")
 _LEVEL_SECONDS = move._LEVEL_SECONDS
 

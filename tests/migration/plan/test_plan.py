@@ -209,7 +209,7 @@ def test_queues_of_a_plan_that_were_edited_are_refused(root: Path) -> None:
     make_plan(root)
     path = Workspace.of(root).slices
     path.write_text(path.read_text().replace(",125,", ",124,", 1))
-    with pytest.raises(CorruptionError, match="the lines of segment 0 were changed"):
+    with pytest.raises(CorruptionError, match="the lines of segment 0 were modified"):
         run_plan(root, master=NO_SPARK)
 
 

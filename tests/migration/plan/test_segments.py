@@ -141,7 +141,7 @@ def test_lines_that_make_no_sense_or_were_changed_are_refused(tmp_path: Path) ->
     first, second = segments
     assert [each.queue.queue_id for each in read_slices(space.slices, second)] == [1]
     changed = second.model_copy(update={"digest": first.digest})
-    with pytest.raises(CorruptionError, match="lines of segment 1 were changed") as caught:
+    with pytest.raises(CorruptionError, match="lines of segment 1 were modified") as caught:
         list(read_slices(space.slices, changed))
     assert (caught.value.path, caught.value.position) == (space.slices, second.position)
     assert (caught.value.expected, caught.value.got) == (first.digest, second.digest)

@@ -101,7 +101,9 @@ def test_the_log_can_fill_both_instead(root: Path, reported: StoredOffsets) -> N
     with MessageStore.open(root, PLAIN) as store:
         assert store.verify().is_clean
     reported.check(root)
-    with pytest.raises(RefusedStoreError, match=r"the rocksdb queues have all; .*mode DIR --to"):
+    with pytest.raises(
+        RefusedStoreError, match=r"the rocksdb queues are complete. .*mode DIR --to"
+    ):
         make_plan(root, PLAIN)
     change_mode(root, StoreMode("rocksdb"), PLAIN, passing=True)
     assert phys(root) == whole(reported)

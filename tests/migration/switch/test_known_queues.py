@@ -177,7 +177,7 @@ def test_a_start_of_rocketmq_in_the_middle_lets_all_be_compared(root: Path) -> N
     put(root, "t", 1)
 
     def reported(what: str) -> None:
-        if what.startswith("going to"):
+        if what.startswith("changing the state to"):
             os.utime(root / "lock", ns=(1, 1))
 
     assert switched(root, reported).known_queues == 0
@@ -187,7 +187,7 @@ def test_a_switch_that_was_cut_short_compares_all(root: Path) -> None:
     put(root, "t", 1)
 
     def reported(what: str) -> None:
-        if what.startswith("going to"):
+        if what.startswith("changing the state to"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -224,7 +224,7 @@ def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:
     reported: list[str] = []
     report = switch(root, workspace=Workspace.of(copy), on_event=reported.append)
     assert (report.known_queues, report.state) == (0, "rocksdb")
-    assert reported[1].startswith("going to")
+    assert reported[1].startswith("changing the state to")
 
 
 @pytest.mark.parametrize(("complete_to", "passed"), [(0, 0), (1 << 60, QUEUES)])

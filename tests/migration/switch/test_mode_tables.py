@@ -132,7 +132,10 @@ def test_a_database_that_cannot_be_read_may_be_left_for_older_files(root: Path) 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--to", "double-write-file", "--without", "topics"), "--without topics: there are forb"),
+        (
+            ("--to", "double-write-file", "--without", "topics"),
+            "invalid value 'topics' for --without: expected forb",
+        ),
         (
             ("--to", "double-write-file", "--without", "forbidden", "--keep-tables"),
             "require --to without --keep-tables",

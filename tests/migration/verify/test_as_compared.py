@@ -157,7 +157,7 @@ def test_a_store_that_was_touched_since_is_compared_again(golden: Golden, change
     before = served(root)
     assert compared(root, "rocksdb")
     CHANGES[change](root)
-    assert steps(root)[1] == "going to double-write-file"
+    assert steps(root)[1] == "changing the state to double-write-file"
     assert served(root) == before
 
 
@@ -166,7 +166,7 @@ def test_a_store_that_was_open_while_it_was_compared_is_compared_again(golden: G
     lock = StoreLock(StorePaths(root))
     assert not compared(root, "rocksdb")
     lock.release()
-    assert steps(root)[1] == "going to double-write-file"
+    assert steps(root)[1] == "changing the state to double-write-file"
 
 
 def test_new_queues_that_cannot_be_opened_leave_the_old_ones_served(
@@ -187,7 +187,9 @@ def test_new_queues_that_cannot_be_opened_leave_the_old_ones_served(
     record = read_backend_state(StorePaths(root))
     assert (record.mode, list(record.lagging)) == ("file", ["rocksdb"])
     assert served(root) == before
-    assert steps(root)[0] == "going to double-write-file"  # the same call takes all steps
+    assert (
+        steps(root)[0] == "changing the state to double-write-file"
+    )  # the same call takes all steps
     assert served(root) == before
 
 
@@ -198,4 +200,4 @@ def test_a_copy_is_compared_again(golden: Golden, tmp_path: Path) -> None:
     assert compared(copy, "rocksdb")
     reported: list[str] = []
     switch(root, workspace=Workspace.of(copy), on_event=reported.append)
-    assert reported[1] == "going to double-write-file"
+    assert reported[1] == "changing the state to double-write-file"

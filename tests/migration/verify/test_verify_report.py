@@ -46,7 +46,7 @@ def cli() -> typer.Typer:
 
 
 def test_without_a_comparison_nothing_is_verified(made: Made) -> None:
-    assert "no report" in str(verified(made.space, made.plan))
+    assert "not a valid report" in str(verified(made.space, made.plan))
 
 
 def test_an_interrupted_comparison_leaves_no_report(
@@ -63,7 +63,7 @@ def test_an_interrupted_comparison_leaves_no_report(
         made.verify()
     assert not made.space.report.exists()
     assert not made.space.report_page.exists()
-    assert "no report" in str(verified(made.space, made.plan))
+    assert "not a valid report" in str(verified(made.space, made.plan))
 
 
 def test_the_report_of_another_plan_does_not_count(made: Made) -> None:
@@ -166,7 +166,7 @@ def test_a_report_that_was_written_is_read_again_and_others_are_refused(made: Ma
     with pytest.raises(UnsupportedFormatError, match="format 2"):
         read_report(path)
     path.write_text(json.dumps(data | {"surprise": 1}))
-    with pytest.raises(CorruptionError, match="no report"):
+    with pytest.raises(CorruptionError, match="not a valid report"):
         read_report(path)
 
 

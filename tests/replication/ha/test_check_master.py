@@ -159,7 +159,7 @@ def test_bytes_that_are_no_records_are_told(tmp_path: Path) -> None:
     with beside(tmp_path / "own", WireMaster(bytes(log))) as found:
         assert found.common.end == starts[3]
         assert found.other.bytes_behind_end == len(log) - starts[3]
-        assert "no records" in " ".join(found.differences())
+        assert "304 bytes after its end are not records" in " ".join(found.differences())
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:

@@ -584,7 +584,7 @@ def test_a_close_tells_that_a_put_stopped_in_the_middle(
     components_of(store).pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
     with pytest.raises(OverflowError):
         store.put_message(Message("t", b"lost", 0, {"KEYS": "k"}))
-    with pytest.raises(StoreFailedError, match="an append was cut short"):
+    with pytest.raises(StoreFailedError, match="an append was interrupted"):
         store.close()
     assert Path(tmp_path, "abort").exists()
     with MessageStore.open(tmp_path, CONFIG) as again:

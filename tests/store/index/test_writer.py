@@ -296,7 +296,7 @@ def test_slots_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     file = index.files[0]
     before = file.path.read_bytes()
     file.opened = Descriptor(file.path, os.O_WRONLY)
-    with pytest.raises(StoreIOError, match="cannot read an index file: Bad file desc") as caught:
+    with pytest.raises(StoreIOError, match="cannot read the index file: Bad file desc") as caught:
         index.drain()
     assert caught.value.path == file.path
     with pytest.raises(StoreFailedError):

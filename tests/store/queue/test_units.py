@@ -138,7 +138,7 @@ def test_an_offset_that_no_queue_has_is_named(odd: int) -> None:
     rows = [(KEYS[0], 0, (0, 9, 0, 0)), (KEYS[2], MOST - 1, (5, 9, 0, 0))]
     assert len(batch_of(rows).runs()) == 2
     bad = batch_of([*rows, (KEYS[1], odd, (77, 9, 0, 0)), (KEYS[0], -5, (88, 9, 0, 0))])
-    with pytest.raises(CorruptionError, match="queue 1 of topic 'a' has an impossible") as raised:
+    with pytest.raises(CorruptionError, match="queue 1 of topic 'a' has an invalid") as raised:
         bad.runs()
     assert raised.value.phy_offset == 77
     assert (raised.value.expected, raised.value.got) == (f"0 to {MOST - 1}", odd)

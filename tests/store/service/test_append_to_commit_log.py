@@ -124,13 +124,15 @@ def test_what_does_not_continue_the_log_is_refused_with_both_ends(
     with MessageStore.open(leader, CONFIG) as store:
         data = log_of(store)
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
-        with pytest.raises(RefusedStoreError, match=r"from 100 on .* ends at 0"):
+        with pytest.raises(RefusedStoreError, match=r"at phy offset 100: the log ends at 0"):
             store.append_to_commit_log(100, data)  # an empty log begins with a file
         assert store.max_phy_offset() == 0
         end = store.append_to_commit_log(0, data[:1000])
         assert 0 < end < 1000
         for other in (end - 1, end + 1, 0, 4096):
-            with pytest.raises(RefusedStoreError, match=rf"from {other} on .* ends at {end}"):
+            with pytest.raises(
+                RefusedStoreError, match=rf"at phy offset {other}: the log ends at {end}"
+            ):
                 store.append_to_commit_log(other, data[other:])
         assert store.append_to_commit_log(end, data[end:]) == len(data)
 

@@ -336,7 +336,7 @@ def test_what_would_go_is_told_with_the_reason_and_is_what_goes(
         assert [file.goes for file in files] == [True] * 2 + [False] * 6
         assert "fileReservedTime" in files[0].reason
         assert "fileReservedTime" in files[2].reason
-        assert "follows" in files[3].reason
+        assert "an earlier file is kept" in files[3].reason
         machine.percent["consumequeue"] = 86
         demand, files = store.expiring_files()
         assert demand.at_once

@@ -218,7 +218,7 @@ def test_a_journal_is_missed_whose_maker_ended_before_its_note(tmp_path: Path, k
     open_store(root).close()
     for name in there:
         (own / name).rename(tmp_path / name)
-        with pytest.raises(RefusedStoreError, match="lost"):
+        with pytest.raises(RefusedStoreError, match="is missing; without it"):
             open_store(root)
         (tmp_path / name).rename(own / name)
     open_store(root).close()

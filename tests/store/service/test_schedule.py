@@ -164,7 +164,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"properties": {"DELAY": "1", "INNER_MULTI_DISPATCH": "a"}}, "'a' in INNER_MULTI_DISPATCH"),
     ({"properties": {"DELAY": "1", "INNER_MULTI_DISPATCH": "%LMQ%a"}, "body": bytes(999)},
      "for light queues, at most"),
-    ({"body": bytes(1001)}, "body of 1001 bytes"),
+    ({"body": bytes(1001)}, "body too large: 1001 bytes"),
 ]  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def conf_of(folder: Path, text: str) -> BrokerConf:
         ("enableLmq=yes", "enable_lmq", False, "is neither true nor false"),
         ("enableLmq=1", "enable_lmq", False, "is neither true nor false"),
         ("enableLmq=TRUE", "enable_lmq", True, ""),
-        ("cleanFileForciblyEnable=on", "clean_file_forcibly_enable", False, "for false"),
+        ("cleanFileForciblyEnable=on", "clean_file_forcibly_enable", False, "reads it as false"),
         ("brokerRole=${ROLE}", "broker_role", "ASYNC_MASTER", "is not one of ASYNC_MASTER, SYNC"),
         ("brokerRole=SYNC_MASTER ", "broker_role", "SYNC_MASTER", ""),
         ("flushDiskType=sync_flush", "flush_disk_type", "ASYNC_FLUSH", "Did you mean SYNC_FLUSH?"),

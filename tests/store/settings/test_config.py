@@ -201,7 +201,8 @@ def test_what_promises_replicas_is_named(given: dict[str, object], promises: lis
 def test_keys_that_are_nearly_ours_are_told_from_rocketmqs_own() -> None:
     assert unused_keys(["haListenPort", "enableScheduleMessage"]) == {}
     assert unused_keys(["flushDisktype", "maxMesageSize"]) == {
-        "flushDisktype": "is flushDiskType meant?", "maxMesageSize": "is maxMessageSize meant?",
+        "flushDisktype": "did you mean flushDiskType?",
+        "maxMesageSize": "did you mean maxMessageSize?",
     }  # fmt: skip
     assert "read" in unused_keys(["readOnlyCommitLogStorePaths"])["readOnlyCommitLogStorePaths"]
     others = broker_keys().keys() - StoreConfig.known_keys().keys()

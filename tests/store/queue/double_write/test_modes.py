@@ -402,7 +402,7 @@ def test_the_command_shows_and_steps(golden: Golden, name: str) -> None:
     facts = shown(root, "mode")
     assert (facts["state"], facts["set"]) == ("rocksdb", "by cqstore mode")
     assert facts["kept, the one that is read first"] == "rocksdb"
-    assert "file queues are left behind, whole up to phy offset" in str(
+    assert "file queues are left behind: complete up to phy offset" in str(
         shown(root, "info")["warnings"]
     )
     run("check", root)

@@ -47,6 +47,7 @@ CONFIG = StoreConfig(
     max_index_num=100,
 )  # fmt: skip
 PLAIN = StoreConfig()
+TAKEN = "the path of the backup already exists"
 SHARE = 24
 """Every so many places are tried in the normal run."""
 
@@ -272,8 +273,8 @@ def unfinished(name: str) -> Callable[[Path], object]:
 
 
 REFUSALS: dict[str, tuple[str, Callable[[Path], object], type[StoreError], str]] = {
-    "taken": ("to", take("to"), RefusedStoreError, "taken"),
-    "a link": ("to", lambda at: (at / "to").symlink_to("x"), RefusedStoreError, "taken"),
+    TAKEN: ("to", take("to"), RefusedStoreError, TAKEN),
+    "a link": ("to", lambda at: (at / "to").symlink_to("x"), RefusedStoreError, TAKEN),
     "inside": ("s/to", lambda _: None, RefusedStoreError, "would be inside the store itself"),
     "no backup": ("to", take_with_a_file("to.partial"), RefusedStoreError, "not an unfinished"),
     "no store": ("to", lambda at: shutil.rmtree(at / "s"), RefusedStoreError, "no store"),
