@@ -273,7 +273,7 @@ def unfinished(name: str) -> Callable[[Path], object]:
 
 
 REFUSALS: dict[str, tuple[str, Callable[[Path], object], type[StoreError], str]] = {
-    TAKEN: ("to", take("to"), RefusedStoreError, TAKEN),
+    "taken": ("to", take("to"), RefusedStoreError, TAKEN),
     "a link": ("to", lambda at: (at / "to").symlink_to("x"), RefusedStoreError, TAKEN),
     "inside": ("s/to", lambda _: None, RefusedStoreError, "would be inside the store itself"),
     "no backup": ("to", take_with_a_file("to.partial"), RefusedStoreError, "not an unfinished"),
