@@ -106,7 +106,7 @@ def _taken(root: Path) -> list[str]:
 
 BAD: dict[str, Callable[[Path], list[str]]] = {
     "no backend 'rockdb'": lambda _: ["--side", "file", "--side", "rockdb"],
-    "no option 'blok_size'": lambda _: ["--side", "file", "--side", "rocksdb,blok_size=4096"],
+    "unknown option 'blok_size'": lambda _: ["--side", "file", "--side", "rocksdb,blok_size=4096"],
     "at least 2 sides": lambda _: ["--side", "file"],
     "no workload 'tails'": lambda _: ["--workload", "tails"],
     "line 2 is not a valid operation": _bad_trace,

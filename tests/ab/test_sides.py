@@ -60,7 +60,7 @@ def test_without_sides_all_backends_are_compared_that_of_the_store_first() -> No
         (["files", "rocksdb,engine"], "invalid 'engine': expected SETTING=VALUE"),
         (["files", "rocksdb,engine=fast"], "rocksdb_engine: Input should be"),
         (["files", "rocksdb,engine=native,engine=rocksdict"], "engine is set twice"),
-        (["files", "rocksdb,blok_size=1"], "no option 'blok_size' (did you mean block_size?)"),
+        (["files", "rocksdb,blok_size=1"], "unknown option 'blok_size' (did you mean block_size?)"),
         (
             ["files,queueFileMax=3", "rocksdb"],
             "no setting 'queueFileMax' (did you mean queueFilesMax?)",

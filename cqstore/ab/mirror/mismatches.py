@@ -76,7 +76,7 @@ class MismatchJournal:
             return False
         line = found._asdict()
         topic, queue_id = line.pop("queue")
-        line |= {"topic": topic, "queueId": queue_id, "asked": dict(found.arguments)}
+        line |= {"topic": topic, "queueId": queue_id, "asked": dict(line.pop("arguments"))}
         line |= {"queueOffset": line.pop("queue_offset"), "phyOffset": line.pop("phy_offset")}
         self._journal.append([line])
         self._known.add(_place(found))
