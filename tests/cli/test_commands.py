@@ -228,7 +228,7 @@ def test_keys_that_are_not_ours_are_named_where_they_matter(golden: Golden, tmp_
     conf.write_text("flushDiskTyp=SYNC_FLUSH\nhaListenPort=10912\n")
     output = run("info", root, "--config", conf).stderr
     assert output == (
-        f"cqstore: {conf}: flushDiskTyp is keys that cqstore ignores: did you mean flushDiskType?\n"
+        f"cqstore: {conf}: flushDiskTyp is not a setting of cqstore: did you mean flushDiskType?\n"
     )
 
 
