@@ -160,7 +160,7 @@ def test_on_a_terminal_one_line_is_written_anew_and_goes(monkeypatch: pytest.Mon
             until(lambda: has("\rexamining: 50 %, 50.0 of 100.0 bytes"))
             sys.stdout.write("a row\n")
             until(lambda: has("\x1b[Ka row"))
-            until(lambda: has("a row\r\n\rlooking"))
+            until(lambda: has("a row\r\n\rexamining"))
             sys.stdout.write("half a row")
             sys.stdout.flush()
             until(lambda: has("\x1b[Khalf a row"))
