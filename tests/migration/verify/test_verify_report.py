@@ -46,7 +46,7 @@ def cli() -> typer.Typer:
 
 
 def test_without_a_comparison_nothing_is_verified(made: Made) -> None:
-    assert "not a valid report" in str(verified(made.space, made.plan))
+    assert "no report found" in str(verified(made.space, made.plan))
 
 
 def test_an_interrupted_comparison_leaves_no_report(
@@ -63,7 +63,7 @@ def test_an_interrupted_comparison_leaves_no_report(
         made.verify()
     assert not made.space.report.exists()
     assert not made.space.report_page.exists()
-    assert "not a valid report" in str(verified(made.space, made.plan))
+    assert "no report found" in str(verified(made.space, made.plan))
 
 
 def test_the_report_of_another_plan_does_not_count(made: Made) -> None:

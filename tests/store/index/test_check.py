@@ -66,7 +66,9 @@ def test_each_fault_is_told_with_its_place(
     assert findings(tmp_path, made) == []
     spoil(made)
     found = findings(tmp_path, made)
-    problems = [(each.problem.partition("; cqstore rebuild")[0], *each[2:4]) for each in found]
+    problems = [
+        (each.problem.partition("; run cqstore rebuild --index")[0], *each[2:4]) for each in found
+    ]
     assert reported in problems
 
 
