@@ -8,6 +8,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from cqstore.store.errors import StoreError
@@ -28,6 +29,7 @@ def rendered(text: str) -> str:
     return head + MARK + "".join(_sections())
 
 
+@cache
 def error_names() -> set[str]:
     """Return the names of all classes of ``StoreError`` that the packages define."""
     known = {StoreError.__name__}
@@ -42,6 +44,7 @@ def error_names() -> set[str]:
     return known
 
 
+@cache
 def messages() -> dict[str, set[str]]:
     """Return the texts of each class of errors, of findings, of notes and of log lines."""
     errors = error_names()
@@ -73,15 +76,20 @@ def _trees() -> Iterator[ast.Module]:
 
 
 def _kind(function: ast.expr, errors: set[str]) -> str | None:
-    name = ast.unparse(function).rsplit(".", 1)[-1]
+    if isinstance(function, ast.Attribute):
+        name = function.attr
+    elif isinstance(function, ast.Name):
+        name = function.id
+    else:
+        return None
     if name in errors:
         return name
     if name.endswith("Finding"):
         return FINDINGS
     if name in {"note", "warn"}:
         return NOTES
-    is_logger = isinstance(function, ast.Attribute) and "log" in ast.unparse(function.value).lower()
-    return LOGGED if is_logger and name in _LEVELS else None
+    is_log = name in _LEVELS and isinstance(function, ast.Attribute)
+    return LOGGED if is_log and "log" in ast.unparse(function.value).lower() else None
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

@@ -2,9 +2,13 @@
 
 import re
 
+import pytest
+
 from tests.kit import command_page, message_page
 from tests.kit.command_tree import every_command, verbs
 from tests.kit.format_page import LAYOUTS, PAGE, named, rendered
+
+pytestmark = pytest.mark.xdist_group("trees")
 
 
 def test_every_layout_is_on_the_format_page_as_it_is_declared() -> None:

@@ -126,6 +126,7 @@ def test_a_whole_help_is_no_fragment() -> None:
     assert list(english.fragment("Maximum number of rounds per workload.")) == []
 
 
+@pytest.mark.xdist_group("trees")
 def test_all_commands_and_all_kinds_of_messages_are_read() -> None:
     assert {"", "put", "migrate plan"} <= {name for name, _ in every_command()}
     found = messages()
