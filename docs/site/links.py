@@ -20,6 +20,8 @@ _CODE = r"^ *(?P<fence>`{3,}).*?^ *(?P=fence) *$|(?P<ticks>`+)[^`].*?(?P=ticks)(
 _LINK = re.compile(rf"{_CODE}|\]\((?P<link>[^)\s]+)\)", re.MULTILINE | re.DOTALL)
 _SCHEME = re.compile(r"[a-z]+:|/")
 _CELL_CODE = re.compile(r"`[^`]*`")
+_BOOSTS = {"error-messages.md": 8, "repair.md": 8, "decisions": 0.1}
+"""Who searches for the text of a message wants its page, not the record of a decision."""
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -42,7 +44,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Return the page's text with links of the site."""
+    """Return the page's text with links of the site, and set its rank in a search."""
+    if boost := _BOOSTS.get(page.file.src_uri.partition("/")[0]):
+        page.meta["search"] = {"boost": boost}
     return prepared(markdown, in_repository(page.file.src_uri))
 
 

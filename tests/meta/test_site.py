@@ -1,5 +1,6 @@
 """The site has every page, in the order of its first one, and links that lead somewhere."""
 
+import json
 import os
 import re
 import subprocess
@@ -156,3 +157,12 @@ def test_every_name_that_stays_has_its_place_in_the_site(site: dict[Path, Html])
     found = {name for page, html in site.items() if page.parent.name == "api" for name in html.ids}
     assert {f"cqstore.{name}" for name in PUBLIC} <= found
     assert "cqstore.MessageStore.get_message" in found
+
+
+@pytest.mark.long
+def test_a_search_shows_messages_before_decisions(site: dict[Path, Html]) -> None:
+    root = min((page.parent for page in site), key=lambda folder: len(folder.parts))
+    index = json.loads((root / "search" / "search_index.json").read_text(encoding="utf-8"))
+    boosts = {each["location"].partition("#")[0]: each.get("boost", 1) for each in index["docs"]}
+    decision = boosts["decisions/0017-passing-over-a-damaged-record.html"]
+    assert boosts["error-messages.html"] > boosts["operations.html"] > decision
