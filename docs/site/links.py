@@ -20,7 +20,7 @@ _CODE = r"^ *(?P<fence>`{3,}).*?^ *(?P=fence) *$|(?P<ticks>`+)[^`].*?(?P=ticks)(
 _LINK = re.compile(rf"{_CODE}|\]\((?P<link>[^)\s]+)\)", re.MULTILINE | re.DOTALL)
 _SCHEME = re.compile(r"[a-z]+:|/")
 _CELL_CODE = re.compile(r"`[^`]*`")
-_BOOSTS = {"error-messages.md": 8, "repair.md": 8, "decisions": 0.1}
+_BOOSTS = {"error-messages.md": 30, "repair.md": 20, "decisions": 0.1, "api": 0.3}
 """Who searches for the text of a message wants its page, not the record of a decision."""
 
 
