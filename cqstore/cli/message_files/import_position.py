@@ -100,6 +100,8 @@ def rows_behind(
 ) -> Iterator[MessageLine]:
     """Return the rows after the position ``begun``; add the rows before it to ``digest``.
 
+    ``rows`` must be all rows of the file.
+
     Raises:
         RefusedStoreError: the rows before the position differ from the appended rows: the file was
             edited.
