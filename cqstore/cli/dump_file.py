@@ -20,8 +20,8 @@ def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
     """Yield the content of the file ``path``; its name and folders determine its kind.
 
     Raises:
-        UnsupportedFormatError: it is not a file of a store.
-        CorruptionError: it is a file of a store, but damaged.
+        UnsupportedFormatError: ``path`` is not a file of a store.
+        CorruptionError: the file is damaged.
     """
     if path.name == "checkpoint":
         checkpoint = StoreCheckpoint(path)

@@ -37,7 +37,7 @@ def meant(place: Path | None) -> Path | None:
     """Return the folder given as a store.
 
     Raises:
-        RefusedStoreError: it is a file, or a folder inside a store, which the error names.
+        RefusedStoreError: the path is a file, or a folder inside a store, which the error names.
     """
     if place is None or not exists(place):
         return place

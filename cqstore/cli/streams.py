@@ -51,7 +51,7 @@ class _RawOutput(io.FileIO):
         """Raise the error for a failed write of ``size`` bytes.
 
         Raises:
-            ReaderGoneError: nothing reads standard output any more.
+            ReaderGoneError: standard output was closed by its reader.
             OutputError: the system refused the bytes.
         """
         if exc.errno == errno.EPIPE:

@@ -34,7 +34,7 @@ _LOGGED = re.compile(r"as (\w+) logged (.+)")
 
 
 class TopBy(StrEnum):
-    """What a row of ``cqstore top`` is about."""
+    """Subject of a row of ``cqstore top``."""
 
     FACT = "fact"
     TOPIC = "topic"

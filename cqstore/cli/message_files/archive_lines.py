@@ -52,7 +52,7 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
         CorruptionError: a file or a manifest is missing or damaged; rows before it were yielded.
         IllegalLineError: a row is not a valid message; rows before it were yielded.
         BeyondEndError: the rows end before ``first``.
-        StoreIOError: something cannot be read.
+        StoreIOError: a file cannot be read.
     """
     require_arrow()
     number = 0
@@ -92,7 +92,8 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
     """Yield the messages of a Parquet file of an archive, checked against the manifest entry.
 
     Raises:
-        CorruptionError: it differs from the manifest, or from the files of ``cqstore archive``.
+        CorruptionError: the file differs from the manifest, or from the files of ``cqstore
+            archive``.
     """
     arrow, count = require_arrow(), 0
     with os_errors("read the archive file", path):

@@ -110,7 +110,7 @@ def part_file(
         RefusedStoreError: ``target`` or an unfinished file exists, or the unfinished file to resume
             belongs to another export.
         CorruptionError: the unfinished file is shorter than its position.
-        StoreIOError: something cannot be written.
+        StoreIOError: a file cannot be written.
     """
     refuse_existing(target)
     part = target.with_name(f"{target.name}.part")

@@ -71,7 +71,7 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
 
     Raises:
         RefusedStoreError: ``target`` or an unfinished export exists.
-        StoreIOError: something cannot be written.
+        StoreIOError: the store cannot be written.
     """
     refuse_existing(target)
     part = target.with_name(f"{target.name}.part")

@@ -202,7 +202,7 @@ def _properties(given: object) -> dict[str, str]:
     """Return the properties that a line specifies.
 
     Raises:
-        IllegalMessageError: they are not an object of strings.
+        IllegalMessageError: the properties are not an object of strings.
     """
     if given is None:
         return {}
