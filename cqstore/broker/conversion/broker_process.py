@@ -121,7 +121,7 @@ class BrokerProcess:
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process was started; empty if it does not exist on this machine.
+    """Return the start time of a process; empty if it does not exist on this machine.
 
     A zombie process counts as ended, because it writes nothing more.
     """

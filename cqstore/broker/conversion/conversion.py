@@ -110,7 +110,7 @@ class TablesDone:
 
 
 def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion | None:
-    """Return what to convert; ``None`` if the tables already have the right form. Read-only.
+    """Return the planned conversion; ``None`` if the form is already right. Read-only.
 
     Raises:
         RefusedStoreError: a form is damaged, or the next form cannot store a part of it.

@@ -116,9 +116,9 @@ class GroupRows:
         self.rows: dict[str, dict[str, Row]] = defaultdict(dict)
         """Topic → group → offsets by queue id."""
         self.groups = set(metadata.groups)
-        """Those that are known by configuration or by offsets."""
+        """Groups that have a configuration or offsets."""
         self.unsure: list[str] = []
-        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        """Ambiguous keys ``topic@group``; their first reading is used."""
         ways = {key: list(readings(key)) for key in metadata.offsets}
         self.groups.update(found[0][1] for found in ways.values() if len(found) == 1)
         for key, row in metadata.offsets.items():
@@ -161,17 +161,17 @@ class GroupLags:
 
     @property
     def groups(self) -> set[str]:
-        """Those that are known by configuration or by offsets."""
+        """Return the groups that have a configuration or offsets."""
         return self._known.groups
 
     @property
     def unsure(self) -> list[str]:
-        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        """Return the ambiguous keys ``topic@group``; their first reading is used."""
         return self._known.unsure
 
     @property
     def topics(self) -> set[str]:
-        """Those that are known by configuration or by offsets."""
+        """Return the topics that have a configuration or offsets."""
         return {*self._known.topics, *self._known.rows}
 
     def queues(self, progress: Progress = noop) -> Iterator[QueueLag]:

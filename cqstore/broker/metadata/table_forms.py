@@ -121,9 +121,9 @@ def newest_file(config: Path, table: Table) -> str:
 
 
 def file_written(path: Path) -> int:
-    """Return the time of the last write to a JSON file in ns; -1 if it does not exist.
+    """Return the time of the last write to a JSON file in ns; -1 without file and backup.
 
-    If the file does not exist, because a broker was killed while writing it, its backup counts.
+    The backup counts if a broker was killed while writing the file, which then does not exist.
     """
     written = _written(path)
     return written if written >= 0 else _written(backup_of(path))

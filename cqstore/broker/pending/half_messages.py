@@ -57,7 +57,7 @@ class HalfMessages:
             yield part
 
     def messages(self) -> Iterator[PendingMessage]:
-        """Yield each half message from the broker's position on, decided ones too.
+        """Yield each half message from the broker's position on, including decided ones.
 
         Raises:
             StoreError: a queue or a record cannot be read.
