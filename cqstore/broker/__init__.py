@@ -1,1 +1,1 @@
-"""A broker's metadata (topics, groups, offsets) and what an operator reads from it."""
+"""A broker's metadata (topics, groups, offsets) and the reports on it."""

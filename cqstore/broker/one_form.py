@@ -1,4 +1,4 @@
-"""The metadata that a report is about: one form of it."""
+"""Selection of the form of metadata for a report."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,10 +20,10 @@ BrokerForm = Annotated[
 
 
 def form_by_config(config: Path | None) -> Form | None:
-    """Return the form that a broker with this configuration reads; ``None`` without one.
+    """Return the form that a broker with this configuration reads; ``None`` without ``config``.
 
     Raises:
-        StoreError: as ``BrokerConf.settings``.
+        StoreError: see ``BrokerConf.settings``.
     """
     if config is None:
         return None
@@ -40,10 +40,10 @@ def read_one_form(
 ) -> BrokerMetadata:
     """Return the metadata in ``form``, or in the only existing form.
 
-    Of several forms it is the one that the broker with ``config``, its configuration, reads.
+    If there are several forms, the form that a broker with ``config`` reads is returned.
 
     Raises:
-        RefusedStoreError: there is none, or there are several and ``form`` does not say which.
+        RefusedStoreError: there is no metadata, or there are several forms and none is selected.
     """
     found = find_one_form(paths, form, config)
     if found is None:
@@ -54,10 +54,10 @@ def read_one_form(
 def find_one_form(
     paths: StorePaths, form: Form | None = None, config: Path | None = None
 ) -> BrokerMetadata | None:
-    """Return what ``read_one_form`` does; ``None`` if there is no metadata in any form.
+    """Return the same as ``read_one_form``; ``None`` if there is no metadata in any form.
 
     Raises:
-        RefusedStoreError: there is none in ``form``, or ``form`` does not say which of several.
+        RefusedStoreError: ``form`` does not exist, or there are several forms and none is selected.
     """
     found = read_forms(paths)
     wanted = [each for each in found if form is None or each.form is form]
@@ -76,7 +76,7 @@ def find_one_form(
 
 
 def note_remarks(found: Iterable[BrokerMetadata]) -> None:
-    """Say on standard error what is worth knowing of how the metadata was read."""
+    """Print the remarks on how the metadata was read to standard error."""
     for each in found:
         for sentence in each.sentences():
             note(sentence)
@@ -86,7 +86,7 @@ def end_with_faults(faults: Sequence[StoreError]) -> None:
     """Report metadata that could not be read, after a report that omits it.
 
     Raises:
-        typer.Exit: there is such a thing; the exit code is 1.
+        typer.Exit: there are faults; the exit code is 1.
     """
     for fault in faults:
         note(str(fault))

@@ -1,7 +1,7 @@
-"""FollowedEnds: where queues end in a store that another process writes, look after look.
+"""FollowedEnds: tracks the ends of queues in a store that another process writes.
 
-A store that is opened to read shows where they ended then, and of RocksDB's queues not what the
-writer has in memory. The records of its log say the rest: the last one of a queue is its end.
+A store opened read-only shows the ends at that moment, without the units that a RocksDB writer has
+only in memory. The records of its log show the rest: the last record of a queue is its end.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,39 +19,39 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_follower import light_offsets
 
 Ends = dict[int, tuple[int, int]]
-"""Queue id → minimum and maximum."""
+"""Queue id → min and max offset."""
 
 
 class FollowedEnds:
-    """The ends of the queues of some topics, and of all retry and dead-letter topics. One thread.
+    """The ends of the queues of some topics and of all retry and dead-letter topics. One thread.
 
     The store is reopened if a new topic is requested, if log files have expired (then min offsets
     have increased), and if the log was truncated. Only the ends of these queues are in memory.
     """
 
     def __init__(self, open_store: Callable[[], MessageStore]) -> None:
-        """``open_store`` opens the store to read, as it is at that moment."""
+        """``open_store`` opens the store read-only in its current state."""
         self._open_store = open_store
         self._ends: dict[str, Ends] = {}
         self._has_light = False
         self._log: _UndispatchedLog | None = None
 
     def refresh(self, topics: Collection[str]) -> None:
-        """Continue reading; ``topics`` are the topics whose ends are requested next.
+        """Read new records; ``topics`` are the topics whose ends are requested next.
 
         Raises:
-            StoreError: the store cannot be opened to read, or its log not be read.
+            StoreError: the store cannot be opened, or its log cannot be read.
         """
         if self._log is None or self._log.has_expired() or not self._ends.keys() >= {*topics}:
             self._begin(topics)
         try:
             self._read_on()
-        except RefusedStoreError:  # the log was cut behind what was read
+        except RefusedStoreError:  # the log was truncated before the position read so far
             self._begin(topics)
             self._read_on()
 
     def topics(self) -> Iterator[str]:
-        """Yield the topics whose queues are known, in no promised order."""
+        """Yield the topics whose queues are known, in any order."""
         yield from self._ends
 
     def spans(self, topic: str) -> Sequence[QueueSpan]:
@@ -60,7 +60,7 @@ class FollowedEnds:
         return [QueueSpan(QueueKey(topic, queue_id), *each) for queue_id, each in ends]
 
     def _begin(self, topics: Collection[str]) -> None:
-        """Read the ends of the queues, and where the undispatched part of the log starts."""
+        """Read the ends of the queues, and find the start of the undispatched part of the log."""
         with self._open_store() as store:
             wanted = {*topics, *store.topics(RETRY_PREFIX), *store.topics(DLQ_PREFIX)}
             self._ends = {
@@ -82,7 +82,7 @@ class FollowedEnds:
             if self._has_light:
                 for name, offset in light_offsets(message).items():
                     self._note(log, message, name, 0, offset)
-        log.follower.passed_over.clear()  # ``check`` lists what is damaged
+        log.follower.passed_over.clear()  # ``check`` reports damage
 
     def _note(
         self,
@@ -100,11 +100,11 @@ class FollowedEnds:
             ends = self._ends[topic] = {}
         if not log.deleted.has_record(topic, message.phy_offset):
             low, _ = ends.get(queue_id, (offset, offset))
-            ends[queue_id] = min(low, offset), offset + 1  # also of a queue that has begun anew
+            ends[queue_id] = min(low, offset), offset + 1  # also for a recreated queue
 
 
 class _UndispatchedLog:
-    """Follows the log from where the queues of an opened store may end."""
+    """Reads the log from the first record that the queues of an opened store may lack."""
 
     def __init__(self, store: MessageStore) -> None:
         low, high = store.min_phy_offset(), store.max_phy_offset()
@@ -115,7 +115,7 @@ class _UndispatchedLog:
         self.follower = LogFollower(self._folders, start)
 
     def has_expired(self) -> bool:
-        """Return whether the first of its files is another one now."""
+        """Return whether the first file of the log has changed."""
         return self._first is not None and self._first_file() != self._first
 
     def _first_file(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Rows in the order of a column, and how many of them."""
+"""Sorting of rows by a column, with a limit."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ Sort = Annotated[
 ]
 Limit = Annotated[int, typer.Option(metavar="N", min=0, help="Maximum number of rows; 0 for all.")]
 _NAMES = 4
-"""Columns at the left that identify rows."""
+"""Number of columns at the left that identify a row."""
 
 
 def ranked(
@@ -23,11 +23,11 @@ def ranked(
 ) -> list[Row]:
     """Return ``rows`` ordered by ``column``; at most ``limit``, 0: all; ``bounded`` reports more.
 
-    Numbers come from the largest down, text from A on, what is empty last; equal rows by their
-    first columns from the smallest up. With a limit one row more than that is in memory.
+    Numbers are in descending order, text in ascending order, empty values last. Equal rows are in
+    ascending order of their first columns. With a limit, ``limit`` + 1 rows are in memory.
 
     Raises:
-        typer.BadParameter: there is no such column; ``columns`` are named.
+        typer.BadParameter: there is no such column; the error names ``columns``.
     """
     if column not in columns:
         known = ", ".join(columns)

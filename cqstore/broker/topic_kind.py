@@ -1,4 +1,4 @@
-"""TopicKind: the kind of a topic by its name, and which group or topic owns it.
+"""TopicKind: the kind of a topic by its name, and the group or topic that owns it.
 
 Source: RocketMQ ``KeyBuilder``, ``MixAll``, ``LiteUtil``, ``TopicValidator``.
 """
@@ -18,13 +18,13 @@ class TopicKind(StrEnum):
 
     TOPIC = "topic"
     RETRY = "retry"
-    """``%RETRY%group``, and of POP ``%RETRY%group+topic`` or ``%RETRY%group_topic``."""
+    """``%RETRY%group``; for POP, ``%RETRY%group+topic`` or ``%RETRY%group_topic``."""
     DLQ = "dlq"
-    """``%DLQ%group``: what a group could not consume."""
+    """``%DLQ%group``: messages that a group could not consume."""
     LIGHT = "light"
     """A light queue: its units point to records of other topics."""
     SYSTEM = "system"
-    """A topic of the broker's own."""
+    """A topic of the broker itself."""
 
 
 def topic_kind(topic: str) -> TopicKind:
@@ -41,9 +41,9 @@ def topic_kind(topic: str) -> TopicKind:
 
 
 def group_of(topic: str, groups: Container[str] = ()) -> str | None:
-    """Return the group that a retry or dead-letter topic is of; ``None`` for other topics.
+    """Return the group of a retry or dead-letter topic; ``None`` for other topics.
 
-    ``groups`` are those that are known: without them ``%RETRY%group_topic`` is that of the group
+    ``groups`` are the known groups. Without them, ``%RETRY%group_topic`` belongs to the group
     ``group_topic``.
     """
     if topic.startswith(DLQ_PREFIX):
@@ -57,7 +57,7 @@ def group_of(topic: str, groups: Container[str] = ()) -> str | None:
     if plus:
         return group
     at = rest.rfind(_POP_RETRY_V1)
-    while at > 0:  # the longest group that is known
+    while at > 0:  # the longest known group
         if rest[:at] in groups:
             return rest[:at]
         at = rest.rfind(_POP_RETRY_V1, 0, at)

@@ -1,7 +1,7 @@
-"""The application: its verbs, those of upper layers, and how an error ends it.
+"""The command-line application: its verbs, the verbs of upper layers, and error handling.
 
-Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused, or output that cannot be
-written; 141 where the reader of the output has gone.
+Exit codes: 0 success; 1 damage or a difference was found; 2 wrong use, refused, or the output could
+not be written; 141 the reader of the output closed it.
 """
 
 import atexit
@@ -27,14 +27,15 @@ COMMANDS_GROUP = "cqstore.commands"
 EXIT_DAMAGE = 1
 EXIT_REFUSED = 2
 _OBJECTS_A_COLLECTION = 100_000
-"""New ones between two looks of the garbage collector. A command that lists a million queues makes
-millions that live as long as it does; at Python's 700 they are looked at again and again."""
+"""New objects between two garbage collections. A command that lists a million queues creates
+millions of long-lived objects; with Python's 700, they would be scanned again and again."""
 _SURROGATES = "surrogates not allowed"
-"""What Python and pydantic say of text that stands for bytes that are no UTF-8."""
+"""Part of the error of Python and pydantic for text that represents non-UTF-8 bytes."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-"""Numpy starts threads for products of matrices, of which no verb has one: a tenth of a start."""
+"""Set to 1: NumPy starts threads for matrix products, which no verb uses; they cost a tenth of the
+start-up time."""
 _BUS_HANDLER = "CQSTORE_BUS_HANDLER"
-"""``cqstore.store.core.BUS_HANDLER``: the process is ours, and so is what it does with signals."""
+"""See ``cqstore.store.core.BUS_HANDLER``: this process is ours, so it may handle signals."""
 
 app = typer.Typer(
     name="cqstore",
@@ -74,9 +75,9 @@ def root(
 
 
 _WAITING = {"put", "tail", "top"}
-"""For input, or to be ended."""
+"""Verbs that wait for input or for Ctrl-C, and therefore show no progress."""
 _PLACES = {"import": "cqstore.cli.commands.import_:import_"}
-"""Of verbs that are words of Python."""
+"""Functions of the verbs whose names are Python keywords."""
 for _name, _sentence in {
     "info": "Show layout, backend, versions, sizes, offsets and warnings of a store."
     " Changes nothing.",
@@ -109,7 +110,7 @@ for _name, _sentence in {
 
 
 def _add_commands_of_upper_layers() -> None:
-    """Add the commands that packages above the store bring, by their entry points."""
+    """Add the commands of packages above the store, by their entry points."""
     for entry in entries(COMMANDS_GROUP):
         upper: typer.Typer = entry.load()
         only = _only_command(upper)
@@ -127,11 +128,11 @@ def _only_command(upper: typer.Typer) -> CommandInfo | None:
 
 
 def main() -> None:
-    """Run the command line; a fault is one sentence on standard error and an exit code."""
+    """Run the command line; report an error as one sentence on stderr and an exit code."""
     os.environ.setdefault(_BLAS_THREADS, "1")
     os.environ.setdefault(_BUS_HANDLER, "1")
     gc.set_threshold(_OBJECTS_A_COLLECTION, *gc.get_threshold()[1:])
-    atexit.register(gc.freeze)  # or the last collection looks at every module
+    atexit.register(gc.freeze)  # otherwise the last collection scans every module
     try:
         guard_streams()
         try:
@@ -148,7 +149,7 @@ def _run() -> None:
     """Run the command line; an error ends the process with its exit code.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
     """
     with ended_by_interrupt():
         _add_commands_of_upper_layers()
@@ -162,7 +163,7 @@ def _run() -> None:
         _stop(exc, EXIT_DAMAGE)
     except StoreError as exc:
         _stop(exc, EXIT_REFUSED)
-    except ValueError as exc:  # of JSON that a path or a name of the command line is to be part of
+    except ValueError as exc:  # a path or name from the command line cannot be put into JSON
         if _SURROGATES not in str(exc):
             raise
         reason = (
@@ -170,7 +171,7 @@ def _run() -> None:
             " symbolic link with a UTF-8 name"
         )
         _stop(StoreConfigError(reason), EXIT_REFUSED)
-    except OSError as exc:  # of a look at a path, where nothing nearer says what for
+    except OSError as exc:  # accessing a path failed, and no nearer handler reported it
         if exc.filename is None:
             _stop_without_folder()
             raise
@@ -179,9 +180,9 @@ def _run() -> None:
 
 
 def _stop_without_folder() -> None:
-    """End the process if the folder that it was called in is gone: no relative path means one."""
+    """End the process if the current folder no longer exists: relative paths have no meaning."""
     try:
-        os.getcwd()  # noqa: PTH109 - what a path would ask
+        os.getcwd()  # noqa: PTH109 - the call that resolves relative paths
     except FileNotFoundError:
         _stop(StoreIOError("the current folder no longer exists"), EXIT_REFUSED)
 

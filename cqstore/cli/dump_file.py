@@ -1,4 +1,4 @@
-"""Rows of one bare file: commit log, queue, batch queue, queue extension, index, checkpoint."""
+"""Rows of a single file: commit log, queue, batch queue, queue extension, index, checkpoint."""
 
 import os
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from cqstore.store.settings.config import StoreConfig
 
 
 def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
-    """Yield the content of ``path``; its kind is detected by its name and folders.
+    """Yield the content of the file ``path``; its name and folders determine its kind.
 
     Raises:
-        UnsupportedFormatError: it is no file of a store.
-        CorruptionError: it is one, and damaged.
+        UnsupportedFormatError: ``path`` is not a file of a store.
+        CorruptionError: the file is damaged.
     """
     if path.name == "checkpoint":
         checkpoint = StoreCheckpoint(path)
@@ -62,10 +62,10 @@ def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
 
 
 def _log_rows(path: Path) -> Iterator[Row]:
-    """Yield the records of a commit log file up to zeros; a blank record is a row, too.
+    """Yield the records of a commit log file up to the zeros; a blank record is also a row.
 
     Raises:
-        CorruptionError: it is damaged.
+        CorruptionError: the file is damaged.
     """
     with os_errors("read a commit log file", path), reading(path) as file:
         size = os.fstat(file.fileno()).st_size

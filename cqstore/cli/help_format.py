@@ -1,4 +1,4 @@
-"""How ``--help`` is laid out: headings of the list of verbs, examples, names of arguments."""
+"""Layout of ``--help``: headings of the verb list, examples, names of arguments."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ VERBS_BY_HEADING = {
 }
 """All verbs of the project, in the order of ``cqstore --help``."""
 OTHER_HEADING = "Other"
-"""Heading of the verbs of other packages, which come last."""
+"""Heading of the verbs of other packages, listed last."""
 _HEADINGS = {verb: heading for heading, verbs in VERBS_BY_HEADING.items() for verb in verbs}
 _POSITIONS = {verb: position for position, verb in enumerate(_HEADINGS)}
 _EXAMPLES = "\nExamples:\n"
@@ -45,7 +45,7 @@ def examples(text: str) -> list[str]:
 
 
 def epilog(text: str) -> str | None:
-    """Return the end of a verb's help: its examples, one per paragraph; ``None``: it has none."""
+    """Return the examples at the end of a verb's help, one per paragraph; ``None`` if none."""
     found = examples(text)
     return "\n\n".join(["Examples:", *found]) if found else None
 

@@ -1,4 +1,4 @@
-"""What ``cqstore info`` reports of a store: for each fact a name, a type and a meaning."""
+"""The facts that ``cqstore info`` reports about a store: name, type and meaning of each."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ _JSON_TYPES = {"array": {"type": "array", "items": {"type": "string"}}}
 
 
 def schema() -> dict[str, object]:
-    """Return the JSON schema of what ``facts`` yields."""
+    """Return the JSON schema of the facts that ``facts`` yields."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "cqstore info",
@@ -145,7 +145,7 @@ def _counted(store: MessageStore) -> Iterator[tuple[str, object]]:
     """Yield how many topics and queues there are, counted up to a limit."""
     topics = queues = 0
     last = None
-    for topic, _ in islice(store.queue_keys(), COUNTED_QUEUES):  # those of a topic together
+    for topic, _ in islice(store.queue_keys(), COUNTED_QUEUES):  # sorted by topic
         queues += 1
         topics += topic != last
         last = topic
@@ -162,7 +162,7 @@ def _checkpoint(fields: CheckpointFields) -> Iterator[tuple[str, object]]:
 
 
 def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
-    """Yield when log files expire, and how full the disks are."""
+    """Yield when log files expire, and the usage of the disks."""
     config, files = store.config, components_of(store).log.files.files()
     yield "file_reserved_hours", config.file_reserved_time
     yield "delete_when", config.delete_when
@@ -174,7 +174,7 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
 
 
 def _oldest_time(files: Sequence[MappedFile]) -> str | None:
-    """Return when the oldest file that is still there was written last."""
+    """Return the time of the last write to the oldest file that still exists."""
     for file in files:
         with suppress(FileNotFoundError):  # a writer has just deleted it
             return utc(file.path.stat().st_mtime)

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 INTERRUPTED = 128 + 2
-"""As of a shell for a process that SIGINT ended."""
+"""Exit code that a shell reports for a process ended by SIGINT."""
 
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
     """Yield a check whether Ctrl-C was pressed; only the second Ctrl-C raises.
 
-    An exception in the middle of a write would leave lines in a buffer that were written already,
-    and one in the middle of a put a message that was not counted.
+    An exception in the middle of a write would leave already written lines in a buffer, and an
+    exception in the middle of a put would leave a message uncounted.
     """
     received: list[int] = []
 
@@ -24,7 +24,7 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         received.append(number)
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:  # in the background of a shell
+    if before is signal.SIG_IGN:  # a background job of a shell
         yield lambda: False
         return
     signal.signal(signal.SIGINT, note)

@@ -1,4 +1,4 @@
-"""Topics and queues that a command names: refused with near names where the store has none such."""
+"""Checks of the topics and queues that a command names; errors suggest similar names."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -8,7 +8,7 @@ from cqstore.store.errors import NoSuchQueueError
 from cqstore.store.service.message_store import MessageStore
 
 _COMPARED = 20_000
-"""Names of topics that a wrong one is compared with; more would take seconds."""
+"""Maximum number of topic names that an unknown name is compared with; more take seconds."""
 _SHOWN = 8
 
 
@@ -16,7 +16,7 @@ def require_topic(store: MessageStore, topic: str) -> list[int]:
     """Return the queue ids of a topic, ascending.
 
     Raises:
-        NoSuchQueueError: it has no queue; the sentence has names that are near.
+        NoSuchQueueError: the topic has no queue; the error suggests similar names.
     """
     ids = sorted(key.queue_id for key in store.queue_keys(topic))
     if not ids:
@@ -25,10 +25,10 @@ def require_topic(store: MessageStore, topic: str) -> list[int]:
 
 
 def require_queue(store: MessageStore, topic: str, queue_id: int) -> None:
-    """Refuse a queue that is not there.
+    """Refuse a queue that does not exist.
 
     Raises:
-        NoSuchQueueError: the topic is not there, or has no queue of this id.
+        NoSuchQueueError: the topic does not exist, or has no queue with this id.
     """
     ids = require_topic(store, topic)
     if queue_id not in ids:
@@ -45,7 +45,7 @@ def near(store: MessageStore, topic: str) -> str:
 
 
 def _listed(ids: list[int]) -> Iterator[str]:
-    """Yield the ids, runs of them as one."""
+    """Yield the ids, with consecutive ids as one range."""
     if ids == list(range(ids[0], ids[-1] + 1)) and len(ids) > 1:
         yield f"{ids[0]} to {ids[-1]}"
         return

@@ -1,4 +1,4 @@
-"""Verbs that are imported when they are called: a list of them needs no more than a sentence."""
+"""Verbs that are imported only when they are called; the list of verbs needs only summaries."""
 
 import inspect
 from collections.abc import Callable
@@ -29,15 +29,15 @@ class WholeVerb(PlainHelp, TyperCommand):
 
 
 class Verb(TyperCommand):
-    """Placeholder of a command in a list: name, summary, and where to import the command from."""
+    """Placeholder for a command in a list: name, summary, and location of its function."""
 
     place = ""
-    """Of its function, ``module:function``."""
+    """Location of the verb's function, ``module:function``."""
     shows_progress = True
     """False for a command that waits for input or for other processes."""
 
     def load(self) -> Any:
-        """Import the function; return its command, with options and arguments."""
+        """Import the function and return its command, with options and arguments."""
         module, _, name = self.place.partition(":")
         with ended_by_interrupt():
             function = getattr(import_module(module), name)
@@ -53,18 +53,18 @@ class Verb(TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Begin a call, or the help or completion of one: all of these go to the whole verb."""
+        """Create the context of a call, help or completion of the imported verb."""
         return self.load().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the whole verb, whose context ``ctx`` is."""
+        """Call the imported verb; ``ctx`` is its context."""
         return ctx.command.invoke(ctx)
 
 
 def _refuse_empty_path(parameter: Any) -> None:
-    """Have a parameter that takes paths refuse an empty one.
+    """Make a path parameter refuse an empty path.
 
-    ``Path("")`` is the current folder, which an unset variable of a shell must not name.
+    ``Path("")`` means the current folder, but an empty path is usually an unset shell variable.
     """
     taken = parameter.type_descriptor.annotation
     if Path not in {taken, *get_args(taken)}:
@@ -111,35 +111,35 @@ def _with_progress(function: Callable[..., Any], label: str) -> Callable[..., An
 
 
 class DefaultGroup(PlainHelp, TyperGroup):
-    """A group with a verb that is called where none is named: ``meta DIR`` is ``meta show DIR``.
+    """A group with a default verb: ``meta DIR`` means ``meta show DIR``.
 
-    A folder that is called like a verb is written with a path (``./convert``).
+    A folder with the name of a verb must be written as a path (``./convert``).
     """
 
     default = "show"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default verb before arguments that name none, not even a misspelt one."""
+        """Insert the default verb if the first argument is not a verb, nor a misspelt one."""
         named = {*self.commands, *ctx.help_option_names}
         if args and args[0] not in named and not self._is_misspelt(args[0]):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def _is_misspelt(self, word: str) -> bool:
-        """Check whether a word is similar to a verb, and no folder: the error names the verb."""
-        from difflib import get_close_matches  # noqa: PLC0415 - few calls need it
+        """Return whether a word is similar to a verb and is not an existing folder."""
+        from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
 
         return bool(get_close_matches(word, self.commands)) and not exists(Path(word))
 
 
 class VerbGroup(PlainHelp, TyperGroup):
-    """A group without a default verb; a folder in the place of a verb is reported."""
+    """A group without a default verb; a folder given in place of a verb is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a folder or file where a verb is expected.
 
         Raises:
-            StoreConfigError: there is one of that name.
+            StoreConfigError: the argument names an existing file or folder.
         """
         if args and args[0] and args[0] not in self.commands and exists(Path(args[0])):
             verbs = ", ".join(self.commands)
@@ -148,7 +148,7 @@ class VerbGroup(PlainHelp, TyperGroup):
 
 
 class RootGroup(PlainHelp, TyperGroup):
-    """The verbs of ``cqstore`` itself; a folder in the place of one is reported."""
+    """The verbs of ``cqstore`` itself; a folder given in place of a verb is reported."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the verbs in the order of the headings of ``cqstore --help``."""
@@ -164,7 +164,7 @@ class RootGroup(PlainHelp, TyperGroup):
         """Refuse a folder or file where a verb is expected.
 
         Raises:
-            StoreConfigError: there is one of that name.
+            StoreConfigError: the first argument names an existing file or folder.
         """
         first = next((word for word in args if not word.startswith("-")), "")
         if first and first not in self.commands and exists(Path(first)):
@@ -175,10 +175,10 @@ class RootGroup(PlainHelp, TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command; report an invalid option value like an invalid value of a file.
+        """Call the command; report an invalid option value like an invalid value in a file.
 
         Raises:
-            typer.BadParameter: there is such a value.
+            typer.BadParameter: an option has an invalid value.
         """
         try:
             return super().invoke(ctx)
@@ -197,7 +197,7 @@ def add_verb(
 ) -> None:
     """Add the verb whose function is at ``where``, ``module:function``.
 
-    ``sentence`` is the first paragraph of the function's docstring, which a list of verbs shows.
+    ``sentence`` is the first paragraph of the function's docstring, shown in the list of verbs.
     ``has_progress``: see ``Verb.shows_progress``.
     """
 

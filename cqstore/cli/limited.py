@@ -1,4 +1,4 @@
-"""Limited answers: report what is left out and how to get it."""
+"""Limited answers: report that rows were left out, and how to get them."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class BoundedAnswer:
-    """An answer with a limit. If rows are left out, a note and the last row of JSON report it.
+    """An answer with a limit; a note and the last JSON row report that rows were left out.
 
     For the last row pass ``has_more`` to ``Output.rows`` or ``MessageOutput.messages``.
     """
@@ -22,9 +22,10 @@ class BoundedAnswer:
         return self._has_more
 
     def limited(self, rows: Iterable[T], limit: int | None, what: str, option: str) -> Iterator[T]:
-        """Yield at most ``limit`` of ``rows`` (0 or ``None``: all); report it if there are more.
+        """Yield at most ``limit`` of ``rows`` (0 or ``None``: all); report whether there are more.
 
-        ``what`` names the rows, and ``option`` is the one that has the limit. One more is read.
+        ``what`` names the rows, and ``option`` the option that sets the limit. One more row is
+        read.
         """
         for number, row in enumerate(rows):
             if limit and number == limit:
@@ -41,6 +42,6 @@ class BoundedAnswer:
         self.note(f"only the newest {count} messages are shown: there are older ones ({option})")
 
     def note(self, sentence: str) -> None:
-        """Report that rows are left out in the words of ``sentence``."""
+        """Report with ``sentence`` that rows are left out."""
         self._has_more = True
         note(sentence)

@@ -1,4 +1,4 @@
-"""Stores created with ``--new``: remove them again if no message was stored."""
+"""Removal of a store created with ``--new`` if no message was stored in it."""
 
 import os
 import shutil
@@ -19,9 +19,9 @@ from cqstore.store.settings.config import StoreConfig
 def nothing_half_made(root: Path, settings: StoreConfig, *, new: bool) -> Iterator[None]:
     """Remove the ``new`` store that the block created in ``root`` if no message was stored.
 
-    That is the case while the log has no file, whether the block ends with an error, such as a full
-    disk, or had no message to append. An existing store, or a folder that is not empty, is not
-    touched.
+    No message was stored if the log has no file: the block failed, for example because the disk is
+    full, or it had no message to append. An existing store, or a folder that is not empty, is not
+    changed.
     """
     made = _missing(root) if new else []
     was_empty = new and is_dir(root) and not any(root.iterdir())
@@ -33,13 +33,13 @@ def nothing_half_made(root: Path, settings: StoreConfig, *, new: bool) -> Iterat
 
 
 def _missing(root: Path) -> list[Path]:
-    """Return ``root`` and the folders above it that are not there, the deepest first."""
+    """Return ``root`` and its parent folders that do not exist, the deepest first."""
     whole = root.absolute()
     return [each for each in (whole, *whole.parents) if not os.path.lexists(each)]
 
 
 def _is_unused(root: Path, settings: StoreConfig) -> bool:
-    """Return whether no process has the store open, and its log has no file."""
+    """Return whether no process has the store open and its log has no file."""
     try:
         refuse_if_open(StorePaths(root))
         folders = detect(root, settings).log_folders
@@ -49,7 +49,7 @@ def _is_unused(root: Path, settings: StoreConfig) -> bool:
 
 
 def _remove(root: Path, made: list[Path]) -> None:
-    """Remove what was made of a new store, and the folders that were made for it."""
+    """Remove the files of a new store and the folders that were created for it."""
     for path in root.iterdir():
         if is_dir(path) and not is_symlink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -57,6 +57,6 @@ def _remove(root: Path, made: list[Path]) -> None:
             with suppress(OSError):
                 path.unlink()
     for folder in made:
-        with suppress(OSError):  # something else has come into it
+        with suppress(OSError):  # another program has created a file in it
             folder.rmdir()
     note(f"{root}: no message was stored, so the new store was removed")

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the opening of a store by them."""
+"""Options shared by several verbs, and functions that open a store with them."""
 
 import os
 import sys
@@ -30,14 +30,14 @@ from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.installed_backends import backend_names
 
 _MAX_NOTES = 3
-"""Notes about files that one verb prints; ``check`` lists all."""
+"""Maximum number of notes about files that a verb prints; ``check`` prints all."""
 
 
 def meant(place: Path | None) -> Path | None:
-    """Return what was given as the folder of a store.
+    """Return the folder given as a store.
 
     Raises:
-        RefusedStoreError: it is a part of one, which the error names, or a file.
+        RefusedStoreError: the path is a file, or a folder inside a store, which the error names.
     """
     if place is None or not exists(place):
         return place
@@ -80,7 +80,7 @@ _Number = TypeVar("_Number", int, float)
 def java_int(value: int | None) -> int | None:
     """Return the value of an option, or refuse it if it does not fit into Java's ``int``.
 
-    With ``max`` each help would show the number, and little else.
+    With typer's ``max``, the help of each option would show this long number.
     """
     return _at_most(INT_MAX, value)
 
@@ -91,9 +91,9 @@ def java_long(value: int | None) -> int | None:
 
 
 def bounded(value: float | None) -> float | None:
-    """Return the value of an option in seconds and the like; a refusal beyond a billion.
+    """Return the value of an option, such as seconds, or refuse it above a billion.
 
-    No clock and no sum of times takes all that Python reads as a number.
+    Clocks and sums of times do not support every number that Python can parse.
     """
     return _at_most(1_000_000_000, value)
 
@@ -137,7 +137,7 @@ NOT_APPLIED = "nothing was changed (use --yes to apply)"
 WOULD_BE_DELETED = "would be deleted (use --yes to delete them)"
 Format = Annotated[OutputFormat, typer.Option("--output", help="Output format.")]
 Rows = Annotated[RowFormat, typer.Option("--output", help="Output format.")]
-"""Of a verb whose rows all have the same columns."""
+"""Output option of a verb whose rows all have the same columns."""
 
 
 def read_config(
@@ -145,16 +145,16 @@ def read_config(
 ) -> StoreConfig:
     """Return the broker's settings from ``path``; report keys with an unexpected effect.
 
-    With ``--verbose`` keys that are not ours are named too. Of a store in ``root`` it is said that
-    the settings are of another one, and a log below that one's folder is looked for in ``root``.
-    What promises replicas stays for a verb that ``puts``. ``is_new``: a store for another broker is
-    made in ``root``, so the folders count as they are named.
+    With ``--verbose``, keys that cqstore ignores are reported too. If the settings belong to a
+    store other than ``root``, that is reported, and a log below the other store's folder is
+    searched below ``root``. Settings that promise replicas are kept only for a verb that ``puts``.
+    ``is_new``: a store for another broker is created in ``root``, so the folders are used as named.
 
     Raises:
-        StoreConfigError: no properties, a setting of cqstore's own does not fit; or, for a verb
-            that ``puts``, a key is misspelt or a setting has another value than the file shows: it
-            may be the one that asks for durable puts.
-        StoreIOError: it cannot be read.
+        StoreConfigError: the file is not a properties file, or a setting of cqstore itself is
+            invalid. For a verb that ``puts``, also if a key is misspelt or a setting has a value
+            other than the one in the file: it may be the setting that requests durable puts.
+        StoreIOError: the file cannot be read.
     """
     if path is None:
         return StoreConfig()
@@ -168,14 +168,14 @@ def read_config(
 
 
 def read_configs(path: Path | None, *roots: Path | None) -> list[StoreConfig]:
-    """Return the settings of several stores by one file, each as ``read_config`` returns them.
+    """Return the settings of several stores from one file, each as from ``read_config``.
 
     If the file's ``storePathRootDir`` is one of the stores, its ``storePathCommitLog`` applies to
     that store and not to the others. ``None`` in ``roots``: a running master, not a folder. Each
     note is reported once.
 
     Raises:
-        StoreConfigError, StoreIOError: as ``read_config``.
+        StoreConfigError, StoreIOError: see ``read_config``.
     """
     if path is None:
         return [StoreConfig() for _ in roots]
@@ -186,7 +186,7 @@ def read_configs(path: Path | None, *roots: Path | None) -> list[StoreConfig]:
 
 
 def _report_notes(conf: BrokerConf, notes: Iterable[ConfNote]) -> None:
-    """Report what is not as it looks; with ``--verbose`` also the keys that are not ours."""
+    """Report the warnings about the file; with ``--verbose``, also the ignored keys."""
     for each in notes:
         note(f"{conf.path}: {each.sentence}")
     if VERBOSE.get() and (unknown := conf.unknown()):
@@ -218,7 +218,7 @@ def open_store(
 
 @contextmanager
 def pointing_to_check(root: Path) -> Iterator[None]:
-    """Say on stderr what lists all damage, where some keeps the store from being opened."""
+    """Name ``cqstore check`` on stderr if damage keeps the store from being opened."""
     try:
         yield
     except CorruptionError:
@@ -227,7 +227,7 @@ def pointing_to_check(root: Path) -> Iterator[None]:
 
 
 def about_end(root: Path, settings: StoreConfig) -> int | None:
-    """Return about where the log of a store that is not open ends; ``None``: unknown."""
+    """Return the approximate end of the log of a closed store; ``None`` if it is unknown."""
     try:
         return about_log_end(detect(root, settings).log_folders)
     except StoreError:  # opening the store reports that
@@ -255,7 +255,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
 
 
 def opened_by(root: Path) -> int:
-    """Return the ID of the process that has the store open; 0 if there is none or it is unknown."""
+    """Return the ID of the process that has the store open; 0 if none or if it is unknown."""
     try:
         holder = locked_by(StorePaths(root))
     except StoreError:
@@ -264,7 +264,7 @@ def opened_by(root: Path) -> int:
 
 
 def opened_note(store: MessageStore, opener: int) -> str:
-    """Return what a reader of a store that process ``opener`` has open does not see."""
+    """Return a note on the data that process ``opener`` hides from readers of its open store."""
     in_memory = ""
     if any(each.name != "file" for each in components_of(store).queues.backends()):
         in_memory = "; data that its RocksDB has only in memory is not shown"
@@ -277,12 +277,12 @@ def open_to_delete(
     """Open an existing store that is not open elsewhere; read-only unless ``yes``.
 
     Raises:
-        StoreLockedError: it is open elsewhere, so what would be deleted is not certain.
-        RefusedStoreError: there is none.
+        StoreLockedError: the store is open elsewhere, so what would be deleted is uncertain.
+        RefusedStoreError: there is no store.
     """
     refuse_if_open(StorePaths(root))
     settings = read_config(config, root)
-    resolve_layout(root, settings, read_only=True)  # a new one is not to be made
+    resolve_layout(root, settings, read_only=True)  # refuses to create a store
     return open_store(root, settings, backend, None, read_only=not yes)
 
 
@@ -298,7 +298,7 @@ def refuse_beside(option: str, **others: object) -> None:
 
 
 def to_state(sentence: str) -> Any:
-    """Return the option ``--to`` of a verb that leads a store to a state; its help lists them."""
+    """Return the option ``--to`` of a verb that changes a store's state; its help lists all."""
     return typer.Option(
         "--to", parser=_state, autocompletion=_states, metavar="STATE",
         help=f"{sentence} One of {', '.join(store_modes())}.",
@@ -313,7 +313,7 @@ def _state(text: str) -> StoreMode:
     """Return the state of a store that an option names.
 
     Raises:
-        typer.BadParameter: there is none; all that there are are named.
+        typer.BadParameter: there is no such state; the error names all states.
     """
     try:
         return StoreMode(text)
@@ -322,10 +322,10 @@ def _state(text: str) -> StoreMode:
 
 
 def check_is_there(root: Path) -> None:
-    """Refuse a folder that is not there: a new store is not to be made.
+    """Refuse a folder that does not exist, so that no new store is created.
 
     Raises:
-        RefusedStoreError: there is none, or a file.
+        RefusedStoreError: the folder does not exist, or is a file.
     """
     if exists(root):
         refuse_file(root)
@@ -334,13 +334,13 @@ def check_is_there(root: Path) -> None:
 
 
 def check_is_store(root: Path, settings: StoreConfig, remedy: str = "") -> None:
-    """Refuse a folder without a store, which a read-write open would make one of.
+    """Refuse a folder without a store, in which a read-write open would create one.
 
-    A store that never had a message has a checkpoint. ``remedy`` is the end of the sentence.
+    A store that never had a message has a checkpoint. ``remedy`` is the end of the error message.
 
     Raises:
-        RefusedStoreError: neither commit log, queues nor checkpoint are there.
-        StoreError: as ``detect``.
+        RefusedStoreError: the folder has no commit log, no queues and no checkpoint.
+        StoreError: see ``detect``.
     """
     layout = detect(root, settings)
     if not (layout.has_log or layout.backends or is_file(layout.paths.checkpoint)):

@@ -1,4 +1,4 @@
-"""Output: a verb returns rows, the output prints them as table, JSON, JSON lines or CSV."""
+"""Output of the verbs: prints their rows as a table, JSON, JSON lines or CSV."""
 
 import base64
 import json
@@ -19,11 +19,11 @@ _PAGE = 1000
 _ONE_LINE = re.compile(r"[\t\n\v\f\r]+")
 _PIPE_WIDTH = 1000
 _PADDED = 40
-"""Columns to which a cell is padded outside a terminal; a longer one moves the rest of its row."""
+"""Maximum width to which cells are padded outside a terminal; a longer cell shifts its row."""
 
 
 class OutputFormat(StrEnum):
-    """What ``--output`` takes."""
+    """Values of ``--output``."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,7 +31,7 @@ class OutputFormat(StrEnum):
 
 
 class RowFormat(StrEnum):
-    """What ``--output`` takes where every row of an answer has the same columns."""
+    """Values of ``--output`` for answers whose rows all have the same columns."""
 
     TABLE = "table"
     JSON = "json"
@@ -45,8 +45,9 @@ class Output(ABC):
     def rows(self, rows: Iterable[Row], has_more: HasMore | None = None) -> int:
         """Print ``rows`` as they arrive; return how many there were.
 
-        ``has_more`` is asked after the last row whether a limit left rows out. In JSON the last row
-        has then the field ``HAS_MORE``, and each row is printed when the next one is there.
+        ``has_more`` is called after the last row and returns whether a limit left rows out. If so,
+        the last row of JSON has the field ``HAS_MORE``; so each row is printed when the next one
+        has arrived.
         """
         return self._rows(rows)
 
@@ -60,7 +61,7 @@ class Output(ABC):
 
 
 class _JsonRowsOutput(Output):
-    """Marks the last row of an answer that has more."""
+    """Base of the JSON outputs: marks the last row if a limit left rows out."""
 
     def rows(self, rows: Iterable[Row], has_more: HasMore | None = None) -> int:
         """Print ``rows``, the last one with ``HAS_MORE`` if there are more."""
@@ -71,7 +72,7 @@ class JsonLinesOutput(_JsonRowsOutput):
     """Prints each row as a JSON object on a line."""
 
     def _rows(self, rows: Iterable[Row]) -> int:
-        """Print a line a row."""
+        """Print one line per row."""
         count = 0
         for row in rows:
             sys.stdout.write(to_json(row) + "\n")
@@ -87,13 +88,13 @@ class JsonOutput(_JsonRowsOutput):
     """Prints one JSON document: an array of objects, or an object."""
 
     def _rows(self, rows: Iterable[Row]) -> int:
-        """Print an array, an element a line."""
+        """Print an array, one element per line."""
         count = 0
         try:
             for row in rows:
                 sys.stdout.write((",\n" if count else "[\n") + to_json(row))
                 count += 1
-        except StoreError:  # what came before it is a complete document
+        except StoreError:  # the rows before the error form a complete document
             sys.stdout.write("\n]\n" if count else "[]\n")
             raise
         sys.stdout.write("\n]\n" if count else "[]\n")
@@ -105,12 +106,12 @@ class JsonOutput(_JsonRowsOutput):
 
 
 class TableOutput(Output):
-    """Table for people; a long table is printed in pieces while it is read."""
+    """Prints a table for people; a long table is printed in pieces as its rows arrive."""
 
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415
 
-        # Into a pipe or file a row is a line, not what fits eighty columns. No :name: is an emoji.
+        # In a pipe or file, each row is one line of any length. Names like :name: are not emojis.
         self._is_terminal = sys.stdout.isatty()
         self._console = Console(width=None if self._is_terminal else _PIPE_WIDTH, emoji=False)
 
@@ -124,7 +125,7 @@ class TableOutput(Output):
                 if len(page) == _PAGE:
                     self._print(page)
                     page = []
-        finally:  # what was done before an error is shown
+        finally:  # also print the rows before an error
             if page:
                 self._print(page)
         return count
@@ -133,11 +134,11 @@ class TableOutput(Output):
         if self._is_terminal:
             self._console.print(table(page, self._console.width))
             return
-        for line in _lines(page):  # rich would take milliseconds a row
+        for line in _lines(page):  # rich would take milliseconds per row
             sys.stdout.write(line + "\n")
 
     def record(self, record: Row) -> None:
-        """Print label and value, a line each; of what has nothing in it ``none``."""
+        """Print one line per field with label and value; an empty value is ``none``."""
         from rich.table import Table  # noqa: PLC0415
 
         made = Table(box=None, show_header=False, pad_edge=False)
@@ -154,7 +155,7 @@ class CsvOutput(Output):
     """Comma-separated values with a header line; values other than text and numbers are JSON."""
 
     def _rows(self, rows: Iterable[Row]) -> int:
-        """Print a line a row, headed by the keys of the first."""
+        """Print the keys of the first row, then one line per row."""
         count = 0
         for row in rows:
             if not count:
@@ -164,7 +165,7 @@ class CsvOutput(Output):
         return count
 
     def record(self, record: Row) -> None:
-        """Print a head line and one line."""
+        """Print a header line and one row."""
         self.rows([record])
 
 
@@ -184,7 +185,7 @@ def output(kind: OutputFormat | RowFormat) -> Output:
 def _marked(rows: Iterable[Row], has_more: HasMore) -> Iterator[Row]:
     """Yield ``rows``, the last one with ``HAS_MORE`` if there are more.
 
-    A column of that name (of an SQL query) keeps its value.
+    A column with that name, as in an SQL query, keeps its value.
     """
     held: Row | None = None
     try:
@@ -223,7 +224,7 @@ def to_json(row: Row) -> str:
 
 
 def body_fields(body: bytes) -> dict[str, object]:
-    """Return a body as text where it is UTF-8, else as Base64."""
+    """Return a body as text if it is UTF-8, else as Base64."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:
@@ -231,4 +232,4 @@ def body_fields(body: bytes) -> dict[str, object]:
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_text)
-"""Made once: ``json.dumps`` would make one a row."""
+"""Shared encoder: ``json.dumps`` would create one per row."""

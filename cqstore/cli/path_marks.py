@@ -1,6 +1,6 @@
-"""Paths that a verb writes: refused inside a store, and locked against other processes.
+"""Checks of the paths that a verb writes: refused inside a store, locked against other processes.
 
-What a verb reads must be a file or a folder, unless it is marked as ``InputStream``.
+A path that a verb reads must be a file or a folder, unless it is marked as ``InputStream``.
 
 An option or argument is marked in its ``Annotated``: ``Annotated[Path, typer.Option(…),
 OutputPath()]``. ``Verb`` then guards it while the verb runs, so no verb does it by itself.
@@ -24,11 +24,11 @@ class OutputPath:
     """Marks a parameter of a verb as a file or folder that the verb writes."""
 
     locked: bool = True
-    """Lock it. ``False``: what writes it has a lock of its own, or a new name for each run."""
+    """Lock the path. ``False``: its writer has its own lock, or uses a new name for each run."""
     is_store: bool = False
-    """It is the root of a store, a new one or, to go on with, one that is there."""
+    """The path is the root of a store: a new one, or an existing one to continue with."""
     in_own_folder: bool = False
-    """It may be below ``cqstore/migration`` in a store, as a workspace is by default."""
+    """The path may be below ``cqstore/migration`` in a store, like the default workspace."""
 
 
 class InputStream:
@@ -53,10 +53,9 @@ def guarded(marks: Marks, given: Mapping[str, object]) -> Iterator[None]:
     """Check the paths in ``given``, and hold the locks of outputs while the block runs.
 
     Raises:
-        RefusedStoreError: an output is inside a store: that of the verb, or any other. Or a path
-            leads to a pipe or a device.
-        StoreLockedError: another process writes an output.
-        StoreIOError: a path cannot be looked at or locked.
+        RefusedStoreError: an output is inside a store, or a path is a pipe or a device.
+        StoreLockedError: another process is writing to an output.
+        StoreIOError: a path cannot be accessed or locked.
     """
     roots = _roots(given)
     locked = set[Path]()
@@ -71,27 +70,27 @@ def guarded(marks: Marks, given: Mapping[str, object]) -> Iterator[None]:
                 refuse_in_store(
                     path, "output", *roots, is_store=mark.is_store, in_own_folder=mark.in_own_folder
                 )
-                if mark.locked and path.absolute() not in locked:  # twice: the verb refuses that
+                if mark.locked and path.absolute() not in locked:  # the verb refuses duplicates
                     locked.add(path.absolute())
                     stack.enter_context(output_lock(path))
         yield
 
 
 def _roots(given: Mapping[str, object]) -> list[Path]:
-    """Return the stores that the verb is for."""
+    """Return the stores that the verb works on."""
     several = given.get("roots")
     found = [given.get("root"), *(several if isinstance(several, list) else [])]
     return [root for root in found if isinstance(root, Path)]
 
 
 def _refuse_device(path: Path) -> None:
-    """Refuse what is neither a file nor a folder: wrong use, and no damage.
+    """Refuse a path that is neither a file nor a folder, as wrong use, not as damage.
 
     An output would replace a device by a file.
 
     Raises:
-        RefusedStoreError: it is a pipe or a device.
-        StoreIOError: it cannot be looked at.
+        RefusedStoreError: the path is a pipe or a device.
+        StoreIOError: the path cannot be accessed.
     """
     with os_errors("access the path", path):
         if exists(path) and not is_file(path) and not is_dir(path):

@@ -1,7 +1,7 @@
 """Progress of a command on standard error: amount done, rate, and time left.
 
-On a terminal it is one line, rewritten in place; elsewhere a line every ten seconds. With
-``--quiet``, and for short work, nothing is shown.
+On a terminal, it is one line, rewritten in place; otherwise, it is a new line every ten seconds.
+Nothing is shown with ``--quiet`` or for short work.
 """
 
 import os
@@ -17,12 +17,12 @@ from typing import TypeVar
 from cqstore.cli.streams import STATUS
 
 QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
-"""Whether ``--quiet`` was given, before the verb or behind it."""
+"""Whether ``--quiet`` was given, before or after the verb."""
 SHOWN_AFTER = 0.5
 REDRAWN_AFTER = 0.2
 LINE_AFTER = 10.0
 PHY_OFFSETS = ""
-"""The unit of ``Progress``: bytes of the log. Any other is the name of what is counted."""
+"""Unit of ``Progress``: bytes of the log. Any other unit is the name of the counted items."""
 PARTS = "parts"
 """An unknown unit: only the percentage is shown."""
 _SCALE = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("bytes", 1))
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Tick:
-    """How far one piece of work is. Updated by the thread that does it, shown by another."""
+    """Progress of one piece of work. Updated by the working thread, shown by another thread."""
 
     def __init__(
         self, label: str, end: int | None = None, unit: str = PHY_OFFSETS,
@@ -46,7 +46,7 @@ class Tick:
         self.measure(end, unit)
 
     def measure(self, end: int | None, unit: str = PHY_OFFSETS) -> None:
-        """Say where the work ends: at a phy offset, or at so many of ``unit``."""
+        """Set where the work ends: a phy offset, or a number of ``unit``."""
         self._end, self._unit = end, unit
         self._at: int | None = None
         self._passes = 0
@@ -54,7 +54,7 @@ class Tick:
     def __call__(self, at: int) -> None:
         """Set the phy offset or the count that the work has reached.
 
-        A lower one than before begins another pass over the same.
+        A value lower than the previous one starts another pass over the same range.
         """
         if self._at is None or at < self._at:
             self._first, self._began = at, self._clock()
@@ -62,16 +62,16 @@ class Tick:
         self._at = at
 
     def of(self, at: int, end: int | None) -> None:
-        """Take a count together with where it ends."""
+        """Set the reached count together with the end."""
         self._end = end
         self(at)
 
     def set_label(self, label: str) -> None:
-        """Name another step of the work in front of the figures."""
+        """Set the label shown before the figures, for the next step of the work."""
         self.label = label
 
     def sentence(self) -> str:
-        """Return label, percent, amounts, rate and time left, if they are known."""
+        """Return the label and the known values of percent, amounts, rate and time left."""
         at, end = self._at, self._end
         if at is None:
             return f"{self.label}: {span_of_time(self._clock() - self._made)}"
@@ -107,7 +107,7 @@ class Tick:
 
 
 def span_of_time(seconds: float) -> str:
-    """Return seconds as people say them: 12 s, 3 min 20 s, 1 h 5 min."""
+    """Return seconds in a readable form: 12 s, 3 min 20 s, 1 h 5 min."""
     whole = round(seconds)
     if whole < _MINUTE:
         return f"{whole} s"
@@ -125,10 +125,10 @@ _active: list[Tick] = []
 def progress(label: str, end: int | None = None, unit: str = PHY_OFFSETS) -> Iterator[Tick]:
     """Show on stderr the progress that the block reports to the yielded ``Tick``.
 
-    Inside another such block it is shown instead of the outer one until it ends.
+    A nested block is shown instead of the outer block until it ends.
     """
     tick = Tick(label, end, unit)
-    if QUIET.get() or sys.stderr is None:  # it is closed
+    if QUIET.get() or sys.stderr is None:  # stderr is closed
         yield tick
         return
     _active.append(tick)
@@ -146,7 +146,7 @@ def counted(
     rows: Iterable[T], label: str, end: int | None, unit: str,
     at: Callable[[T], int] | None = None,
 ) -> Iterator[T]:  # fmt: skip
-    """Yield ``rows`` and show how many were taken, or ``at`` what place the last one was."""
+    """Yield ``rows`` and show how many were taken, or the position ``at`` of the last one."""
     with progress(label, end, unit) as tick:
         for number, row in enumerate(rows):
             tick(number if at is None else at(row))
@@ -155,7 +155,7 @@ def counted(
 
 @contextmanager
 def _shown() -> Iterator[None]:
-    """Have a thread show how far the work is, while the block runs."""
+    """Run a thread that shows the progress while the block runs."""
     stream, ended = sys.stderr, threading.Event()
     live = stream.isatty() and os.environ.get("TERM") != "dumb"
 

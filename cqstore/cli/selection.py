@@ -1,4 +1,4 @@
-"""Which messages ``tail``, ``get`` and ``export`` read: options they share, and the reading."""
+"""Selection of messages for ``tail``, ``get`` and ``export``: shared options and reader."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ def time_span(begin: str | None, end: str | None) -> TimeRange:
     """Return the range of ``--begin`` and ``--end``.
 
     Raises:
-        typer.BadParameter: one is not a time, or the first is the later one.
+        typer.BadParameter: an option is not a time, or the begin is after the end.
     """
     first = EARLIEST if begin is None else milliseconds(begin, "--begin", up=True)
     last = LATEST if end is None else milliseconds(end, "--end")
@@ -70,7 +70,7 @@ def time_span(begin: str | None, end: str | None) -> TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages of each topic a verb is to read."""
+    """The messages of each topic that a verb reads."""
 
     times: TimeRange = ALL
     queue_id: int | None = None
@@ -83,10 +83,10 @@ class Selection:
         cls, begin: str | None, end: str | None, queue_id: int | None, tags: str | None,
         key: str | None, grep: str | None,
     ) -> "Selection":  # fmt: skip
-        """Return what the options ask for.
+        """Return the selection that the options describe.
 
         Raises:
-            typer.BadParameter: a time or the regular expression is none.
+            typer.BadParameter: a time or the regular expression is invalid.
         """
         try:
             body = None if grep is None else re.compile(grep.encode("utf-8", "surrogateescape"))
@@ -104,7 +104,7 @@ class Selection:
 
     @property
     def queue_ids(self) -> set[int] | None:
-        """Return the queues to read, ``None``: all."""
+        """Return the ids of the queues to read; ``None``: all."""
         return None if self.queue_id is None else {self.queue_id}
 
     def takes(self, found: TopicMessage) -> bool:
@@ -129,10 +129,10 @@ class SelectedReads:
     def __init__(self, store: MessageStore, selection: Selection) -> None:
         self._store, self.selection = store, selection
         self.damaged = 0
-        """Units and records that were passed over."""
+        """Number of reports about units and records that were skipped."""
 
     def unseen_topics(self) -> set[str]:
-        """Return the topics of which the queues do not show all messages that the log has."""
+        """Return the topics that have undispatched messages in the log."""
         return TopicFollower(components_of(self._store)).topics()
 
     def topic(
@@ -144,8 +144,8 @@ class SelectedReads:
     ) -> Iterator[ReadMessage]:
         """Yield the messages of ``topic``, undispatched ones last.
 
-        ``from_offsets``: where to begin in a queue at the earliest. ``with_undispatched``: whether
-        there may be any that the queues do not show; the log is read for them.
+        ``from_offsets``: queue id → lowest queue offset to read. ``with_undispatched``: also read
+        the log for messages that the queues do not have yet.
         """
         yield from self.queues(topic, from_offsets)
         if with_undispatched:
@@ -156,7 +156,7 @@ class SelectedReads:
     def queues(
         self, topic: str, from_offsets: Mapping[int, int] | None = None
     ) -> Iterator[ReadMessage]:
-        """Yield the messages that the queues of ``topic`` show."""
+        """Yield the messages in the queues of ``topic``."""
         wanted = self.selection
         found = read_topic(
             self._store, topic, *wanted.times, queue_ids=wanted.queue_ids,
@@ -169,7 +169,7 @@ class SelectedReads:
     def undispatched_messages(
         self, topic: str, follower: TopicFollower, from_offsets: Mapping[int, int] | None = None
     ) -> Iterator[ReadMessage]:
-        """Yield the messages that a follower finds now."""
+        """Yield the undispatched messages that the follower finds now."""
         given = from_offsets or {}
         for each in follower.poll(topic):
             if each.queue_offset >= given.get(each.queue_id, 0):

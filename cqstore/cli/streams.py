@@ -1,4 +1,4 @@
-"""Standard streams of a command: a failed write is one error, in any nested call."""
+"""Standard streams of a command: a failed write raises one kind of error in any nested call."""
 
 import errno
 import io
@@ -12,9 +12,9 @@ from cqstore.store.errors import StoreConfigError, StoreError
 
 
 class OutputError(StoreError):
-    """Standard output cannot be written: the output is incomplete.
+    """Standard output cannot be written, so the output is incomplete.
 
-    No ``OSError``: a handler of file errors around a print would take it for one of the store.
+    Not an ``OSError``, which a handler around a print would treat as an error of the store.
     """
 
     exit_code = 2
@@ -24,16 +24,16 @@ class ReaderGoneError(OutputError):
     """Standard output was closed by its reader, such as ``head``: not reported as an error."""
 
     exit_code = 128 + 13
-    """As of a shell for a process that SIGPIPE ended."""
+    """Exit code that a shell reports for a process ended by SIGPIPE."""
 
 
 class _RawOutput(io.FileIO):
-    """A descriptor; after its first error, or an interrupt, it takes all and writes nothing."""
+    """A file descriptor that discards all data after its first error or interrupt."""
 
     failed = False
 
     def write(self, data: Any) -> int:
-        """Write as much as the kernel takes, and wait where a terminal does not block."""
+        """Write as much as the kernel accepts; wait if the terminal is non-blocking and full."""
         if self.failed:
             return len(data)
         try:
@@ -42,16 +42,16 @@ class _RawOutput(io.FileIO):
         except OSError as exc:
             self.failed = True
             return self.on_error(exc, len(data))
-        except BaseException:  # of a signal: whether this was written is not known any more
+        except BaseException:  # raised by a signal: it is unknown whether the data was written
             self.failed = True
             raise
         return written
 
     def on_error(self, exc: OSError, size: int) -> int:
-        """Raise what is to be raised; ``size`` bytes were to be written.
+        """Raise the error for a failed write of ``size`` bytes.
 
         Raises:
-            ReaderGoneError: nothing reads standard output any more.
+            ReaderGoneError: standard output was closed by its reader.
             OutputError: the system refused the bytes.
         """
         if exc.errno == errno.EPIPE:
@@ -64,45 +64,45 @@ class _RawNotes(_RawOutput):
     """Standard error: a failed write is dropped, because it cannot be reported anywhere."""
 
     def on_error(self, exc: OSError, size: int) -> int:
-        """Drop what cannot be written; it counts as written."""
+        """Drop the data and count it as written."""
         _ = exc
         return size
 
 
 class StatusLine:
-    """The last line of a terminal, rewritten in place: what is printed appears above it.
+    """The last line of a terminal, rewritten in place; other output appears above it.
 
     Any thread.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # guards all
-        self._stream: TextIO | None = None  # where it is shown
+        self._lock = threading.RLock()  # guards all fields
+        self._stream: TextIO | None = None  # the stream that shows the line
         self._busy = self._held = False
 
     def show(self, stream: TextIO, text: str) -> None:
-        """Write the line, unless what was printed last has no end yet."""
+        """Write the line, unless the last printed text has no line end yet."""
         with self._lock:
             if not self._held:
                 self._stream = stream
                 self._put(f"\r{text}{_TO_THE_END}")
 
     def clear(self) -> None:
-        """Take the line off the terminal."""
+        """Remove the line from the terminal."""
         with self._lock:
             if self._stream is not None:
                 self._put(f"\r{_TO_THE_END}")
                 self._stream = None
 
     def make_room(self, text: str) -> None:
-        """Take the line away for ``text``, which is to be printed on the same terminal."""
+        """Remove the line before ``text`` is printed on the same terminal."""
         with self._lock:
-            if text and not self._busy:  # else it is the line itself
+            if text and not self._busy:  # while busy, the text is the line itself
                 self.clear()
                 self._held = not text.endswith("\n")
 
     def _put(self, text: str) -> None:
-        """Write to the terminal; a handler of a signal sees that it must not meanwhile."""
+        """Write to the terminal; ``_busy`` keeps signal handlers from writing meanwhile."""
         assert self._stream is not None
         self._busy = True
         try:
@@ -113,28 +113,28 @@ class StatusLine:
 
 
 _TO_THE_END = "\x1b[K"
-"""Of a terminal: what is behind the cursor in its line goes."""
+"""Terminal sequence that erases from the cursor to the end of the line."""
 STATUS = StatusLine()
 
 
 class _TextNotes(io.TextIOWrapper):
-    """Standard error as text."""
+    """Text stream of standard error."""
 
     def write(self, text: str) -> int:
-        """Write ``text``, on a terminal above the line of progress."""
+        """Write ``text``; on a terminal, above the status line."""
         if self.isatty():
             STATUS.make_room(text)
         return super().write(text)
 
 
 class _TextOutput(io.TextIOWrapper):
-    """Standard output as text."""
+    """Text stream of standard output."""
 
     def write(self, text: str) -> int:
-        """Write ``text``, on a terminal above the line of progress.
+        """Write ``text``; on a terminal, above the status line.
 
         Raises:
-            OutputError: the encoding has no such character.
+            OutputError: the encoding does not support a character of ``text``.
         """
         if self.line_buffering:  # a terminal
             STATUS.make_room(text)
@@ -151,8 +151,8 @@ class _TextOutput(io.TextIOWrapper):
 def guard_streams() -> None:
     """Replace ``sys.stdout`` and ``sys.stderr`` by streams that raise the errors of this module.
 
-    A descriptor below 3 that is closed is opened: else the next file of a store would get its
-    number, and what a library prints would go there.
+    Closed descriptors below 3 are opened. Otherwise, the next file of a store would get that
+    number, and the output of a library would be written to it.
 
     Raises:
         OutputError: standard output is closed.
@@ -162,8 +162,8 @@ def guard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    if sys.stderr is None:  # closed: print() would take standard output instead
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process
+    if sys.stderr is None:  # closed: print() would use standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until exit
     elif _is_a_file(sys.stderr):
         sys.stderr = _TextNotes(
             io.BufferedWriter(_RawNotes(sys.stderr.fileno(), "w", closefd=False)),
@@ -171,7 +171,7 @@ def guard_streams() -> None:
         )  # fmt: skip
     if sys.stdout is None:
         raise OutputError("standard output is closed")
-    if not _is_a_file(sys.stdout):  # of a caller in this process
+    if not _is_a_file(sys.stdout):  # replaced by a caller in this process
         return
     sys.stdout = _TextOutput(
         io.BufferedWriter(_RawOutput(sys.stdout.fileno(), "w", closefd=False)),
@@ -191,7 +191,7 @@ def standard_input() -> BinaryIO:
     """Return the bytes of standard input.
 
     Raises:
-        StoreConfigError: it is closed.
+        StoreConfigError: standard input is closed.
     """
     if sys.stdin is None:
         raise StoreConfigError("standard input is closed")

@@ -1,29 +1,29 @@
-"""Tables: their cells, and how they fit a terminal: names and heads fold between their parts."""
+"""Tables: text of the cells, and fitting them to a terminal by folding names and headers."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # a command that prints no table does without
+if TYPE_CHECKING:  # imported only by commands that print a table
     from rich.table import Table
 
 Row = Mapping[str, object]
 _WORD = re.compile(r"\s*[\-_%./:,]*[^\s\-_%./:,]*[\-_%./:,]?")
-"""What a text that does not fit is divided into first: names have parts."""
+"""Parts of a cell that are kept whole first when it is folded: parts of names."""
 _HEAD_WORD = re.compile(r"\s*(?:[A-Z]?[^A-Z\s]+|[A-Z]+)")
-"""The same of a head, ``nextStoreTimestamp``."""
+"""Parts of a header, such as those of ``nextStoreTimestamp``."""
 _BETWEEN = 2
-"""Columns of a terminal between two of a table."""
+"""Spaces between two columns of a table."""
 _NARROW = 8
-"""What is left to a column that cannot have its words whole, at least where there is room."""
+"""Minimum width of a column whose words do not fit, if there is room."""
 
 
 def table(rows: Iterable[Row], width: int | None = None) -> "Table":
     """Return ``rows`` as one table with all keys as columns; missing values are empty.
 
-    ``width`` is the terminal's: nothing is cut to fit it, few words are divided, and where it is
-    too narrow columns without a value are left out.
+    ``width`` is the width of the terminal. Nothing is truncated to fit it, and few words are split;
+    if it is too narrow, columns without a value are left out.
     """
     from rich.table import Table  # noqa: PLC0415
 
@@ -44,7 +44,7 @@ def table(rows: Iterable[Row], width: int | None = None) -> "Table":
 
 
 def _folded(text: str, width: int | None, word: re.Pattern[str]) -> str:
-    """Return ``text`` in lines of at most ``width``; a word that is longer stays as it is."""
+    """Return ``text`` folded to lines of at most ``width``; longer words are not split."""
     from rich.cells import cell_len  # noqa: PLC0415
 
     if width is None or cell_len(text) <= width or "\n" in text:
@@ -59,7 +59,7 @@ def _folded(text: str, width: int | None, word: re.Pattern[str]) -> str:
 
 
 def _natural(texts: Sequence[Sequence[str]]) -> int:
-    """Return how many columns of a terminal a table takes that folds nothing."""
+    """Return the width of a table in which nothing is folded."""
     from rich.cells import cell_len  # noqa: PLC0415
 
     widths = (max(cell_len(text) for text in of) + _BETWEEN for of in zip(*texts, strict=True))
@@ -67,9 +67,9 @@ def _natural(texts: Sequence[Sequence[str]]) -> int:
 
 
 def _widths(texts: Sequence[Sequence[str]], width: int) -> Sequence[int]:
-    """Return how wide each column is within ``width``: the shorter its words, the rather whole.
+    """Return the width of each column within ``width``; short words are kept whole first.
 
-    The first row of ``texts`` is the heads.
+    The first row of ``texts`` contains the headers.
     """
     from rich.cells import cell_len  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ def _widths(texts: Sequence[Sequence[str]], width: int) -> Sequence[int]:
 
 
 def _spaced(head: str) -> str:
-    """Return a head with a space before each of its words."""
+    """Return a header with its words separated by spaces."""
     return " ".join(_HEAD_WORD.findall(head))
 
 
@@ -103,7 +103,7 @@ def columns_of(page: Sequence[Row]) -> list[str]:
 
 
 def as_text(value: object) -> object:
-    """Return what JSON has no form for as text."""
+    """Return a value that JSON cannot represent as text."""
     return str(value)
 
 
@@ -115,7 +115,7 @@ def value_of(value: object) -> object:
 
 
 def escaped(text: str) -> str:
-    """Return a text in which rich finds no markup."""
+    """Return a text with rich's markup escaped."""
     return text.replace("[", r"\[")
 
 

@@ -9,9 +9,9 @@ from cqstore.store.service.metrics.watch import WatchSample
 
 
 def topic_rows(look: WatchSample, before: WatchSample | None, limit: int) -> Iterator[Row]:
-    """Yield a row a topic, the busiest first, and one for all others; none in a first look.
+    """Yield one row per topic, the busiest first, and one for all others.
 
-    Busiest is what the most messages came to, of as many the most bytes.
+    The busiest topic received the most messages, then the most bytes. The first sample has no rows.
     """
     seconds = _seconds(look, before)
     if look.topics is None or seconds <= 0:
@@ -29,7 +29,7 @@ def topic_rows(look: WatchSample, before: WatchSample | None, limit: int) -> Ite
 
 
 def topic_notes(look: WatchSample, before: WatchSample | None) -> Sequence[str]:
-    """Return why there is no row: no message arrived since the previous sample."""
+    """Return a note that no message arrived since the previous sample, if so."""
     seconds = _seconds(look, before)
     return [f"no messages arrived in {seconds:.1f} s"] if seconds > 0 and not look.topics else ()
 

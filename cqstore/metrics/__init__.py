@@ -1,6 +1,6 @@
 """Metrics of open stores for Prometheus (extra ``metrics``); start with ``register``.
 
-These names do not change between releases; the modules below this package may. Each is imported
+The names in this package do not change between releases; its modules may. Each name is imported
 when it is first used.
 """
 

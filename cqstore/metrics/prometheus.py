@@ -115,14 +115,14 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 class Followed(Protocol):
-    """Follower that reports its progress: ``cqstore.replication.follow.follower.Follower``."""
+    """A follower that reports its progress: ``cqstore.replication.follow.follower.Follower``."""
 
     @property
     def root(self) -> Path:
-        """Return the root of its store."""
+        """Return the root of the follower's store."""
 
     def figures(self) -> Following:
-        """Return its progress; any thread may call this."""
+        """Return the follower's progress; any thread may call this."""
 
 
 class StoreCollector(Collector):
@@ -262,7 +262,7 @@ class _Families:
             ("cqstore_follow_last_stored_seconds", of.last_stored_ms / 1000 or -1),
             ("cqstore_follow_metadata_seconds", of.metadata_time or -1),
         ):
-            if value >= 0:  # else it is not known
+            if value >= 0:  # a negative value means unknown
                 self.gauge(name, root, value)
         self._counters["cqstore_follow_connections"].add_metric((root,), of.connections)
         self._counters["cqstore_follow_body_bytes"].add_metric((root,), of.body_bytes)

@@ -1,4 +1,4 @@
-"""Metrics by topic and group for Prometheus, under cqstore's and RocketMQ's names.
+"""Prometheus metrics by topic and group, under cqstore's and RocketMQ's names.
 
 Sources: RocketMQ ``BrokerMetricsConstant``, ``DefaultStoreMetricsConstant``, and the collector of
 ``rocketmq-exporter``, ``RMQMetricsCollector``. A label whose value is unknown here is empty.
@@ -18,7 +18,7 @@ from cqstore.store.service.metrics.by_topic import TopicFigures, TopicSnapshot
 from cqstore.store.service.metrics.metrics import MetricsSnapshot
 
 Sample = tuple[str, tuple[str, ...], float]
-"""Name, values of the labels, value."""
+"""Metric name, label values, value."""
 _OURS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_topic_offset": ("Messages ever put to a busy topic", ("topic",)),
     "cqstore_topic_messages": ("Messages of a busy topic still in the log", ("topic",)),
@@ -101,7 +101,7 @@ class BrokerLabels(NamedTuple):
 
 
 class TopicFamilies:
-    """Metric families of one scrape with figures by topic and group."""
+    """The metric families of one scrape that have figures by topic and group."""
 
     def __init__(self, *, rocketmq: bool) -> None:
         """``rocketmq``: also create the families under RocketMQ's names."""
@@ -130,7 +130,7 @@ class TopicFamilies:
 
 
 def _ours(found: TopicSnapshot) -> Iterator[Sample]:
-    """Yield the samples by topic and group under our own names."""
+    """Yield the samples by topic and group under cqstore's names."""
     for each in found.topics:
         yield "cqstore_topic_offset", (each.topic,), each.offset
         yield "cqstore_topic_messages", (each.topic,), each.messages
@@ -158,7 +158,7 @@ def _bytes(found: TopicSnapshot) -> Iterator[tuple[str, float | None]]:
 def _rates(
     name: str, before: tuple[str, ...], rates: Iterable[tuple[str, float | None]]
 ) -> Iterator[Sample]:
-    """Yield the known rates; the first sample has none."""
+    """Yield the known rates; the first sample has no rates."""
     yield from ((name, (*before, topic), rate) for topic, rate in rates if rate is not None)
 
 
@@ -199,7 +199,7 @@ def _of_topics(of: BrokerLabels, found: TopicSnapshot) -> Iterator[Sample]:
 
 
 def _offset_of(each: TopicFigures, where: tuple[str, str]) -> Sample:
-    """Return the sample that the exporter makes of a topic's maximum, by the kind of topic."""
+    """Return the sample of a topic's max offset; its name depends on the kind of topic."""
     if each.topic.startswith(DLQ_PREFIX):
         group = each.topic.removeprefix(DLQ_PREFIX)
         return "rocketmq_topic_dlq_offset", (*where, group), each.offset

@@ -1,1 +1,1 @@
-"""Settings of a store, and reading them from a ``broker.conf``."""
+"""Settings of a store, and the reader of a ``broker.conf``."""

@@ -1,4 +1,4 @@
-"""Reading a ``broker.conf``: the settings that the broker has by it, and what to warn of."""
+"""Reader of a ``broker.conf``: the settings that a broker takes from it, and warnings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,33 +27,33 @@ _NOT_OURS = {
 
 
 class ConfNote(NamedTuple):
-    """Something of a file that is not as it looks."""
+    """A warning: something in the file does not have the effect that it seems to have."""
 
     sentence: str
     keeps_out_puts: bool = False
-    """Whether a setting of the store has another value than the file shows."""
+    """Whether a setting of the store has a different value from the one in the file."""
 
 
 @dataclass(frozen=True)
 class BrokerConf:
-    """One ``broker.conf``. Immutable; any thread."""
+    """The content of one ``broker.conf``. Immutable, usable from any thread."""
 
     path: Path
     lines: tuple[ConfLine, ...]
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file; no value is looked at.
+        """Read the file, without checking the values.
 
         Raises:
-            StoreIOError: it cannot be read.
-            StoreConfigError: it is no properties file, or no text.
+            StoreIOError: the file cannot be read.
+            StoreConfigError: the file is not a properties file, or not a text file.
         """
         return cls(path, read_lines(path))
 
     @cached_property
     def values(self) -> Mapping[str, str]:
-        """Return keys with their values, as text; of a key that is there twice the last counts."""
+        """Return key → value, as text; if a key is given twice, the last value counts."""
         return last_values(self.lines)
 
     @cached_property
@@ -66,7 +66,7 @@ class BrokerConf:
         }
 
     def taken(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return those of ``names`` that the newest release has by this file, converted."""
+        """Return the converted values of ``names`` that the newest release takes from this file."""
         return {
             name: self._judged[name].value
             for name in names
@@ -74,16 +74,16 @@ class BrokerConf:
         }
 
     def settings(self, root: Path | None = None, *, beside: Iterable[Path] = ()) -> StoreConfig:
-        """Return the settings of a store as the broker has them.
+        """Return the settings of a store as the broker uses them.
 
-        What the broker has and cqstore cannot have is left at cqstore's default, see ``notes``.
-        ``root``: the folder of the store; a log below another ``storePathRootDir`` is looked for in
-        it, for a copy of a store, or one that a container sees elsewhere. ``beside``: stores that
-        are read by the same file; if it is the file of one of them, a log in another place is that
-        store's alone.
+        A value that the broker accepts and cqstore does not is left at cqstore's default, see
+        ``notes``. ``root`` is the folder of the store. If the file names a log below another
+        ``storePathRootDir``, the log is searched below ``root``: the store may be a copy, or
+        mounted elsewhere in a container. ``beside``: other stores that are read with the same file;
+        if ``storePathRootDir`` is one of them, a log in another place applies to that store only.
 
         Raises:
-            StoreConfigError: a setting of cqstore's own does not fit, or settings contradict each
+            StoreConfigError: a setting of cqstore itself is invalid, or settings contradict each
                 other.
         """
         given = self.taken(StoreConfig.known_keys())
@@ -97,21 +97,21 @@ class BrokerConf:
             raise StoreConfigError(exc.reason, path=self.path) from exc
 
     def unknown(self) -> dict[str, str]:
-        """Return the keys with their values that no setting of ours answers to."""
+        """Return key → value for the keys that are not settings of cqstore."""
         known = StoreConfig.known_keys()
         return {key: value for key, value in self.values.items() if key not in known}
 
     def value_faults(self, names: Iterable[str]) -> Iterator[Judged]:
-        """Yield what is not as it looks of the values of ``names``."""
+        """Yield the values of ``names`` that do not have the effect that they seem to have."""
         for name in names:
             judged = self._judged.get(name)
             if judged is not None and judged.sentence:
                 yield judged
 
     def notes(self, root: Path | None = None, *, is_new: bool = False) -> Iterator[ConfNote]:
-        """Yield what is not as it looks: keys first, then values and lines as they are there.
+        """Yield the warnings about the file: keys first, then values and lines in file order.
 
-        ``root`` as for ``settings``; ``is_new``: a store is made there, so no log is looked for.
+        ``root``: see ``settings``. ``is_new``: a store is created there, so no log is searched.
         """
         for key, why in unused_keys(self.unknown()).items():
             sentence = f"{key} is not a setting of cqstore: {why}"
@@ -133,16 +133,16 @@ class BrokerConf:
 def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
     """Read a ``broker.conf`` (Java properties) as the newest RocketMQ does.
 
-    A value that a broker does not take is logged as a warning and leaves its default: ``48␠`` and
-    ``75%`` are no numbers, and every boolean but ``true`` is false.
+    A value that a broker does not accept is logged as a warning, and the setting keeps its default:
+    ``48␠`` and ``75%`` are not numbers. Every boolean other than ``true`` is false.
 
     Returns:
-        The config, and the keys with their values that no setting of ours answers to.
+        The config, and key → value for the keys that are not settings of cqstore.
 
     Raises:
         StoreIOError: the file cannot be read.
-        StoreConfigError: it is no such file, a broker takes a value that cqstore cannot have, or a
-            setting of cqstore's own does not fit.
+        StoreConfigError: the file is not a properties file, has a value that a broker accepts and
+            cqstore does not, or has an invalid value for a setting of cqstore itself.
     """
     conf = BrokerConf.read(path)
     notes = list(conf.value_faults(StoreConfig.known_keys()))
@@ -154,7 +154,7 @@ def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
 
 
 def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
-    """Return which of the keys that no setting answers to matter all the same, and why."""
+    """Return key → reason for the unknown keys that are worth a warning."""
     known, keys = StoreConfig.known_keys(), broker_keys()
     unused: dict[str, str] = {}
     for key in unknown:
@@ -166,7 +166,7 @@ def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
 
 
 def _gone(key: str, known: BrokerKey) -> str | None:
-    """Return what to say of a key that looks like a setting and was one; ``None``: nothing."""
+    """Return a warning about a removed key that resembles a setting; else ``None``."""
     meant = near_key(key, StoreConfig.known_keys())
     if known.until is None or known.since is None or meant is None:
         return None

@@ -1,8 +1,8 @@
-"""Which keys a broker.conf may have, by release: taken from RocketMQ's own setters.
+"""The keys that a broker.conf may have, by release, taken from RocketMQ's own setters.
 
-``broker_keys.json`` has, for each key from 4.0.0 on, what its setters take, the first release with
-it, and the first one without; ``tools/broker_keys.py`` makes it. What a setter does not show is
-written here: replacements, values, keys that are read and then not used.
+``broker_keys.json`` has, for each key since 4.0.0, the types of its setters, the first release with
+the key, and the first release without it. ``tools/broker_keys.py`` generates that file. This module
+has what a setter does not show: replacements, allowed values, and keys that are read but not used.
 
 Source: field notes e, 12, 26; spec 9.12, 19.3.9.
 """
@@ -22,25 +22,25 @@ _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:-.*)?", re.ASCII)
 
 
 class BrokerKey(NamedTuple):
-    """One key."""
+    """One key of a ``broker.conf``."""
 
     kinds: str
-    """What its setters take, joined by ``|``: int, long, double, float, boolean, text."""
+    """Types of its setters, joined by ``|``: int, long, double, float, boolean, text."""
     since: Version | None
-    """``None``: no release has it."""
+    """The first release with the key; ``None``: no release has it."""
     until: Version | None
-    """The first release without it, ``None`` while it is there."""
+    """The first release without the key; ``None``: the newest release has it."""
     names: tuple[str, ...] = ()
-    """The constants of the enum that its text is one of; empty for any text."""
+    """The enum constants that its text must be one of; empty: any text is allowed."""
     is_own: bool = False
-    """Whether it is a setting of cqstore's, which no RocketMQ reads."""
+    """Whether it is a setting of cqstore, which RocketMQ does not read."""
 
 
 def parse_version(text: str) -> Version:
     """Return a release as numbers; ``5.5`` is 5.5.0.
 
     Raises:
-        StoreConfigError: it is none.
+        StoreConfigError: the text is not a valid release.
     """
     match = _VERSION.fullmatch(text.strip())
     if match is None:
@@ -51,13 +51,13 @@ def parse_version(text: str) -> Version:
 
 
 def release(version: Version) -> str:
-    """Return a release as it is written."""
+    """Return a release as text, for example ``5.5.1``."""
     return ".".join(map(str, version))
 
 
 @cache
 def broker_keys() -> Mapping[str, BrokerKey]:
-    """Return every key of every release, and the settings of cqstore."""
+    """Return name → key for every key of every release and for every setting of cqstore."""
     table = json.loads(files(__package__).joinpath("broker_keys.json").read_text(encoding="utf-8"))
     keys = {
         name: BrokerKey(
@@ -72,7 +72,7 @@ def broker_keys() -> Mapping[str, BrokerKey]:
 
 
 OLDEST: Version = (0, 0, 0)
-"""Before every release."""
+"""A version that is lower than every release."""
 INSTEAD = {
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog, if the log files have that size",
     "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue, if the queue files have that size",
@@ -82,7 +82,7 @@ INSTEAD = {
     "timerUseRocksDB": "timerRocksDBEnable",
     "useRocksDBStore": "storeType=defaultRocksDB",
 }
-"""Removed or never effective key → what is to be written instead."""
+"""Key that was removed or never had an effect → what to write instead."""
 
 NO_NEED = {
     "transferMetadataJsonToRocksdb": "JSON metadata is merged in at every start",
@@ -90,10 +90,10 @@ NO_NEED = {
     "filterServerNums": "filter servers no longer exist",
     "batchWriteKvCqSize": "RocksDB queues are written in groups of their own",
 }
-"""Removed key → why nothing is to be written instead."""
+"""Removed key → why no replacement is needed."""
 
 NEVER = frozenset({"rocksdbCQWriteEnable", "timerUseRocksDB", "useRocksDBStore"})
-"""Keys that are met in the field and that no release reads."""
+"""Keys that are found in real files and that no release reads."""
 
 UNUSED = frozenset({
     "putMsgIndexHightWater", "enableAsyncReput", "mappedFileSwapEnable", "maxTopicLength",
@@ -101,7 +101,7 @@ UNUSED = frozenset({
     "commitLogSwapMapReserveFileNum", "logicQueueForceSwapMapInterval",
     "logicQueueSwapMapInterval", "logicQueueSwapMapReserveFileNum",
 })  # fmt: skip
-"""Keys that are read into a setting on which nothing acts."""
+"""Keys that are read into a setting that has no effect."""
 
 _COMPRESSIONS = ("snappy", "z", "bzip2", "lz4", "lz4hc", "xpress", "zstd")
 STORE_TYPES = ("default", "defaultRocksDB")
@@ -113,4 +113,4 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "bottomMostCompressionTypeForConsumeQueueStore": _COMPRESSIONS,
     "configManagerVersion": ("v1", "v2"),
 }
-"""Key → the texts on which RocketMQ acts, compared ignoring case."""
+"""Key → the texts that RocketMQ recognizes, compared ignoring case."""

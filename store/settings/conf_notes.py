@@ -1,4 +1,4 @@
-"""Warnings about a ``broker.conf``: keys, lines and folders that are not what they look like."""
+"""Warnings about a ``broker.conf``: misspelt keys, malformed lines, folders of another store."""
 
 import os
 import re
@@ -12,16 +12,16 @@ from cqstore.store.settings.java_values import java_trim
 from cqstore.store.settings.properties_file import ConfLine
 
 _NEAR = 2
-"""Changes of one letter by which a key may differ from ours; no key of RocketMQ's is so near."""
+"""Maximum edit distance of a misspelt key; no other RocketMQ key is as close to one of ours."""
 _SHOWN = 3
 _LETTERS_A_CHANGE = 3
-"""Of a word: a shorter one that differs is another word (min and max, in and on)."""
+"""Letters of a word per changed letter; a shorter word that differs is another word (min, max)."""
 _BYTE_ORDER_MARK = "\u00ef\u00bb\u00bf"
-"""As Java reads it: a part of the first key."""
+"""The UTF-8 byte-order mark as Java reads it: as part of the first key."""
 
 
 class LineNote(NamedTuple):
-    """A line that does nothing, or less than it seems to."""
+    """A warning about a line that has no effect, or less effect than it seems to have."""
 
     code: str
     """``key-twice``, ``no-separator`` or ``byte-order-mark``."""
@@ -32,7 +32,7 @@ class LineNote(NamedTuple):
 def line_notes(lines: Iterable[ConfLine]) -> Iterator[LineNote]:
     """Yield a note for each key with two values, and for the first lines without a separator.
 
-    Java takes such a line for a key, and what follows its first blank for the value.
+    Java reads such a line as a key, and the text after its first blank as the value.
     """
     bare, seen = list[LineNote](), dict[str, str]()
     for number, key, value, separated in lines:
@@ -56,10 +56,10 @@ def line_notes(lines: Iterable[ConfLine]) -> Iterator[LineNote]:
 
 
 def near_key(key: str, known: Iterable[str]) -> str | None:
-    """Return which of ``known`` is meant by ``key``, a misspelling of it; ``None``: none.
+    """Return the key of ``known`` that ``key`` is a misspelling of; ``None`` if there is none.
 
-    Case, ``_``, ``-`` and ``.`` do not count. Digits do, and a word with so few letters that a
-    change makes another word of it.
+    Case, ``_``, ``-`` and ``.`` are ignored. Digits must match, and so must short words: a changed
+    letter makes them a different word.
     """
     bare = _bare(key)
     found = ((_distance(bare, _bare(each)), each) for each in known)
@@ -68,7 +68,7 @@ def near_key(key: str, known: Iterable[str]) -> str | None:
 
 
 def _means(key: str, meant: str) -> bool:
-    """Return whether two keys that are near can mean the same."""
+    """Return whether two similar keys can have the same meaning."""
     if re.findall(r"\d", key) != re.findall(r"\d", meant):
         return False
     words, others = _words(key), _words(meant)
@@ -85,10 +85,10 @@ def _words(key: str) -> list[str]:
 
 
 def log_below(values: Mapping[str, str], root: Path) -> str | None:
-    """Return where ``storePathCommitLog`` lies below ``root``; ``None``: it is not for us to say.
+    """Return ``storePathCommitLog`` translated to folders below ``root``, or ``None``.
 
-    Settings of a container, or of the store that this is a copy of, name folders below their own
-    ``storePathRootDir``. They are those below ``root``, if ``root`` has them all.
+    The settings of a container, or of the original of a copied store, name folders below their own
+    ``storePathRootDir``. These mean the folders below ``root`` if all of them exist there.
     """
     text, base = (java_trim(values.get(key, "")) for key in _FOLDERS)
     if not text or not base or os.path.realpath(base) == os.path.realpath(root):
@@ -107,7 +107,7 @@ _FOLDERS = ("storePathCommitLog", "storePathRootDir")
 
 
 def is_of_another(values: Mapping[str, str], root: Path, stores: Iterable[Path]) -> bool:
-    """Return whether ``storePathRootDir`` is one of ``stores``, and not ``root``."""
+    """Return whether ``storePathRootDir`` is one of ``stores`` and is not ``root``."""
     base = java_trim(values.get("storePathRootDir", ""))
     if not base or (own := os.path.realpath(base)) == os.path.realpath(root):
         return False
@@ -115,9 +115,9 @@ def is_of_another(values: Mapping[str, str], root: Path, stores: Iterable[Path])
 
 
 def other_store(values: Mapping[str, str], root: Path, *, is_new: bool) -> Iterator[str]:
-    """Yield a sentence where the settings are those of another folder than ``root``.
+    """Yield a sentence if the settings belong to a folder other than ``root``.
 
-    ``is_new``: a store is made there, and the folders count as they are named.
+    ``is_new``: a store is created there, and the folders are used as they are named.
     """
     text = java_trim(values.get("storePathRootDir", ""))
     if text and os.path.realpath(text) != os.path.realpath(root):
@@ -137,7 +137,7 @@ def _bare(key: str) -> str:
 
 
 def _distance(one: str, other: str) -> int:
-    """Return how many letters must be put in, left out, changed, or swapped with the next one."""
+    """Return the edit distance: inserted, removed, changed letters, and swapped neighbours."""
     if abs(len(one) - len(other)) > _NEAR:
         return _NEAR + 1
     before, row = list[int](), list(range(len(other) + 1))

@@ -1,4 +1,4 @@
-"""What a broker makes of each line of its ``broker.conf``, and what cqstore uses.
+"""How a broker interprets each line of its ``broker.conf``, and the value that cqstore uses.
 
 Source: RocketMQ ``MixAll.properties2Object``, ``UtilAll.isItTimeToDo``,
 ``ScheduleMessageService.parseDelayLevel``, ``BrokerController.initializeMessageStore``.
@@ -18,40 +18,40 @@ from cqstore.store.settings.java_values import Converted, convert, is_quoted, ja
 from cqstore.store.settings.validation import fault_of_value
 
 _COMPANIONS = {"rocksdbCQSelectiveDoubleWriteEnable": {"doubleWriteTopics": "*"}}
-"""A key of ours that a key of RocketMQ's asks for here; a broker does not know it."""
+"""RocketMQ key → settings of cqstore that it requires here; a broker does not know them."""
 _LOADED = "combineCQLoadingCQTypes"
 _LEVEL = re.compile(r"[+-]?\d+[smhd]")
 _HOUR = re.compile(r"[+-]?\d{1,9}")
 
 
 class Outcome(StrEnum):
-    """How much of a line the broker takes."""
+    """How a broker handles the value of a line."""
 
     TAKEN = "taken"
-    """All, as it looks."""
+    """The broker uses the value as written."""
     ODD = "odd"
-    """It has the text, which is hardly what was meant."""
+    """The broker uses the text, which is probably not what was meant."""
     NOT_TAKEN = "not taken"
-    """It has another value than the line shows."""
+    """The broker uses a value other than the one in the line."""
     NOT_OURS = "not ours"
-    """It has the value, and cqstore cannot have it."""
+    """The broker uses the value, but cqstore does not accept it."""
 
 
 class Judged(NamedTuple):
-    """One value."""
+    """The value of one setting, and whether it differs from the line."""
 
     value: Any
-    """What cqstore uses; ``None``: the default."""
+    """The value that cqstore uses; ``None``: the default."""
     outcome: Outcome = Outcome.TAKEN
     sentence: str = ""
-    """What differs from the line, and what is used; empty where nothing does."""
+    """What differs from the line, and what is used; empty if nothing differs."""
 
 
 def judge(name: str, text: str, key: BrokerKey, *, trims: bool = True) -> Judged:
-    """Return what becomes of the setting ``name`` by ``text``, as the file has it.
+    """Return the value that setting ``name`` gets from ``text``, the text in the file.
 
-    ``trims``: whether the release trims texts (from 5.2.0 on). Settings of cqstore's own are
-    trimmed and otherwise left to ``StoreConfig``, which refuses what does not fit.
+    ``trims``: whether the release trims texts (since 5.2.0). Settings of cqstore itself are
+    trimmed only; ``StoreConfig`` validates them later.
     """
     if key.is_own:
         return Judged(java_trim(text))
@@ -75,7 +75,7 @@ def judge(name: str, text: str, key: BrokerKey, *, trims: bool = True) -> Judged
 
 
 def _not_taken(name: str, text: str, key: BrokerKey, found: Converted) -> Judged:
-    """Return what becomes of a text that is not converted as it looks."""
+    """Return the result for a text that RocketMQ does not convert to the value it shows."""
     if found.value is None:
         used = f"RocketMQ keeps its default{_known_default(name)}"
     else:
@@ -86,7 +86,7 @@ def _not_taken(name: str, text: str, key: BrokerKey, found: Converted) -> Judged
 
 
 def _of_text(name: str, text: str, value: str, key: BrokerKey) -> Judged:
-    """Return what becomes of a text that a setter has taken."""
+    """Return the result for a text that a setter accepts as a string."""
     shown = f"{name}={_shown(text)}"
     if (parse := _PARSED.get(name)) is not None:
         return parse(shown, value)
@@ -99,7 +99,7 @@ def _of_text(name: str, text: str, value: str, key: BrokerKey) -> Judged:
 
 
 def _store_type(shown: str, value: str) -> Judged:
-    """Return where the queues are: in files, unless the text is RocksDB's."""
+    """Return the result for ``storeType``: file queues, unless the text names RocksDB."""
     if value.lower() in {each.lower() for each in STORE_TYPES}:
         return Judged(value)
     sentence = f"{shown} is not one of {', '.join(STORE_TYPES)}: RocketMQ reads it as default"
@@ -107,7 +107,7 @@ def _store_type(shown: str, value: str) -> Judged:
 
 
 def _odd_text(value: str) -> str | None:
-    """Return what of a text was hardly meant as a part of it; ``None``: nothing."""
+    """Return why a text is probably not what was meant, such as a comment; else ``None``."""
     if re.search(r"\s(#|//)", value) or value.startswith("#"):
         return "the comment is part of the value (properties files have no comments after a value)"
     if is_quoted(value):
@@ -118,7 +118,7 @@ def _odd_text(value: str) -> str | None:
 
 
 def _loaded(shown: str, value: str) -> Judged:
-    """Return what becomes of the store types that double write loads."""
+    """Return the result for the store types that double write loads."""
     known = {each.lower() for each in STORE_TYPES}
     odd = [part for part in value.split(";") if part.strip() and part.strip().lower() not in known]
     if not any(part.strip().lower() in known for part in value.split(";")):
@@ -135,10 +135,10 @@ def _loaded(shown: str, value: str) -> Judged:
 
 
 def _hours(shown: str, value: str) -> Judged:
-    """Return the hours at which a broker deletes: it ends at the first part that is no number."""
+    """Return the result for the deletion hours; a broker stops at the first invalid part."""
     parts = value.split(";")
     while parts and not parts[-1]:
-        parts.pop()  # as String.split does
+        parts.pop()  # String.split drops trailing empty parts
     good = list[str]()
     for part in parts:
         if _HOUR.fullmatch(part) is None:
@@ -159,7 +159,10 @@ def _hours(shown: str, value: str) -> Judged:
 
 
 def _levels(shown: str, value: str) -> Judged:
-    """Return the delay levels: a broker divides them at each blank, and starts with none else."""
+    """Return the result for the delay levels, which a broker splits at each blank.
+
+    A broker does not start if one of them is invalid.
+    """
     parts = value.split(" ")
     while parts and not parts[-1]:
         parts.pop()
@@ -179,12 +182,12 @@ _PARSED: dict[str, Callable[[str, str], Judged]] = {
     "deleteWhen": _hours,
     "messageDelayLevel": _levels,
 }
-"""Key → what RocketMQ makes of its text, given with its key for a sentence."""
+"""Key → parser of its text; the first argument is the key and text, for messages."""
 
 
 @cache
 def _refused(name: str, value: object) -> str | None:
-    """Return why ``StoreConfig`` cannot have a value; ``None``: it can."""
+    """Return why ``StoreConfig`` refuses a value; ``None`` if it accepts the value."""
     try:
         StoreConfig.model_validate({name: value, **_COMPANIONS.get(name, {})})
     except ValidationError as exc:
@@ -197,7 +200,7 @@ def _known_default(name: str) -> str:
 
 
 def _default(name: str) -> str:
-    """Return the default of a setting of the store, as a file would have it."""
+    """Return the default of a setting of the store, as it would be written in a file."""
     default = StoreConfig.model_fields[StoreConfig.known_keys()[name]].default
     if default is None:
         return "none"
@@ -210,5 +213,5 @@ _MAX_SHOWN = 60
 
 
 def _shown(text: str) -> str:
-    """Return a value in quotes, for blanks at its ends; not all of a long one."""
+    """Return a value in quotes, so that blanks at its ends show; a long value is shortened."""
     return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")

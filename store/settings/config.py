@@ -1,4 +1,4 @@
-"""StoreConfig: every setting, with its unit, its default and RocketMQ's key as alias."""
+"""StoreConfig: every setting with its unit and default, and RocketMQ's key as alias."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -26,14 +26,14 @@ from cqstore.store.settings.topic_classes import classes_of, is_share
 from cqstore.store.settings.validation import faults
 
 CQ_UNIT_SIZE = 20
-"""Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
+"""Size of one unit of a file queue, in bytes; file sizes are rounded up to a multiple of this."""
 _HOURS = 24
 _OWN_SIZES = {"rocksdb_memory_bytes"}
-"""Settings that RocketMQ does not have, and that may be more than its ``int``."""
+"""Settings that RocketMQ does not have and that may exceed a Java ``int``."""
 
 
 class FlushDiskType(StrEnum):
-    """When a put returns: after the disk has the record, or at once."""
+    """When a put returns: after the record is on disk, or immediately."""
 
     SYNC_FLUSH = "SYNC_FLUSH"
     ASYNC_FLUSH = "ASYNC_FLUSH"
@@ -43,7 +43,7 @@ class RocksDBEngine(StrEnum):
     """Implementation that opens RocksDB databases."""
 
     AUTO = "auto"
-    """``NATIVE`` where it works, else ``ROCKSDICT``."""
+    """``NATIVE`` if it is available, else ``ROCKSDICT``."""
     NATIVE = "native"
     ROCKSDICT = "rocksdict"
 
@@ -56,77 +56,80 @@ OptionalText = Annotated[str | None, BeforeValidator(_blank_is_none)]
 
 
 class StoreConfig(ReplicaConfig):
-    """Settings of one store, frozen.
+    """Settings of one store. Immutable.
 
-    Fields are given by their Python name or by RocketMQ's camelCase key. A size that was not given
-    (``model_fields_set``) is taken from the files of an existing store where they show it.
+    Name a field by its Python name or by RocketMQ's camelCase key. A size that is not given
+    (``model_fields_set``) is taken from the files of an existing store if they show it.
     """
 
     store_type: str = "default"
     """``default`` (file queues) or ``defaultRocksDB``, compared ignoring case."""
     rocksdb_cq_double_write_enable: bool = False
-    """With ``store_type=default``: write the backends of ``combine_cq_loading_cq_types``."""
+    """With ``store_type=default``: write to the backends of ``combine_cq_loading_cq_types``."""
     combine_cq_loading_cq_types: str = "default;defaultRocksDB"
-    """Under double write: ``default`` (files), ``defaultRocksDB`` or both, with semicolons; other
-    words are passed over, as RocketMQ does."""
+    """Under double write: ``default`` (files), ``defaultRocksDB`` or both, separated by semicolons.
+    Other words are ignored, as in RocketMQ."""
     combine_cq_prefer_cq_type: str = "default"
-    """Under double write: the one of them that is read."""
+    """Under double write: the backend that is read."""
     combine_assign_offset_cq_type: OptionalText = None
-    """Under double write: the one of them that queue offsets are taken from; not given: the one
-    that is read (in RocketMQ the files)."""
+    """Under double write: the backend that queue offsets are taken from. Default: the backend that
+    is read (in RocketMQ: the files)."""
     combine_cq_use_rocksdb_for_lmq: bool = False
-    """Under double write: read light queues, and take their offsets, from RocksDB."""
+    """Under double write: read light queues from RocksDB, and take their offsets from there."""
     rocksdb_cq_selective_double_write_enable: bool = False
-    """Under double write: RocksDB gets only the topics of ``double_write_topics``."""
+    """Under double write: write only the topics of ``double_write_topics`` to RocksDB."""
     double_write_topics: OptionalText = None
-    """Names of topics with semicolons, ``*`` at the end for all that begin so; not RocketMQ's key:
-    there these are the topics of type LITE."""
+    """Topic names, separated by semicolons; a ``*`` at the end matches all topics with that prefix.
+    Not a key of RocketMQ, which uses the topics of type LITE."""
     ab_share: float = Field(default=0.0, ge=0, le=1)
-    """Under double write: share of reads that the other backend is asked again, 0 to 1; ours."""
+    """Under double write: share of reads repeated on the other backend, 0 to 1. Not a RocketMQ
+    key."""
     ab_shares: OptionalText = None
-    """Shares of classes of topics, ``topics=share`` with semicolons, as ``%RETRY%*=0.1;orders=1``;
-    the first that fits counts, ``ab_share`` for all others; ours."""
+    """Shares per topic class, ``topics=share`` separated by semicolons, such as
+    ``%RETRY%*=0.1;orders=1``. The first match counts; ``ab_share`` applies to all other topics.
+    Not a RocketMQ key."""
     read_topics: OptionalText = None
-    """Under double write: topics that are read from another backend than all others, as
-    ``orders*=rocksdb;%RETRY%*=file``, the first that fits counts; ours. While that backend is not
-    whole they are read as all others are."""
+    """Under double write: topics that are read from a different backend than the others, such as
+    ``orders*=rocksdb;%RETRY%*=file``. The first match counts. While that backend is incomplete,
+    these topics are read like all others. Not a RocketMQ key."""
     use_separate_store_path_for_rocksdb_cq: bool = False
-    """A new RocksDB goes to ``consumequeue_rocksdb`` instead of ``consumequeue``."""
+    """Create a new RocksDB in ``consumequeue_rocksdb`` instead of ``consumequeue``."""
     store_path_commit_log: OptionalText = None
-    """Folder of the commit log when it is not ``ROOT/commitlog``; with commas: a multi-path log."""
+    """Commit log folder if it is not ``ROOT/commitlog``; several, separated by commas:
+    multi-path."""
     enable_dledger_commit_log: bool = False
-    """The log is DLedger's: refused (the misspelt key is RocketMQ's)."""
+    """DLedger log: refused (the misspelling of the key is RocketMQ's)."""
     enable_controller_mode: bool = False
-    """Auto-switch HA: such a store is opened read-only."""
+    """Auto-switch HA: the store is opened read-only."""
     follows_controlled: bool = False
-    """The store is opened by a follower of a master under a controller, and adds its bytes alone;
-    ours: ``cqstore follow --controller`` sets it."""
+    """The store is opened by a follower of a master under a controller and only appends the
+    master's bytes. Not a RocketMQ key; ``cqstore follow --controller`` sets it."""
     mapped_file_size_commit_log: int = Field(default=1 << 30, ge=256)
-    """Bytes of one commit log file."""
+    """Size of one commit log file, in bytes."""
     mapped_file_size_consume_queue: int = Field(default=300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
-    """Bytes of one queue file, rounded up to a multiple of 20."""
+    """Size of one queue file, in bytes, rounded up to a multiple of 20."""
     mapped_file_size_consume_queue_ext: int = Field(default=48 << 20, ge=64)
-    """Bytes of one queue extension file."""
+    """Size of one queue extension file, in bytes."""
     mapper_file_size_batch_consume_queue: int = Field(default=300_000 * 46, ge=46)
-    """Bytes of one batch queue file (the spelling is RocketMQ's)."""
+    """Size of one batch queue file, in bytes (the spelling is RocketMQ's)."""
     max_hash_slot_num: int = Field(default=5_000_000, ge=1)
-    """Hash slots of one index file."""
+    """Number of hash slots of one index file."""
     max_index_num: int = Field(default=20_000_000, ge=2)
-    """Entries of one index file, the unused first one included."""
+    """Number of entries of one index file, including the unused first entry."""
     max_message_size: int = Field(default=4 << 20, ge=10, le=(1 << 30) - 1)
-    """Largest body, bytes; a whole record may have 64 KiB more."""
+    """Maximum body size, in bytes; a whole record may have 64 KiB more."""
     auto_message_version_on_topic_len: bool = True
     """Write a V2 record (two-byte topic length) for topics of more than 127 characters."""
     enabled_append_prop_crc: bool = False
     """Append a CRC of the whole record as its last property."""
     force_verify_prop_crc: bool = False
-    """Check that CRC, instead of the body's, wherever records are checked."""
+    """Check the CRC of the whole record instead of the body CRC wherever records are checked."""
     check_crc_on_recover: bool = True
     """Check CRCs while recovering."""
     check_crc_on_pull: bool = False
-    """Check the body's CRC of every message that is pulled, as RocketMQ's client does; ours."""
+    """Check the body CRC of each pulled message, as RocketMQ's client does. Not a RocketMQ key."""
     duplication_enable: bool = False
-    """Log duplication mode: such a store is opened read-only."""
+    """Log duplication mode: the store is opened read-only."""
 
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     """Whether a put waits for the disk."""
@@ -137,35 +140,35 @@ class StoreConfig(ReplicaConfig):
     flush_commit_log_thorough_interval: int = Field(default=10_000, ge=1)
     """Milliseconds after which a flush writes even a single byte."""
     flush_interval_consume_queue: int = Field(default=1_000, ge=1)
-    """Milliseconds between two flushes of the file queues that have changed much."""
+    """Milliseconds between two flushes of the file queues that have enough changed pages."""
     flush_consume_queue_least_pages: int = Field(default=2, ge=1)
-    """Changed pages of 4 KiB that are much."""
+    """Minimum number of changed 4 KiB pages for such a flush."""
     flush_consume_queue_thorough_interval: int = Field(default=60_000, ge=1)
     """Milliseconds between two flushes of all queues and of the checkpoint."""
     sync_flush_timeout: int = Field(default=5_000, ge=1)
-    """Milliseconds a put under ``SYNC_FLUSH`` waits for a sync that another thread has begun."""
+    """Milliseconds that a put under ``SYNC_FLUSH`` waits for a sync begun by another thread."""
 
     transient_store_pool_enable: bool = False
-    """Under ``ASYNC_FLUSH`` buffer records in memory before they are written to the log's file."""
+    """Under ``ASYNC_FLUSH``: buffer records in memory before they are written to the log file."""
     commit_interval_commit_log: int = Field(default=200, ge=1)
     """Milliseconds between two checks of this buffer."""
     commit_commit_log_least_pages: int = Field(default=4, ge=0)
     """Minimum number of 4 KiB pages that such a check writes."""
     commit_commit_log_thorough_interval: int = Field(default=200, ge=1)
-    """Milliseconds after which it writes a single byte."""
+    """Milliseconds after which a check writes even a single byte."""
     warm_mapped_file_enable: bool = False
     """Write new log files with zeros before they are used (the spelling is RocketMQ's)."""
     flush_least_pages_when_warm: int = Field(default=4096, ge=1)
-    """Pages of 4 KiB of those zeros that are synced at once."""
+    """Number of 4 KiB pages of zeros that are synced at once."""
 
     file_reserved_time: int = Field(default=72, ge=0)
-    """Hours after its last write that a commit log file is kept."""
+    """Hours that a commit log file is kept after its last write."""
     delete_when: str = "04"
     """Hours of the day at which expired files are deleted, separated by semicolons."""
     clean_resource_interval: int = Field(default=10_000, ge=1)
     """Milliseconds between two runs of the file deletion."""
     delete_commit_log_files_interval: int = Field(default=100, ge=0)
-    """Milliseconds between two deletions."""
+    """Milliseconds between the deletions of two files."""
     delete_file_batch_max: int = Field(default=10, ge=1)
     """Maximum number of files that one run deletes."""
     redelete_hanged_file_interval: int = Field(default=120_000, ge=1)
@@ -184,77 +187,83 @@ class StoreConfig(ReplicaConfig):
     enable_multi_dispatch: bool = False
     """Also needed for light queues on the file backend."""
     config_manager_version: str | None = None
-    """``v2``: the broker keeps its metadata in ``config/rdb``. Not given: as the last broker did;
-    used where metadata is converted, by no store."""
+    """``v2``: the broker keeps its metadata in ``config/rdb``. Default: as the last broker did.
+    Only metadata conversion uses this setting; stores do not."""
     single_metadata: bool | None = None
     """With ``storeType=defaultRocksDB`` the broker keeps its metadata in ``config/metadata``."""
     max_lmq_consume_queue_num: int | None = Field(default=None, ge=0)
     """Maximum number of light queues; default: unlimited (RocketMQ does not enforce its 20,000)."""
     enable_consume_queue_ext: bool = False
-    """File queues have extension files; they are read, never written."""
+    """File queues have extension files, which are read and never written."""
     allow_delay_without_service: bool = False
-    """Store messages with a delay (``DELAY``, ``TIMER_*``) as if they had none: readers see them at
-    once. Off, such a put is refused unless the service below delivers it; ours."""
+    """Store messages with a delay (``DELAY``, ``TIMER_*``) without a delay: readers see them
+    immediately. If off, such a put is refused unless ``enable_schedule_message_service`` delivers
+    it. Not a RocketMQ key."""
     enable_schedule_message_service: bool = False
     """Deliver messages with a delay level when they are due, as a broker does: a put with ``DELAY``
-    goes to ``SCHEDULE_TOPIC_XXXX`` first. ``TIMER_*`` are refused all the same; ours."""
+    is first stored in ``SCHEDULE_TOPIC_XXXX``. ``TIMER_*`` is still refused. Not a RocketMQ key."""
     flush_delay_offset_interval: int = Field(default=10_000, ge=1)
-    """Milliseconds from a delivery until it is written to ``config/delayOffset.json``."""
+    """Milliseconds from a delivery until its offset is saved in ``config/delayOffset.json``."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """Delay levels, counted from 1."""
 
     message_index_enable: bool = True
     """Index messages by key."""
     message_index_tags: bool = True
-    """Index them by their whole tags too, as RocketMQ 5.5 does and 5.3 does not; not its key."""
+    """Also index messages by their whole tags, like RocketMQ 5.5 and unlike 5.3. Not a RocketMQ
+    key."""
     max_filter_message_size: int = Field(default=16_000, ge=CQ_UNIT_SIZE)
-    """Bytes of queue units that one pull may scan, counted as 20 a unit."""
+    """Bytes of queue units that one pull may scan, at 20 bytes per unit."""
     max_msgs_num_batch: int = Field(default=64, ge=1)
     """Maximum number of messages that one query by key returns."""
     max_transfer_bytes_on_message_in_memory: int = Field(default=262_144, ge=1)
-    """Bytes that one pull returns of records near the log's end, its first message apart."""
+    """Maximum bytes per pull from records near the log's end, not counting the first message."""
     max_transfer_count_on_message_in_memory: int = Field(default=32, ge=1)
-    """Messages that one pull returns of records near the log's end."""
+    """Maximum number of messages per pull from records near the log's end."""
     max_transfer_bytes_on_message_in_disk: int = Field(default=65_536, ge=1)
-    """Bytes that one pull returns of records far from the log's end, its first message apart."""
+    """Maximum bytes per pull from records far from the log's end, not counting the first
+    message."""
     max_transfer_count_on_message_in_disk: int = Field(default=8, ge=1)
-    """Messages that one pull returns of records far from the log's end."""
+    """Maximum number of messages per pull from records far from the log's end."""
     access_message_in_memory_max_ratio: int = Field(default=40, ge=0, le=100)
-    """Percent of the machine's memory; records nearer to the log's end count as in memory."""
+    """Percentage of the machine's memory; records within that distance of the log's end count as in
+    memory."""
     max_consume_queue_scan: int = Field(default=20_000, ge=1)
-    """Units that one estimate may scan."""
+    """Maximum number of units that one estimate scans."""
     sample_count_threshold: int = Field(default=5_000, ge=1)
-    """Matches after which an estimate extrapolates."""
+    """Number of matches after which an estimate extrapolates."""
 
     mapped_files_max: int = Field(default=64, ge=2)
-    """Commit log files mapped at once."""
+    """Maximum number of commit log files mapped at once."""
     handle_bus_errors: bool = False
-    """Have the process handle ``SIGBUS``, until it ends: a file that is cut under its map, or a
-    page that the disk cannot give, is an error. Off, it ends the process where it is the log's, and
-    files of queues and index are read by system calls: a short read takes twice the time. On in
-    ``cqstore``; ours."""
+    """Install a ``SIGBUS`` handler for the rest of the process: a mapped file that is truncated, or
+    a page that the disk cannot read, then raises an error. If off, such a fault in the log ends the
+    process, and queue and index files are read by system calls, which makes a short read take twice
+    as long. On in the ``cqstore`` command. Not a RocketMQ key."""
     queue_files_max: int = Field(default=16_384, ge=16)
-    """Descriptors that the file backend keeps open at once."""
+    """Maximum number of file descriptors that the file backend keeps open."""
     dispatch_slice: int = Field(default=16_384, ge=1)
-    """Units that the writer collects before it hands them to the queues."""
+    """Number of units that the writer collects before it passes them to the queues."""
     rocksdb_memory_bytes: int = Field(default=512 << 20, ge=8 << 20)
-    """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
+    """Memory budget of RocksDB, in bytes: a quarter for memtables, the rest for the block cache."""
     rocksdb_hot_queues: int = Field(default=1 << 20, ge=1)
-    """Queues whose first and last unit are kept in memory from their first use, 130 bytes each."""
+    """Maximum number of queues whose first and last unit stay in memory after their first use, at
+    130 bytes each."""
     rocksdb_options: OptionalText = None
-    """Options of the database that differ from RocketMQ's, by RocksDB's names, with semicolons:
-    ``block_size=4096;compression=lz4``; not a key of RocketMQ's."""
+    """Database options that differ from RocketMQ's, by RocksDB's names, separated by semicolons,
+    such as ``block_size=4096;compression=lz4``. Not a RocketMQ key."""
     rocksdb_engine: RocksDBEngine = RocksDBEngine.AUTO
-    """Which engine opens a database; not a key of RocketMQ's."""
+    """Engine that opens databases. Not a RocketMQ key."""
     rocksdb_library: Path | None = None
-    """For the native engine: a RocksDB library, a jar with one, or a folder with such a jar."""
+    """For the native engine: a RocksDB library, a jar that contains one, or a folder with such a
+    jar."""
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any]) -> Self:
         """Build a config from names or RocketMQ keys.
 
         Raises:
-            StoreConfigError: a value does not fit, or a key is unknown; all of them are named.
+            StoreConfigError: a value is invalid, or a key is unknown; the error names all of them.
         """
         try:
             return cls.model_validate(values)
@@ -262,17 +271,17 @@ class StoreConfig(ReplicaConfig):
             raise StoreConfigError(f"invalid setting: {'; '.join(faults(exc))}") from exc
 
     def without_schedule(self) -> Self:
-        """Return the settings of a follower: the master delivers what is delayed."""
+        """Return the settings of a follower: the master delivers the delayed messages."""
         return self.model_copy(update={"enable_schedule_message_service": False})
 
     def as_learner(self) -> Self:
-        """Return the settings for a follower of a master under a controller: adds bytes alone."""
+        """Return the settings for a follower of a master under a controller: it only appends."""
         changes = {"enable_controller_mode": False, "follows_controlled": True}
         return self.as_master().model_copy(update=changes)
 
     @classmethod
     def known_keys(cls) -> dict[str, str]:
-        """Return RocketMQ's key → field name, for every setting."""
+        """Return RocketMQ's key → field name for every setting."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
     @model_validator(mode="after")
@@ -280,7 +289,7 @@ class StoreConfig(ReplicaConfig):
         """Refuse settings of double write that contradict each other.
 
         Raises:
-            ValueError: they do.
+            ValueError: two settings contradict each other.
         """
         loaded = self.loaded_backends
         if not loaded:
@@ -306,7 +315,7 @@ class StoreConfig(ReplicaConfig):
         """Refuse settings of delayed messages that contradict each other.
 
         Raises:
-            ValueError: they do.
+            ValueError: two settings contradict each other.
         """
         if self.enable_schedule_message_service and self.allow_delay_without_service:
             raise ValueError(
@@ -319,10 +328,10 @@ class StoreConfig(ReplicaConfig):
         return self
 
     def _check_selection(self) -> None:
-        """Refuse a selection of topics that does not go with the other settings.
+        """Refuse a selection of topics that contradicts the other settings.
 
         Raises:
-            ValueError: it does not.
+            ValueError: the selection contradicts another setting.
         """
         if not self.rocksdb_cq_selective_double_write_enable:
             return
@@ -347,7 +356,7 @@ class StoreConfig(ReplicaConfig):
     @field_validator("*")
     @classmethod
     def _check_java_int(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse what RocketMQ could not read; sizes beyond are in no layout, times in no clock."""
+        """Refuse integers that do not fit into a Java ``int``: RocketMQ cannot read them."""
         if type(value) is int and value > INT_MAX and info.field_name not in _OWN_SIZES:
             raise ValueError(f"{value:.6g} exceeds the maximum of a Java int, {INT_MAX}")
         return value
@@ -390,18 +399,18 @@ class StoreConfig(ReplicaConfig):
 
     @property
     def preferred_backend(self) -> str:
-        """Return the backend that is read under double write."""
+        """Return the backend that serves reads under double write."""
         return backends_of(self.combine_cq_prefer_cq_type)[0]
 
     @property
     def assigning_backend(self) -> str | None:
-        """Return the backend that queue offsets are taken from; ``None``: the one that is read."""
+        """Return the backend that queue offsets are taken from; ``None``: the preferred one."""
         given = self.combine_assign_offset_cq_type
         return None if given is None else backends_of(given)[0]
 
     @property
     def double_write_selection(self) -> str | None:
-        """Return the topics that RocksDB gets, sorted, with semicolons; ``None``: all."""
+        """Return the topics written to RocksDB, sorted, joined by semicolons; ``None``: all."""
         if not self.rocksdb_cq_selective_double_write_enable:
             return None
         names = {name.strip() for name in (self.double_write_topics or "").split(";")}
@@ -409,22 +418,22 @@ class StoreConfig(ReplicaConfig):
 
     @property
     def ab_share_classes(self) -> list[tuple[str, float]]:
-        """Return the classes of ``ab_shares`` with their shares, in order."""
+        """Return the topic classes of ``ab_shares`` with their shares, in order."""
         return [(topics, float(share)) for topics, share in classes_of(self.ab_shares)]
 
     @property
     def read_topic_classes(self) -> list[tuple[str, str]]:
-        """Return the classes of ``read_topics`` with their backends, in order."""
+        """Return the topic classes of ``read_topics`` with their backends, in order."""
         return list(classes_of(self.read_topics))
 
     @property
     def syncs_each_put(self) -> bool:
-        """Return whether a put is answered when it is on disk (``SYNC_FLUSH``)."""
+        """Return whether a put is acknowledged only after it is on disk (``SYNC_FLUSH``)."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     @property
     def is_transient(self) -> bool:
-        """Return whether records wait in memory first: as in RocketMQ not with ``SYNC_FLUSH``."""
+        """Return whether records are buffered in memory first; never with ``SYNC_FLUSH``."""
         return (
             self.transient_store_pool_enable and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         )
@@ -443,7 +452,7 @@ class StoreConfig(ReplicaConfig):
     def replays_lmq(self) -> bool:
         """Return whether a record that carries light-queue offsets is dispatched to them.
 
-        Such offsets are only in a record because a store with ``enableLmq`` wrote it, so they are
-        trusted unless the setting was explicitly given as off.
+        A record has such offsets only if a store with ``enableLmq`` wrote it, so they are trusted
+        unless the setting was explicitly turned off.
         """
         return self.enable_lmq or "enable_lmq" not in self.model_fields_set

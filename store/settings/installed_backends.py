@@ -1,7 +1,7 @@
-"""The installed backends, and RocketMQ's values for them in its configuration.
+"""The installed backends, and the values by which RocketMQ's configuration names them.
 
-Backends are found by entry point, so that nothing here names one: each says on its class what
-RocketMQ calls it, and what its settings may do with it.
+Backends are found by entry point, so this module names none of them. Class attributes of each
+backend define its RocketMQ names and the settings that apply to it.
 """
 
 import sys
@@ -17,36 +17,37 @@ _GROUP = "cqstore.backends"
 
 
 class Backend:
-    """What settings may ask of a backend; the base of ``ConsumeQueueStore``."""
+    """Properties of a backend that settings depend on; base class of ``ConsumeQueueStore``."""
 
     name: ClassVar[str]
-    """The entry point's name, also what ``--backend`` takes."""
+    """The entry point's name, which is also the value of ``--backend``."""
     store_types: ClassVar[tuple[str, ...]] = ()
-    """RocketMQ's words for it in ``storeType``, whatever their case; none: its name.
+    """RocketMQ's values of ``storeType`` for this backend, in any case; empty: its name.
 
-    The first one is written, and it alone counts in lists such as ``combineCQLoadingCQTypes``.
+    The first is the one that is written; only it is valid in lists such as
+    ``combineCQLoadingCQTypes``.
     """
     honours_double_write: ClassVar[bool] = False
-    """With its ``storeType`` the setting ``rocksdbCQDoubleWriteEnable`` counts."""
+    """Whether ``rocksdbCQDoubleWriteEnable`` has an effect with its ``storeType``."""
     takes_a_share: ClassVar[bool] = False
-    """Under double write it may hold light queues alone, or only the topics it is given.
+    """Whether, under double write, it may hold only light queues or only selected topics.
 
-    ``combineCQUseRocksdbForLmq`` and ``rocksdbCQSelectiveDoubleWriteEnable`` speak of it.
+    ``combineCQUseRocksdbForLmq`` and ``rocksdbCQSelectiveDoubleWriteEnable`` apply to it.
     """
 
     @classmethod
     def words(cls) -> list[str]:
-        """Return the words for it, the one that is written first."""
+        """Return its ``storeType`` values; the first is the one that is written."""
         return list(cls.store_types) or [cls.name]
 
     @classmethod
     def store_type(cls) -> str:
-        """Return the word that is written."""
+        """Return the ``storeType`` value that is written."""
         return cls.words()[0]
 
 
 def backend_names() -> list[str]:
-    """Return the names of the installed backends, sorted; nothing of them is imported."""
+    """Return the names of the installed backends, sorted, without importing them."""
     return [entry.name for entry in entries(_GROUP)]
 
 
@@ -54,15 +55,15 @@ def installed() -> Mapping[str, type[Backend]]:
     """Return name → class of every installed backend, sorted by name.
 
     Raises:
-        StoreConfigError: an entry point leads to no backend of that name, or two backends have one
-            word.
+        StoreConfigError: an entry point is not a backend of that name, or two backends have the
+            same ``storeType`` value.
     """
     return _installed(tuple(sys.path))
 
 
 @lru_cache(1)
 def _installed(_path: tuple[str, ...]) -> Mapping[str, type[Backend]]:
-    """Return name → backend; looked up anew only when ``sys.path`` has changed."""
+    """Return name → backend; repeat the lookup only if ``sys.path`` has changed."""
     found: dict[str, type[Backend]] = {}
     named: dict[str, str] = {}
     for entry in entries(_GROUP):
@@ -83,13 +84,13 @@ def _installed(_path: tuple[str, ...]) -> Mapping[str, type[Backend]]:
 
 
 def backends_of(types: str) -> list[str]:
-    """Return the backends that RocketMQ's words name, sorted; other words are passed over."""
+    """Return the backends named in a list of RocketMQ's types, sorted; ignore other words."""
     words = {word.strip().lower() for word in types.split(";")}
     return [name for name, kind in installed().items() if kind.store_type().lower() in words]
 
 
 def backend_of_type(store_type: str) -> type[Backend] | None:
-    """Return the backend of a ``storeType``; ``None``: none has that word."""
+    """Return the backend of a ``storeType``; ``None`` if no backend has that value."""
     for kind in installed().values():
         if store_type.lower() in map(str.lower, kind.words()):
             return kind
@@ -97,12 +98,12 @@ def backend_of_type(store_type: str) -> type[Backend] | None:
 
 
 def known_types() -> str:
-    """Return the values of ``storeType`` for the installed backends, for an error."""
+    """Return the ``storeType`` values of the installed backends, for an error message."""
     return " or ".join(kind.store_type() for kind in installed().values())
 
 
 def taking_a_share(names: Iterable[str]) -> str | None:
-    """Return the one of these backends that takes a share, see ``Backend.takes_a_share``."""
+    """Return the first of these backends with ``Backend.takes_a_share``; ``None`` if none."""
     kept = set(names)
     sharing = (name for name, kind in installed().items() if kind.takes_a_share)
     return next((name for name in sharing if name in kept), None)

@@ -1,7 +1,8 @@
-"""Text to values, as ``MixAll.properties2Object`` converts what a ``broker.conf`` has.
+"""Conversion of the texts of a ``broker.conf`` as in ``MixAll.properties2Object``.
 
-A number that Java cannot parse is swallowed, and the setting keeps its default. A boolean is false
-unless it is ``true``. Only a text is trimmed. A setter by number and one by text are both called.
+A number that Java cannot parse is silently ignored, and the setting keeps its default. A boolean is
+false unless it is ``true``. Only strings are trimmed. If a setting has a numeric setter and a
+string setter, RocketMQ calls both.
 
 Source: RocketMQ ``MixAll.properties2Object``; ``Integer.parseInt``, ``Double.parseDouble``.
 """
@@ -24,27 +25,27 @@ _MAX_BMP = "\uffff"
 
 
 class Converted(NamedTuple):
-    """What a text becomes."""
+    """Result of a conversion."""
 
     value: bool | int | float | str | None
-    """``None``: nothing, the setting keeps its default."""
+    """The converted value; ``None``: the setting keeps its default."""
     fault: str | None = None
-    """Why it is not what it looks like, without a subject; ``None``: nothing is wrong."""
+    """Why the value differs from the text, without a subject; ``None``: it does not differ."""
 
 
 def java_trim(text: str) -> str:
-    """Return ``text`` as ``String.trim`` does: without what is no more than a blank at its ends."""
+    """Return ``text`` as ``String.trim`` does: without characters up to U+0020 at its ends."""
     return text.strip(_TRIMMED)
 
 
 def convert(text: str, kinds: str, names: tuple[str, ...] = (), *, trims: bool = True) -> Converted:
-    """Return what a setting becomes by ``text``.
+    """Return the value that a setting gets from ``text``.
 
     Args:
         text: as it is in the file.
-        kinds: what its setters take, joined by ``|``: int, long, double, float, boolean, text.
-        names: the constants of an enum that its text is one of; empty for any text.
-        trims: whether the release trims a text (from 5.2.0 on).
+        kinds: types of its setters, joined by ``|``: int, long, double, float, boolean, text.
+        names: the enum constants that its text must be one of; empty: any text is allowed.
+        trims: whether the release trims a text (since 5.2.0).
     """
     found = [_of_kind(text, kind, names, trims=trims) for kind in kinds.split("|")]
     taken = [each for each in found if each.value is not None]
@@ -54,7 +55,7 @@ def convert(text: str, kinds: str, names: tuple[str, ...] = (), *, trims: bool =
 
 
 def _of_kind(text: str, kind: str, names: tuple[str, ...], *, trims: bool) -> Converted:
-    """Return what one setter makes of ``text``."""
+    """Return ``text`` converted for one setter."""
     if kind in _BITS:
         return _integer(text, kind)
     if kind == "boolean":
@@ -82,7 +83,7 @@ def _integer(text: str, kind: str) -> Converted:
 
 
 def _double(text: str) -> Converted:
-    """Return what ``Double.parseDouble`` makes of ``text``, which it trims."""
+    """Return ``text`` as ``Double.parseDouble`` converts it, after trimming."""
     bare = java_trim(text)
     if _HEX.fullmatch(bare):
         return Converted(float.fromhex(bare.rstrip("fFdD") if "p" in bare.lower() else bare))
@@ -92,7 +93,7 @@ def _double(text: str) -> Converted:
 
 
 def _why(text: str) -> str:
-    """Return in brackets what the eye does not see, or takes for something else."""
+    """Return a hint in parentheses about spaces, comments or quotes that are easy to miss."""
     if text != text.strip():
         return " (a space follows it)" if text == text.lstrip() else " (spaces surround it)"
     if re.search(r"\s(#|//)", text):
@@ -109,8 +110,8 @@ def is_quoted(text: str) -> bool:
 
 
 def near_choice(text: str, choices: tuple[str, ...]) -> str:
-    """Return a question about which of ``choices`` is meant by ``text``, empty for none."""
-    from difflib import get_close_matches  # noqa: PLC0415 - seldom needed
+    """Return a hint that names the choices similar to ``text``; empty if there are none."""
+    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
 
     bare = text.strip("\"' ").lower()
     close = get_close_matches(bare, [each.lower() for each in choices], 1, 0.7)

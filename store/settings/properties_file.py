@@ -1,7 +1,8 @@
-r"""The lines of a ``broker.conf``, as Java's ``Properties.load`` splits them.
+r"""Reader of the lines of a ``broker.conf``, split as by Java's ``Properties.load``.
 
-RocketMQ gives it a stream of bytes, so the text is ISO-8859-1 whatever the editor meant; others are
-written as ``\uXXXX``. Nothing ends a value but the end of its line: no comment, no quote.
+RocketMQ passes a stream of bytes, so the text is always read as ISO-8859-1; other characters must
+be written as ``\uXXXX``. A value extends to the end of its line: comments and quotes are part of
+it.
 
 Source: RocketMQ ``BrokerStartup.SystemConfigFileHelper.loadConfig``; ``java.util.Properties``.
 """
@@ -16,30 +17,30 @@ from cqstore.store.files import read_file
 from cqstore.store.path_kind import exists, is_dir, is_file
 
 MAX_CONFIG_BYTES = 1 << 20
-"""Of a ``broker.conf``."""
+"""Maximum size of a ``broker.conf``, in bytes."""
 _SEPARATORS = "=:"
 _LINE_ENDS = "\t\n\f\r"
 
 
 class ConfLine(NamedTuple):
-    """One key with its value."""
+    """One key and its value."""
 
     number: int
-    """Of its first line in the file, from 1."""
+    """Number of its first line in the file, counted from 1."""
     key: str
     value: str
     has_separator: bool
-    """Whether ``=`` or ``:`` is there; else the key ends at the first blank."""
+    """Whether the line has ``=`` or ``:``; otherwise the key ends at the first blank."""
 
 
 def read_lines(path: Path) -> tuple[ConfLine, ...]:
-    """Return the lines with a key, in the order of the file.
+    """Return the lines that have a key, in file order.
 
     Raises:
         StoreIOError: the file cannot be read.
-        StoreConfigError: it is no properties file, or no text.
+        StoreConfigError: the file is not a properties file, or not a text file.
     """
-    import javaproperties  # noqa: PLC0415 - with it come HTTP and TLS, which few commands need
+    import javaproperties  # noqa: PLC0415 - imports HTTP and TLS, which few commands need
 
     number, found = 1, list[ConfLine]()
     try:
@@ -58,15 +59,15 @@ def read_lines(path: Path) -> tuple[ConfLine, ...]:
 
 
 def last_values(lines: tuple[ConfLine, ...]) -> Mapping[str, str]:
-    """Return keys with their values; of a key that is there twice the last counts."""
+    """Return key → value; if a key is given twice, the last value counts."""
     return {line.key: line.value for line in lines}
 
 
 def read_properties(path: Path) -> Mapping[str, str]:
-    """Return keys and values, not converted; of a key that is there twice the last.
+    """Return key → value, not converted; if a key is given twice, the last value counts.
 
     Raises:
-        StoreError: as ``read_lines``.
+        StoreError: see ``read_lines``.
     """
     return last_values(read_lines(path))
 
@@ -74,7 +75,8 @@ def read_properties(path: Path) -> Mapping[str, str]:
 def _joined(text: str) -> str:
     """Return ``text`` with a blank line for each line that a lone backslash continues.
 
-    Java begins anew behind it, so that a comment there is one; javaproperties goes on.
+    Java starts a new line after it, so a comment there is a comment; javaproperties continues
+    the line.
     """
     lines, is_continued = list[str](), False
     for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text):
@@ -93,8 +95,8 @@ def _text(path: Path) -> str:
     """Return the text of a properties file.
 
     Raises:
-        StoreConfigError: it is a folder, or has control characters.
-        StoreIOError: it cannot be read.
+        StoreConfigError: the path is a folder, or the file has control characters.
+        StoreIOError: the file cannot be read.
     """
     if is_dir(path):
         raise StoreConfigError("this is a folder, not a properties file", path=path)

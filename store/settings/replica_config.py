@@ -1,4 +1,4 @@
-"""ReplicaConfig: the settings that say which replicas a put waits for.
+"""ReplicaConfig: the settings for replicas that a put waits for.
 
 Source: RocketMQ ``MessageStoreConfig``, ``CommitLog.needHandleHA``.
 """
@@ -26,14 +26,14 @@ _KEYS = {
     "flush_least_pages_when_warm": "flushLeastPagesWhenWarmMapedFile",
     "single_metadata": "useSingleRocksDBForAllConfigs",
 }
-"""RocketMQ's keys that are not the Python name in camel case.
+"""RocketMQ's keys that differ from the Python name in camel case.
 
-Not as ``Field(alias=…)``: type checkers would take these for the only names of the arguments.
+Not given as ``Field(alias=…)``, because type checkers would then accept only the alias.
 """
 
 
 def rocketmq_key(name: str) -> str:
-    """Return RocketMQ's key of a setting."""
+    """Return RocketMQ's key for a setting."""
     return _KEYS.get(name) or to_camel(name)
 
 
@@ -46,33 +46,33 @@ class BrokerRole(StrEnum):
 
 
 class ReplicaConfig(BaseModel):
-    """The part of ``StoreConfig`` that replicas are asked for with."""
+    """The part of ``StoreConfig`` that configures replicas."""
 
     model_config = ConfigDict(
         frozen=True,
         alias_generator=rocketmq_key,
         populate_by_name=True,
         extra="forbid",
-        defer_build=True,  # until there are settings: an import alone need not wait for it
+        defer_build=True,  # build when settings are first created, to keep imports fast
     )
 
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
-    """What the broker is; a slave's store is opened read-only, a synchronous master's too unless
-    its followers are fed."""
+    """Role of the broker. A slave's store is opened read-only, and so is a synchronous master's
+    store unless it serves its followers."""
     in_sync_replicas: int = Field(default=1, ge=1)
-    """Under ``SYNC_MASTER``: replicas, the master one of them, that must have a message before its
-    put returns. Not given it counts as 2 there: RocketMQ's 1 would wait for no replica."""
+    """Under ``SYNC_MASTER``: number of replicas, including the master, that must have a message
+    before its put returns. If not given, it counts as 2: RocketMQ's 1 would wait for no replica."""
     min_in_sync_replicas: int = Field(default=1, ge=1)
-    """Under ``SYNC_MASTER``: replicas in sync, the master one of them, without which no put is
-    taken."""
+    """Under ``SYNC_MASTER``: minimum number of in-sync replicas, including the master; with fewer,
+    puts are refused."""
     slave_timeout: int = Field(default=3_000, ge=1)
     """Milliseconds that a put waits for replicas."""
     ha_max_gap_not_in_sync: int = Field(default=256 << 20, ge=1)
-    """Bytes; a follower that lacks as many is not in sync."""
+    """Lag in bytes from which a follower is not in sync."""
     all_ack_in_sync_state_set: bool = False
-    """Every replica of a controller's set must have a message: refused, there is no controller."""
+    """Wait for every replica of a controller's set: refused, because there is no controller."""
     enable_auto_in_sync_replicas: bool = False
-    """Wait for fewer replicas where fewer are there: refused under ``SYNC_MASTER``."""
+    """Wait for fewer replicas if fewer are connected: refused under ``SYNC_MASTER``."""
 
     @property
     def awaited_followers(self) -> int:
@@ -83,9 +83,9 @@ class ReplicaConfig(BaseModel):
 
     @property
     def replica_promises(self) -> list[str]:
-        """Return the settings that promise replicas of what is acknowledged, as ``key=value``.
+        """Return the settings that promise replicas of acknowledged messages, as ``key=value``.
 
-        Nothing may be put under them where no followers are fed.
+        With such settings, puts are refused unless the store serves followers.
         """
         promises = {
             f"brokerRole={self.broker_role}": self.broker_role is BrokerRole.SYNC_MASTER,
@@ -97,7 +97,7 @@ class ReplicaConfig(BaseModel):
 
     @property
     def unkept_promises(self) -> list[str]:
-        """Return what is promised of replicas and not kept here, a sentence each."""
+        """Return a sentence for each replica setting that this store cannot fulfil."""
         is_sync = self.broker_role is BrokerRole.SYNC_MASTER
         sentences = []
         if self.all_ack_in_sync_state_set:
@@ -118,13 +118,13 @@ class ReplicaConfig(BaseModel):
         return sentences
 
     def as_master(self) -> Self:
-        """Return the settings, a slave's as a master's: for readers and followers."""
+        """Return the settings with a slave's role changed to master, for readers and followers."""
         if self.broker_role is not BrokerRole.SLAVE:
             return self
         return self.model_copy(update={"broker_role": BrokerRole.ASYNC_MASTER})
 
     def without_replicas(self) -> Self:
-        """Return the settings without ``replica_promises``, for work that acknowledges nothing."""
+        """Return the settings without ``replica_promises``, for work without acknowledgements."""
         role = {"broker_role": BrokerRole.ASYNC_MASTER} if self.broker_role == "SYNC_MASTER" else {}
         return self.model_copy(update={
             "in_sync_replicas": 1, "min_in_sync_replicas": 1, "all_ack_in_sync_state_set": False,

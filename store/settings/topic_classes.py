@@ -1,10 +1,10 @@
-"""Classes of topics in settings: ``topics=value`` with semicolons, the first that fits counts."""
+"""Topic classes in settings: ``topics=value``, separated by semicolons; the first match counts."""
 
 from collections.abc import Iterator
 
 
 def classes_of(text: str | None) -> Iterator[tuple[str, str]]:
-    """Yield topics and value of each class, in order; topics may hold ``=`` themselves."""
+    """Yield topics and value of each class, in order; topics may contain ``=``."""
     for each in (text or "").split(";"):
         topics, _, value = each.rpartition("=")
         if each.strip():

@@ -1,26 +1,26 @@
-"""What pydantic refuses, in sentences: where, why, and what was found there."""
+"""Sentences for pydantic's validation errors: location, reason, and the value found."""
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 _OF_PYDANTIC = ("Value error, ", "Assertion failed, ")
-"""Before the words of a validator of ours."""
+"""Prefixes that pydantic adds to the messages of our validators."""
 _MAX_SHOWN = 60
-"""Characters of what was found."""
+"""Maximum number of characters of the value that are shown."""
 
 
 def faults(exc: ValidationError) -> list[str]:
-    """Return a sentence for each fault, in the order of the fields."""
+    """Return a sentence for each fault, in field order."""
     return [fault(each) for each in exc.errors(include_url=False)]
 
 
 def first_fault(exc: ValidationError, skip: int = 0) -> str:
-    """Return the first one; ``skip``: levels of the place that say nothing to its reader."""
+    """Return the sentence of the first fault; ``skip``: levels of the location to leave out."""
     return fault(exc.errors(include_url=False)[0], skip)
 
 
 def fault(error: ErrorDetails, skip: int = 0) -> str:
-    """Return where something is wrong, and what; of a value that does not fit also what it is."""
+    """Return the location and reason of a fault, and the value found if it is invalid."""
     place, reason = ".".join(map(str, error["loc"][skip:])), error["msg"]
     for words in _OF_PYDANTIC:
         if reason.startswith(words):
@@ -32,7 +32,7 @@ def fault(error: ErrorDetails, skip: int = 0) -> str:
 
 
 def fault_of_value(exc: ValidationError) -> str:
-    """Return the first fault without its place, for a sentence that names the setting."""
+    """Return the first fault without its location, for a sentence that names the setting."""
     reason = exc.errors(include_url=False)[0]["msg"]
     for words in _OF_PYDANTIC:
         reason = reason.removeprefix(words)

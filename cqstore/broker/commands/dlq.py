@@ -126,7 +126,7 @@ def _refuse_together(
     """Refuse options that cannot be used with GROUP, or without it.
 
     Raises:
-        typer.BadParameter: one is given.
+        typer.BadParameter: such an option is given.
     """
     if group is not None:
         refuse_beside("GROUP", by=by, sort=sort, form=form)
@@ -144,7 +144,7 @@ def _print_messages(
     """Print the dead letters of ``group``.
 
     Raises:
-        NoSuchQueueError: it has no topic of dead letters.
+        NoSuchQueueError: the group has no dead-letter topic.
     """
     if dlq_topic(group) not in letters.topics:
         known = [topic.removeprefix(DLQ_PREFIX) for topic in letters.topics]

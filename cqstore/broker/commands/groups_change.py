@@ -1,4 +1,4 @@
-"""``cqstore groups reset``, ``copy``, ``forget``: other offsets for groups of a stopped broker."""
+"""``cqstore groups reset``, ``copy``, ``forget``: change the group offsets of a stopped broker."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -166,10 +166,10 @@ def forget_offsets(
 def _some(
     changes: Iterable[OffsetChange], group: str, metadata: BrokerMetadata
 ) -> list[OffsetChange]:
-    """Return the changes of a group that has any.
+    """Return the changes as a list; refuse a group without offsets.
 
     Raises:
-        RefusedStoreError: it has no offsets.
+        RefusedStoreError: the group has no offsets.
     """
     found = list(changes)
     if not found:
@@ -183,7 +183,7 @@ def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target
     """Return the function that finds the offset of ``--to`` or ``--time`` in an open store.
 
     Raises:
-        typer.BadParameter: neither or both are given, or it is none.
+        typer.BadParameter: neither or both are given, or the value is invalid.
     """
     if (to is None) == (time is None):
         raise typer.BadParameter("give either --to or --time")
@@ -206,10 +206,10 @@ def _run(
     root: Path, group: str, form: Form | None, plan: Callable[[BrokerMetadata], list[OffsetChange]],
     kind: RowFormat, *, yes: bool, settings: bool = False, config: Path | None = None,
 ) -> None:  # fmt: skip
-    """Show the changes of a stopped broker's metadata, and make them with ``yes``."""
+    """Show the changes of a stopped broker's metadata; apply them if ``yes``."""
     paths = stopped_store(root)
     kept = None
-    lock = StoreLock(paths) if yes else None  # before the plan: no topic may be deleted after it
+    lock = StoreLock(paths) if yes else None  # no topic can be deleted after the plan
     try:
         found = _whole(paths, form, config)
         changes = plan(found)
@@ -238,7 +238,10 @@ def _change(
     paths: StorePaths, found: BrokerMetadata, group: str, changes: Sequence[OffsetChange],
     *, settings: bool,
 ) -> Path | None:  # fmt: skip
-    """Write the changed offsets, and settings without the group's; return where the old are."""
+    """Write the changed offsets; with ``settings``, remove the group's configuration too.
+
+    Return the folder of the replaced files.
+    """
     offsets = changed(found.offsets, group, changes)
     tables = {Table.OFFSETS} if offsets != found.offsets else set()
     made = replace(found, offsets=offsets, versions=dict(found.versions))

@@ -34,7 +34,7 @@ from cqstore.store.service.opening.components import components_of
 
 
 class GroupsBy(StrEnum):
-    """What a row of ``cqstore groups`` is about."""
+    """Subject of a row of ``cqstore groups``."""
 
     GROUP = "group"
     TOPIC = "topic"
@@ -58,7 +58,7 @@ COLUMNS = {
 
 
 _HEADS = {"uncommitted": "no offset", "retryLag": "retry lag", "deadLetters": "dead letters"}
-"""Of columns that a terminal shows, in words that can stand below each other."""
+"""Column → header on a terminal, of words that can be folded into several lines."""
 _ON_TERMINAL = {
     GroupsBy.GROUP: (
         "group", "queues", "lag", "expired", "beyond", "uncommitted", "retryLag", "deadLetters",
@@ -69,7 +69,8 @@ _ON_TERMINAL = {
     ),
     GroupsBy.QUEUE: ("group", "topic", "queueId", "min", "max", "offset", "lag", "ageSeconds"),
 }  # fmt: skip
-"""What eighty columns have room for; the others follow from these, or are of another ``--by``."""
+"""Columns shown on a terminal of width 80; the others follow from these or need another
+``--by``."""
 RowOf = Annotated[
     GroupsBy, typer.Option(help="Print one row per group, topic of a group, or queue.")
 ]
@@ -139,7 +140,7 @@ def _read_metadata(
 
 
 def _check_known(store: MessageStore, lags: GroupLags, group: str, topic: str) -> None:
-    """Refuse a group or topic that is not known.
+    """Refuse an unknown group or topic.
 
     Raises:
         RefusedStoreError: the group has neither settings nor offsets.
@@ -162,7 +163,7 @@ def _counted(
 
 
 def _is_lagging(row: Row) -> bool:
-    if "lag" in row and row["lag"] is None:  # dead letters
+    if "lag" in row and row["lag"] is None:  # only dead letters have no lag
         return bool(row["messages"])
     return any(row.get(name) for name in ("lag", "beyond", "retryLag", "deadLetters"))
 
@@ -170,7 +171,7 @@ def _is_lagging(row: Row) -> bool:
 def _by_group(
     queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
 ) -> Iterator[Row]:
-    """Yield a row a group; ``everyone``: also for groups without a queue."""
+    """Yield one row per group; ``everyone``: also for groups without a queue."""
     found = {name: LagTotals() for name in sorted(lags.groups)} if everyone else {}
     for queue in queues:
         found.setdefault(queue.group, LagTotals()).add_by_kind(queue)
@@ -186,7 +187,7 @@ def _by_group(
 def _by_topic(
     queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
 ) -> Iterator[Row]:
-    """Yield a row for each topic of each group."""
+    """Yield one row per topic of each group."""
     _ = lags, everyone
     found: dict[tuple[str, str], tuple[LagTotals, QueueLag]] = {}
     for queue in queues:
@@ -204,7 +205,7 @@ def _by_topic(
 def _by_queue(
     queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
 ) -> Iterator[Row]:
-    """Yield a row for each queue of each group."""
+    """Yield one row per queue of each group."""
     _ = lags, everyone
     for found in queues:
         yield {
@@ -218,7 +219,7 @@ def _by_queue(
 
 
 def narrow(rows: Iterable[Row], by: GroupsBy) -> Iterator[Row]:
-    """Yield rows that eighty columns have room for."""
+    """Yield the rows with only the columns that fit 80 characters."""
     for row in rows:
         yield {_HEADS.get(name, name): row[name] for name in _ON_TERMINAL[by]}
 

@@ -26,7 +26,7 @@ _SETTINGS = {
     Form.SINGLE: "with storeType=defaultRocksDB and useSingleRocksDBForAllConfigs=true",
     Form.V2: "with configManagerVersion=v2",
 }
-"""Which broker reads a form."""
+"""Form → settings of the broker that reads it."""
 Target = Annotated[Form, typer.Option("--to", help="Form to convert to.")]
 Source = Annotated[
     Form | None, typer.Option("--from", help="Form to convert from, if DIR has several.")
@@ -77,7 +77,7 @@ def convert_command(
     refuse_if_open(paths)
     plan: _Plan | None = None
     if not is_placing(paths):
-        plan = _plan(paths, source, to, drop or ())  # what is refused leaves no lock file behind
+        plan = _plan(paths, source, to, drop or ())  # a refusal leaves no lock file
     elif not yes:
         raise RefusedStoreError("an interrupted conversion exists: finish it with --yes", path=root)
     away = None
@@ -99,7 +99,7 @@ def convert_command(
 
 
 class _Plan(NamedTuple):
-    """The metadata that is converted, and what is made of it."""
+    """The metadata to convert, and the converted metadata."""
 
     source: BrokerMetadata
     made: BrokerMetadata
@@ -117,10 +117,10 @@ def _plan(
 
 
 def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> Path | None:
-    """Carry out the plan; return where the former files are, ``None`` without a plan."""
+    """Carry out the plan; return the folder of the replaced files, ``None`` without a plan."""
     if plan is None:
         return None
-    if plan.source.form is to:  # rewritten it would be nowhere for an instant
+    if plan.source.form is to:  # rewriting it would leave no complete form for a moment
         clear_new(paths)
         return place(paths, to)
     also_lmq = to is Form.JSON and (lmq or exists(plan.made.path / LMQ_OFFSETS_FILE))
@@ -128,7 +128,7 @@ def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> P
 
 
 def _row(plan: _Plan, to: Form, drop: Collection[Droppable], away: Path | None) -> Row:
-    """Return what a conversion does, or did, as a row."""
+    """Return a planned or finished conversion as a row."""
     made = plan.made
     return {
         "from": plan.source.form.value, "to": to.value, "topics": len(made.topics),

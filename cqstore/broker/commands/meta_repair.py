@@ -127,11 +127,11 @@ def make_topics(
 
 
 def stopped_store(root: Path) -> StorePaths:
-    """Return the places of a store whose metadata may be changed.
+    """Return the paths of a store whose broker is stopped.
 
     Raises:
-        RefusedStoreError: there is none, or a conversion was interrupted.
-        StoreLockedError: a process has it open.
+        RefusedStoreError: there is no store, or a conversion was interrupted.
+        StoreLockedError: a process has the store open.
     """
     paths = StorePaths(root)
     check_is_there(root)

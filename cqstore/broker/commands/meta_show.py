@@ -1,4 +1,4 @@
-"""The verb ``cqstore meta show``, which is ``cqstore meta DIR``."""
+"""The verb ``cqstore meta show``, also called by ``cqstore meta DIR``."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -33,7 +33,7 @@ from cqstore.store.service.opening.components import components_of
 
 
 class Shown(StrEnum):
-    """The tables that ``cqstore meta show`` has."""
+    """The tables that ``cqstore meta show`` can print."""
 
     FORMS = "forms"
     TOPICS = "topics"
@@ -91,10 +91,10 @@ def show(
 
 
 def forms_of(root: Path, form: Form | None) -> list[BrokerMetadata]:
-    """Return what a folder holds, or that ``form`` of it.
+    """Return the metadata of a folder in all its forms, or only in ``form``.
 
     Raises:
-        RefusedStoreError: nothing is there, or no folder.
+        RefusedStoreError: the folder does not exist or has no such metadata.
     """
     check_is_there(root)
     with progress("reading the metadata"):
@@ -112,7 +112,7 @@ def _show_findings(
     commit_log: Path | None,
     kind: OutputFormat,
 ) -> None:
-    """Print what is wrong with the metadata; exit code 1 if anything is to be warned of."""
+    """Print the findings about the metadata; exit code 1 if there is a warning."""
     findings = _unfinished(root)
     findings += [*check_forms(found), *_queue_findings(root, found, config, commit_log)]
     findings.sort(key=lambda finding: finding.severity is not MetadataSeverity.WARN)
@@ -133,7 +133,7 @@ def _unfinished(root: Path) -> list[MetaFinding]:
 def _queue_findings(
     root: Path, found: Sequence[BrokerMetadata], config: Path | None, commit_log: Path | None
 ) -> list[MetaFinding]:
-    """Return in what metadata and queues do not fit each other."""
+    """Return the findings about mismatches between metadata and queues."""
     paths = StorePaths(root, commit_log)
     if not (exists(paths.commit_log) or matching(root, "consumequeue*")):
         sentence = (
@@ -206,7 +206,7 @@ def _rows_of(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
 
 
 def _delays(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
-    first = found[0]  # one file, whatever the form
+    first = found[0]  # the file is the same for every form
     for level, offset in sorted(first.delay_offsets.items()):
         yield {"level": level, "offset": offset}
 
@@ -222,7 +222,7 @@ _COUNTS: dict[Shown, Callable[[BrokerMetadata], int]] = {
     Shown.OFFSETS: _offset_count,
     Shown.DELAYS: lambda found: len(found.delay_offsets),
 }
-"""The rows of one form. Of delays the first form's alone are shown: there are few."""
+"""Table → number of rows per form. Delays are counted per form but shown once; they are few."""
 _ROWS = {
     Shown.FORMS: _forms,
     Shown.TOPICS: _topics,

@@ -112,7 +112,7 @@ def pending(
 
 
 class _Steps:
-    """Adds up what was read, for a display of the sum."""
+    """Counter of the units and records read so far, for the progress display."""
 
     def __init__(self, show: Progress) -> None:
         self._show, self._sum = show, 0
@@ -125,7 +125,7 @@ class _Steps:
 def _units(
     store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: PendingSource | None
 ) -> int:
-    """Return how many units and records are to be read; of timers there is nothing to count."""
+    """Return the number of units and records to read, without those of timers."""
     found = delayed_units(store, broker.delay_offsets) if of in {None, PendingSource.DELAY} else 0
     return found + (half.units() if of in {None, PendingSource.HALF} else 0)
 
@@ -136,10 +136,10 @@ def _positions(
     """Return the broker's positions in the existing queues; report those that are unknown.
 
     Raises:
-        RefusedStoreError: half messages are there, and metadata in several forms.
+        RefusedStoreError: there are half messages, and several forms of metadata.
     """
     config = components_of(store).paths.config
-    found = BrokerMetadata(Form.JSON, config)  # filled from whatever form there is
+    found = BrokerMetadata(Form.JSON, config)  # filled from the existing forms
     if of in {None, PendingSource.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
         read_delays(config, found)
         if not found.delay_offsets:
@@ -150,7 +150,7 @@ def _positions(
             note(f"{NO_METADATA}: a broker checks half messages from the min offset on")
             return found
         found.offsets = broker.offsets
-        known = {*map(str, found.faults)}  # the file of delay levels is in every form
+        known = {*map(str, found.faults)}  # every form uses the same file of delay levels
         found.faults += [each for each in broker.faults if str(each) not in known]
     return found
 
@@ -163,7 +163,7 @@ def _parts(
     store: MessageStore, broker: BrokerMetadata, half: HalfMessages,
     of: PendingSource | None, now: int, step: Step,
 ) -> Iterator[PendingPart]:  # fmt: skip
-    """Yield what waits by level and by queue of half messages, of source ``of`` or of all."""
+    """Yield the pending messages per delay level and half-message queue, from ``of`` or all."""
     if of in {None, PendingSource.DELAY}:
         yield from delay_levels(store, broker.delay_offsets, now, step)
     if of in {None, PendingSource.HALF}:
@@ -173,7 +173,7 @@ def _parts(
 def _timer_parts(
     store: MessageStore, of: PendingSource | None, precision: int, now: int
 ) -> Iterator[PendingPart]:
-    """Return what waits for a timer, of source ``of`` or of all."""
+    """Return the pending timer messages, from source ``of`` or all sources."""
     if of in {PendingSource.DELAY, PendingSource.HALF}:
         return iter(())
     database = rocksdb_pending(components_of(store).paths, now)
@@ -188,7 +188,7 @@ def _messages(
     of: PendingSource | None,
     step: Step,
 ) -> Iterator[PendingMessage]:
-    """Yield each message that waits, of source ``of`` or of all."""
+    """Yield each pending message, from source ``of`` or all sources."""
     if of in {None, PendingSource.DELAY}:
         yield from delayed_messages(store, broker.delay_offsets, step)
     if of in {None, PendingSource.HALF}:
@@ -196,7 +196,7 @@ def _messages(
 
 
 def _note_totals(parts: Iterable[PendingPart]) -> None:
-    """Print in a sentence how many messages wait, of all sources."""
+    """Print a sentence with the number of pending messages of all sources."""
     sums = {source: [0, 0] for source in PendingSource}
     for part in parts:
         sums[part.source][0] += part.pending

@@ -93,9 +93,9 @@ def _count(
     store: MessageStore, by: UsageBy, prefix: str, known: Container[str] | None,
     metadata: list[BrokerMetadata],
 ) -> Owners:  # fmt: skip
-    """Return owner → total of its queues; show the progress.
+    """Return owner → total of its queues, and show the progress.
 
-    Of the whole log that is measured in bytes, of a part of its topics in queues.
+    The progress is in bytes for all topics, and in queues for a part of the topics.
     """
     groups = {group for each in metadata for group in each.groups}
     of_queues = bool(prefix) or known is not None
@@ -123,7 +123,7 @@ def _known_topics(store: MessageStore, form: Form | None, config: Path | None) -
     """Return the topics that the metadata configures.
 
     Raises:
-        RefusedStoreError: there is none, it is damaged, has no topics, or has several forms.
+        RefusedStoreError: the metadata is missing or damaged, has no topics, or has several forms.
     """
     metadata = read_one_form(components_of(store).paths, form, config)
     if metadata.faults:

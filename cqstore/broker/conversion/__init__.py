@@ -1,1 +1,1 @@
-"""A broker's metadata in the form that the broker of the other backend reads."""
+"""Conversion of a broker's metadata to the form that a broker with the other backend reads."""

@@ -1,7 +1,7 @@
-"""BrokerProcess: whether the process that had a broker's store open has ended.
+"""BrokerProcess: waits until the process that had a broker's store open has ended.
 
-A broker may release its store before it has written its tables (RocketMQ 5.3.3 does): they are
-complete when its process has ended, not before.
+A broker may release its store before it writes its tables, as RocketMQ 5.3.3 does. The tables are
+complete only when the process has ended.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from cqstore.store.progress import OnEvent
 _POLL_SECONDS = 0.05
 _MAX_WAIT_SECONDS = 600.0
 _SETTLE_SECONDS = 30.0
-"""For which tables must not have changed where the process is not known."""
+"""Seconds for which the tables must be unchanged if the process is unknown."""
 _START_TIME = 19
-"""Field of ``/proc/PID/stat`` behind the name of the program; counted from 0."""
+"""Index of the start time among the fields after the program name in ``/proc/PID/stat``."""
 
 
 class BrokerProcess:
@@ -34,7 +34,7 @@ class BrokerProcess:
         max_wait_seconds: float | None = None,
         settle_seconds: float | None = None,
     ) -> None:
-        """Watch the store at ``paths``; looks nowhere yet."""
+        """Prepare to watch the store at ``paths``; nothing is read yet."""
         self._paths = paths
         self._max_wait = _MAX_WAIT_SECONDS if max_wait_seconds is None else max_wait_seconds
         self._settle = _SETTLE_SECONDS if settle_seconds is None else settle_seconds
@@ -42,10 +42,10 @@ class BrokerProcess:
         self._start = ""
 
     def has_store(self) -> bool:
-        """Return whether a process has the store open, and note which.
+        """Return whether a process has the store open, and record which one.
 
         Raises:
-            StoreIOError, CorruptionError: as ``locked_by``.
+            StoreIOError, CorruptionError: see ``locked_by``.
         """
         pid = locked_by(self._paths)
         if pid:
@@ -53,26 +53,26 @@ class BrokerProcess:
         return pid != 0
 
     async def ended(self, on_event: OnEvent) -> None:
-        """Wait within an event loop, see ``wait``."""
+        """Wait in an event loop, see ``wait``."""
         for _ in self._polls(on_event):
             await asyncio.sleep(_POLL_SECONDS)
 
     def wait(self, on_event: OnEvent) -> None:
         """Wait until the process that had the store open last has ended.
 
-        If it was never seen, or runs on another machine, wait until the tables have not changed
-        for a while.
+        If the process was never seen, or runs on another machine, wait until the tables have not
+        changed for a while.
 
         Raises:
-            RefusedStoreError: it has not ended for long.
-            StoreError: as ``has_store``.
+            RefusedStoreError: the process did not end within the maximum wait.
+            StoreError: see ``has_store``.
         """
         for _ in self._polls(on_event):
             time.sleep(_POLL_SECONDS)
 
     def _polls(self, on_event: OnEvent) -> Iterator[None]:
-        """Yield where to sleep before the next check."""
-        if self._pid == os.getpid():  # then its tables are the caller's affair
+        """Yield each time the caller must sleep before the next check."""
+        if self._pid == os.getpid():  # the caller is responsible for its own tables
             return
         if not self._start:
             yield from self._settled(on_event)
@@ -81,7 +81,7 @@ class BrokerProcess:
         if self._is_running():
             on_event(f"waiting for process {self._pid} to exit: it may still write its tables")
         while self._is_running():
-            self.has_store()  # maybe it was started anew
+            self.has_store()  # it may have been restarted
             if time.monotonic() > end:
                 raise RefusedStoreError(
                     f"process {self._pid} has released the store but did not exit within"
@@ -95,7 +95,7 @@ class BrokerProcess:
         return _start_time(self._pid) == self._start
 
     def _settled(self, on_event: OnEvent) -> Iterator[None]:
-        """Yield until the newest table is old enough by this machine's own time."""
+        """Yield until the newest table is old enough, measured with this machine's clock."""
         newest, since = newest_table(self._paths), time.monotonic()
         age = time.time() - newest if newest is not None else self._settle
         if age >= self._settle:
@@ -121,9 +121,9 @@ class BrokerProcess:
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process was started; empty if it does not exist on this machine.
+    """Return the start time of a process; empty if it does not exist on this machine.
 
-    A process that has ended and whose parent has not asked for it yet writes nothing more.
+    A zombie process counts as ended, because it writes nothing more.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -3,10 +3,10 @@
 Each table is taken from the form that was written last. The converter of ``metadata`` writes the
 new form to a temporary folder, compares every field, and puts it in place with its own journal.
 
-JSON files stay where they are when the next broker reads databases, as RocketMQ leaves them: they
-count no more changes than the databases, so no broker takes them in, and a broker that is started
-with the former ``storeType`` finds them. Databases go to ``cqstore/replaced`` when the next broker
-reads JSON, for it is stale databases that hide newer files.
+If the next broker reads databases, the JSON files stay in place, as in RocketMQ. Their change
+counters are not above those of the databases, so no broker merges them, and a broker started with
+the former ``storeType`` finds them. If the next broker reads JSON, the databases are moved to
+``cqstore/replaced``, because stale databases would hide newer files.
 
 Source: RocketMQ ``RocksDBConfigManager``, ``RocksDBConsumerOffsetManager.merge``.
 """
@@ -35,7 +35,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.settings.config import StoreConfig
 
 CONVERTING, CONVERTED = "converting tables", "converted tables"
-"""Steps in a journal: each has what ``TablesConversion.facts`` returns."""
+"""Steps in a journal; each is recorded with the facts of ``TablesConversion.facts``."""
 Note = Callable[[str, dict[str, object]], object]
 """Appends a step and its facts to a journal, durably."""
 
@@ -46,20 +46,20 @@ def _no_journal(_step: str, _facts: dict[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NextBroker:
-    """The broker that is to start on a store, and what its operator does without."""
+    """The broker that will start on a store, and the losses that its operator accepts."""
 
     backends: Sequence[str]
-    """Of its queues."""
+    """Backends of its queues."""
     config: StoreConfig
     without: Collection[AcceptedLoss] = ()
     accept_older_tables: bool = False
-    """Of tables in RocksDB nothing is brought into JSON; the files stay as old as they are."""
+    """Do not convert newer tables in RocksDB to JSON; the older files stay unchanged."""
 
     def form(self, tables: Sequence[TableForms]) -> Form | None:
-        """Return the form that it reads; ``None``: it goes on with version 2, as far as is known.
+        """Return the form that the broker reads; ``None``: it probably continues with version 2.
 
-        Whether it has ``configManagerVersion=v2`` or ``useSingleRocksDBForAllConfigs`` is taken
-        from the last broker, unless the settings say it.
+        Unless the settings specify ``configManagerVersion`` or ``useSingleRocksDBForAllConfigs``,
+        the values of the last broker are assumed.
         """
         there = {table.form for table in tables}
         version, is_single = self.config.config_manager_version, self.config.single_metadata
@@ -75,21 +75,21 @@ class NextBroker:
 
     @property
     def droppable(self) -> list[Droppable]:
-        """Return the tables that it does without where its form has no place for them."""
+        """Return the tables that may be dropped if the form cannot store them."""
         return [each for each in Droppable if each.value in set(self.without)]
 
 
 @dataclass(frozen=True, slots=True)
 class TablesConversion:
-    """What a conversion brings, from where and into which form."""
+    """A planned conversion: source forms, target form and converted metadata."""
 
     made: BrokerMetadata
     sources: dict[Table, Form]
-    """Tables that lie nowhere are not named."""
+    """Table → the form it is read from; missing tables are left out."""
     dropped: list[str]
 
     def facts(self) -> dict[str, object]:
-        """Return what reports and journals say of the conversion, by the names that they use."""
+        """Return the facts of the conversion under their names in reports and journals."""
         made = self.made
         return {
             "from": {table.value: form.value for table, form in self.sources.items()},
@@ -100,20 +100,20 @@ class TablesConversion:
 
 @dataclass(slots=True)
 class TablesDone:
-    """What was done to a broker's tables: sentences for people, and facts."""
+    """Report of the changes to a broker's tables: sentences for people, and facts."""
 
     sentences: list[str] = field(default_factory=list)
     converted: dict[str, object] = field(default_factory=dict)
-    """Facts of a conversion, and ``movedTo``; empty: none was needed."""
+    """Facts of the conversion, and ``movedTo``; empty if no conversion was needed."""
     older: list[str] = field(default_factory=list)
-    """Tables whose files, which the next broker reads, are older than those in RocksDB."""
+    """Tables whose files are older than RocksDB's, although the next broker reads the files."""
 
 
 def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion | None:
-    """Return what to convert; ``None`` if the tables already have the right form. Read-only.
+    """Return the planned conversion; ``None`` if the form is already right. Read-only.
 
     Raises:
-        RefusedStoreError: a form is damaged, or the next one does not hold something of it.
+        RefusedStoreError: a form is damaged, or the next form cannot store a part of it.
         StoreIOError: a folder cannot be read.
     """
     tables = [table for table in table_forms(paths) if table.form is not None]
@@ -143,25 +143,25 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
 def bring_tables(
     paths: StorePaths, broker: NextBroker, put_away: PutAway, note: Note = _no_journal
 ) -> TablesDone:
-    """Put the tables into the form that ``broker`` reads; a second call does nothing more.
+    """Convert the tables to the form that ``broker`` reads; a second call changes nothing.
 
     The caller has the store's lock. If the process is killed at any step, either the old or the new
     form is complete, and the next call continues.
 
     Args:
-        paths: of the store; no broker runs on it.
-        broker: the next one.
-        put_away: is called with each database that is older than the files.
-        note: of the journal; called before and after a conversion.
+        paths: paths of the store, on which no broker runs.
+        broker: the next broker.
+        put_away: called with each database that is older than the files.
+        note: appends to the journal; called before and after a conversion.
 
     Raises:
-        RefusedStoreError: as ``plan_conversion``, before a byte is changed.
-        CorruptionError, StoreIOError: as ``prepare_tables`` and ``convert``.
+        RefusedStoreError: see ``plan_conversion``; raised before a byte is changed.
+        CorruptionError, StoreIOError: see ``prepare_tables`` and ``convert``.
     """
     done = TablesDone()
     if sentence := finish_placing(paths):
         done.sentences.append(sentence)
-    plan_conversion(paths, broker)  # what is refused is refused before the files are prepared
+    plan_conversion(paths, broker)  # refuse before the files are changed
     lmq = broker.config.enable_lmq
     done.sentences += prepare_tables(paths, broker.backends, put_away, lmq=lmq)
     if plan := plan_conversion(paths, broker):
@@ -178,7 +178,7 @@ def bring_tables(
 
 
 def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata, dict[Table, Form]]:
-    """Return each table as it is in the form that was written last, and which form that is."""
+    """Return each table from the form that was written last, and the name of that form."""
     found, sources = BrokerMetadata(Form.JSON, config), dict[Table, Form]()
     for table, source in read_newest(config, tables).items():
         for fault in source.faults:
@@ -199,7 +199,7 @@ def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata,
 
 
 def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -> list[str]:
-    """Return the fields of the JSON files to be converted that no other form holds."""
+    """Return the fields of the JSON files to convert that no other form can store."""
     if form is Form.JSON:
         return []
     names = {
@@ -211,7 +211,7 @@ def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -
 
 
 def _count_changes(made: BrokerMetadata) -> None:
-    """Count a change in each table: a broker loads files that count more than its database."""
+    """Increment each table's counter: a broker loads files with a higher one than its database."""
     now = time.time_ns() // 1_000_000
     for table in Table:
         version = made.versions.get(table, DataVersion(timestamp=now))

@@ -1,4 +1,4 @@
-"""Options of the verbs that bring a broker's tables into another form or folder."""
+"""Options of the verbs that convert or move a broker's tables."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,15 +10,15 @@ class AcceptedLoss(StrEnum):
     """Data of a broker that a move may leave behind if it cannot be converted."""
 
     FORBIDDEN = "forbidden"
-    """What groups may not do; version 2 of the metadata keeps none of it."""
+    """Permissions denied to groups; version 2 of the metadata cannot store them."""
     PULL_OFFSETS = "pull-offsets"
-    """Of consumers that pull by themselves; version 2 alone keeps them."""
+    """Offsets of pull consumers; only version 2 stores them."""
     UNKNOWN_FIELDS = "unknown-fields"
-    """Fields of JSON files that no release is known to write."""
+    """Fields of JSON files that no known release writes."""
     ROCKSDBSTORE = "rocksdbstore"
     """Timer messages, half messages and the index that a broker keeps in RocksDB."""
     KV_STORE = "kvStore"
-    """What POP consumers have in hand."""
+    """Messages that POP consumers have received but not acknowledged."""
     COMPACTION = "compaction"
     """Messages of compacted topics."""
 

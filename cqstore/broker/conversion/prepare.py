@@ -1,8 +1,9 @@
-"""Puts the tables of a stopped broker into the form that a broker of the other backend reads.
+"""Prepares the tables of a stopped broker for a broker with the other backend.
 
-A broker that keeps tables in RocksDB takes a file in whose version counts more changes than the
-database, which is 0 for a new one. RocketMQ's own files may say 0: offsets count every 500 commits.
-It takes in ``consumerOffset.json`` alone, also with ``enableLmq``.
+A broker that keeps tables in RocksDB merges a file whose change counter is higher than that of the
+database, which is 0 for a new database. The counter in RocketMQ's own files may be 0, because
+offsets are counted every 500 commits. Such a broker merges only ``consumerOffset.json``, even with
+``enableLmq``.
 
 Source: RocketMQ ``RocksDBConsumerOffsetManager.merge``, ``ConfigManager.load``,
 ``LmqConsumerOffsetManager``.
@@ -26,11 +27,11 @@ _OFFSETS = "consumerOffsets"
 _ROCKSDB = "defaultRocksDB"
 Json = dict[str, Any]
 PutAway = Callable[[Path], object]
-"""Takes a database of tables out of a broker's sight."""
+"""Moves a database of tables to a folder that no broker reads."""
 
 
 def reads_databases(backends: Sequence[str]) -> bool:
-    """Return whether a broker with these queues keeps its tables in RocksDB; with both it does not.
+    """Return whether a broker with these backends keeps tables in RocksDB: not if it has both.
 
     Source: RocketMQ ``MessageStoreConfig.isEnableRocksDBStore``.
     """
@@ -42,20 +43,20 @@ def prepare_tables(
 ) -> list[str]:
     """Write the tables as a broker with queues in ``backends`` reads them.
 
-    A second call does nothing more. A table that a database has newer is left alone.
+    A second call changes nothing. A table that is newer in a database is not changed.
 
     Args:
-        paths: of the store; no broker runs on it.
-        backends: those of the store as it is to be.
-        put_away: is called with each database that is older than the files.
-        lmq: that broker has ``enableLmq``.
+        paths: paths of the store, on which no broker runs.
+        backends: backends of the store for the next broker.
+        put_away: called with each database that is older than the files.
+        lmq: whether the next broker has ``enableLmq``.
 
     Returns:
-        a sentence for each thing that was done.
+        a sentence for each change.
 
     Raises:
-        CorruptionError: a file is none of a broker's, nor its backup.
-        StoreIOError: something cannot be read or written.
+        CorruptionError: neither a file nor its backup is a valid file of a broker.
+        StoreIOError: a file cannot be read or written.
     """
     files, done, tables = ConfigFiles(paths), list[str](), table_forms(paths)
     in_json = [table for table in tables if table.form is Form.JSON]
@@ -72,7 +73,7 @@ def prepare_tables(
 
 
 def _for_rocksdb(files: ConfigFiles, table: TableForms, done: list[str]) -> None:
-    """Make of a table's JSON file one that a broker with RocksDB tables takes in at its start."""
+    """Change a table's JSON file so that a broker with RocksDB tables merges it at its start."""
     name = table.files[0].name
     content = _Content.of_offsets(files) if table.name == _OFFSETS else _Content.of(files, name)
     if content is None:
@@ -86,7 +87,7 @@ def _for_rocksdb(files: ConfigFiles, table: TableForms, done: list[str]) -> None
 
 
 def _for_files(files: ConfigFiles, done: list[str], *, lmq: bool) -> None:
-    """Make the file of offsets that a broker with light queues reads, if it is one."""
+    """Write the offset file that a broker with light queues reads, if the broker has them."""
     there = file_written(files.path(LMQ_OFFSETS_FILE)) >= 0
     if not (lmq or there) or _is_lmq_newer(files):
         return
@@ -106,18 +107,18 @@ def _is_lmq_newer(files: ConfigFiles) -> bool:
 
 @dataclass(slots=True)
 class _Content:
-    """What a broker would read: a file, else its backup, as after a kill between both writes."""
+    """The content a broker reads: a file, else its backup (after a kill between the writes)."""
 
     json: Json
     is_backup: bool
-    """Then the file itself, which is none, must not become the backup."""
+    """Read from the backup: the invalid file must not replace the backup."""
 
     @classmethod
     def of(cls, files: ConfigFiles, name: str) -> "_Content | None":
-        """Return the content of a file, ``None`` without file and backup.
+        """Return the content of a file or its backup; ``None`` if neither exists.
 
         Raises:
-            CorruptionError: the file is damaged, and there is no backup.
+            CorruptionError: the file is damaged and there is no backup.
         """
         path = files.path(name)
         found = read_either(path, lambda each: files.read(each.name))

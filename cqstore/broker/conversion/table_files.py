@@ -1,8 +1,8 @@
-"""Files of a broker that are moved with its log and queues, and when they were written.
+"""Files of a broker that are moved with its log and queues, and their modification times.
 
-Tables, the timer's wheel and log, and two databases: ``rocksdbstore`` (timer messages, half
-messages and an index, by phy offsets of the log and offsets of queues) and ``kvStore`` (POP). A
-move changes neither kind of offset, so both are whole in another folder.
+These are the tables, the timer wheel and timer log, and two databases: ``rocksdbstore`` (timer
+messages, half messages and an index, which refer to phy offsets and queue offsets) and ``kvStore``
+(POP). A move changes neither kind of offset, so both databases stay valid in another folder.
 
 Source: RocketMQ ``MessageRocksDBStorage``, ``PopConsumerRocksdbStore``.
 """
@@ -17,23 +17,23 @@ from cqstore.store.paths import StorePaths
 
 DATABASES = ("rocksdbstore", "kvStore")
 Stamps = dict[str, tuple[int, int]]
-"""Name below the root → size and when it was written, ns."""
+"""Path below the root → size in bytes and modification time in ns."""
 
 
 def table_paths(paths: StorePaths) -> list[Path]:
-    """Return the files that are copied along; the tables last, as they refer to the rest."""
+    """Return the files to copy; the tables are last, because they refer to the others."""
     beside = [path for path in paths.root.iterdir() if _is_timer(path) or path.name in DATABASES]
     return [*beside, paths.config] if is_dir(paths.config) else beside
 
 
 def _is_timer(path: Path) -> bool:
-    """Return whether it is the timer's log or wheel, or a snapshot of that."""
+    """Return whether a path is the timer log, the timer wheel, or a snapshot of the wheel."""
     name, _, number = path.name.partition(".")
     return path.name == TIMER_LOG or (name == TIMER_WHEEL and (not number or number.isdecimal()))
 
 
 def stamps(paths: StorePaths) -> Stamps:
-    """Return size and time of each of these files."""
+    """Return the size and modification time of each of these files."""
     found: Stamps = {}
     for path in _files(paths):
         status = path.stat()
@@ -50,10 +50,10 @@ def _files(paths: StorePaths) -> Iterator[Path]:
 
 
 def newest_table(paths: StorePaths) -> float | None:
-    """Return when a table or a file of the timer's was written last, seconds since the epoch.
+    """Return the latest write time of these files, in seconds since the epoch.
 
     Raises:
-        StoreIOError: it cannot be looked at.
+        StoreIOError: a file cannot be accessed.
     """
     with os_errors("read the broker's tables", paths.config):
         return max((written / 1e9 for _, written in stamps(paths).values()), default=None)

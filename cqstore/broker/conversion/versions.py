@@ -1,8 +1,9 @@
-"""Where the versions of a broker's tables contradict the times of their files.
+"""Check whether the data versions of a broker's tables contradict their file times.
 
-Which form the last broker wrote is judged by times, and a copy may not have kept those. Topics and
-groups count each change in their ``dataVersion``; after a broker has taken one form in, the other
-one counts on from there. Consumer offsets count every 500 commits, so their version shows nothing.
+File times show which form the last broker wrote, but a copy may not preserve them. Topics and
+groups count each change in their ``dataVersion``; after a broker has merged one form, the other
+form continues counting from there. Consumer offsets count only every 500 commits, so their version
+proves nothing.
 
 Source: RocketMQ ``DataVersion``, ``RocksDBTopicConfigManager.merge``.
 """
@@ -17,7 +18,7 @@ _COUNTED = {"topics": Table.TOPICS, "subscriptionGroups": Table.GROUPS}
 
 
 def table_doubts(paths: StorePaths) -> list[str]:
-    """Return a sentence for each table whose newest form is in doubt. Changes nothing.
+    """Return a sentence for each table whose newest form is uncertain. Changes nothing.
 
     Raises:
         StoreError: a folder or database cannot be read.
@@ -38,12 +39,12 @@ def table_doubts(paths: StorePaths) -> list[str]:
 
 
 def _doubt(table: TableForms, files: BrokerMetadata, databases: list[BrokerMetadata]) -> str:
-    """Return why it is in doubt which form of a table is the newer one; empty: it is not."""
+    """Return why it is uncertain which form of a table is newer; empty if it is certain."""
     key = _COUNTED[table.name]
     ours = files.versions.get(key)
     theirs = [found.versions[key] for found in databases if key in found.versions]
     if ours is None or not theirs or not (ours.counter or ours.timestamp):
-        return ""  # one form alone has a version: a file that a tool made may have none
+        return ""  # only one form has a version: a file made by a tool may lack it
     newest = max(theirs, key=lambda version: (version.counter, version.timestamp))
     if ours == newest:
         return ""
@@ -63,7 +64,7 @@ _FILE, _DATABASE = "JSON file", "database"
 
 
 def _newer(file: DataVersion, database: DataVersion) -> str | None:
-    """Return the form with more changes and a later last one; ``None``: they contradict."""
+    """Return the form with more changes and a later timestamp; ``None`` if they contradict."""
     counts = (file.counter > database.counter) - (file.counter < database.counter)
     times = (file.timestamp > database.timestamp) - (file.timestamp < database.timestamp)
     if counts * times < 0 or not counts + times:

@@ -1,7 +1,7 @@
 """Dead letters: the original topic of a message in ``%DLQ%group``, and how to resend it.
 
-A broker copies a message that a group has failed to consume for the last time: properties and body
-stay, topic and queue become those of the dead letters, and ``reconsume_times`` counts up.
+When a group has failed to consume a message for the last time, the broker copies the message to the
+dead-letter topic. Properties and body stay; topic and queue change; ``reconsume_times`` increases.
 
 Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``,
 ``SendMessageProcessor.handleRetryAndDLQ``, ``KeyBuilder.parseNormalTopic``.
@@ -25,36 +25,36 @@ _POP_SEPARATORS = "+_"
 _OF_THE_FAILURE = {
     RETRY_TOPIC, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, _FIRST_POP_TIME, MessageProperty.DELAY,
 }  # fmt: skip
-"""Properties that a broker gave the message while it was tried again."""
+"""Properties that a broker added to the message during its retries."""
 _MAX_TARGETS = 4096
-"""Topics whose queues are remembered."""
+"""Maximum number of topics whose queues are cached."""
 MAX_PARTS = 4096
-"""Parts of one group that are told apart."""
+"""Maximum number of parts of one group that are counted separately."""
 
 Part = tuple[str | None, int | None]
-"""Original topic, and how often its messages failed; ``None``: not known, or all."""
+"""Original topic and number of failures; ``None``: unknown, or all."""
 
 
 class Again(StrEnum):
     """Target of a dead letter that is resent."""
 
     TOPIC = "topic"
-    """To its original topic: every group that consumes it gets the message."""
+    """The original topic: every group that consumes it gets the message."""
     GROUP = "group"
-    """To the group's retry topic: it alone gets the message."""
+    """The group's retry topic: only this group gets the message."""
 
 
 @dataclass(slots=True)
 class LetterSums:
-    """How many dead letters there are, how often they were consumed, and from when to when."""
+    """Number of dead letters, with the range of their failures and store times."""
 
     messages: int = 0
     least_times: int | None = None
-    """Fewest failures of one (``reconsumeTimes``); by default 17: a first try and 16 retries."""
+    """Lowest number of failures (``reconsumeTimes``); RocketMQ's default is 17: 1 + 16 retries."""
     most_times: int | None = None
-    """Most failures of one."""
+    """Highest number of failures."""
     first: int | None = None
-    """Store time of the oldest among the dead letters, ms."""
+    """Store time of the oldest dead letter, in ms."""
     last: int | None = None
 
     def add(self, other: "LetterSums") -> None:
@@ -67,12 +67,12 @@ class LetterSums:
 
 
 class GroupLetters:
-    """The dead letters of one group, summed by original topic; ``by_times``: and by times too."""
+    """The dead letters of one group, summed by original topic, and by failures if ``by_times``."""
 
     def __init__(self, group: str, *, by_times: bool = False) -> None:
         self.group, self._by_times = group, by_times
         self.parts: dict[Part, LetterSums] = {}
-        """At most ``MAX_PARTS``, and one for all others."""
+        """Part → sums: at most ``MAX_PARTS`` parts, and one for all others."""
 
     def add(self, read: ReadMessage) -> None:
         """Add one dead letter of the group."""
@@ -97,7 +97,7 @@ class GroupLetters:
 def origin_topic(group: str, properties: Mapping[str, str]) -> str | None:
     """Return the original topic of a dead letter of ``group``; ``None`` if it is unknown.
 
-    A message that POP has tried again names the retry topic of group and topic, of either version.
+    A message retried by POP names the retry topic of group and topic, in either version.
     """
     named = properties.get(DLQ_ORIGIN_TOPIC) or properties.get(RETRY_TOPIC)
     if not named:
@@ -110,19 +110,19 @@ def origin_topic(group: str, properties: Mapping[str, str]) -> str | None:
 
 
 class PutAgain:
-    """Converter of dead letters to messages for resending. Reads queues, writes nothing."""
+    """Converts dead letters to messages for resending. Reads queues, writes nothing."""
 
     def __init__(self, store: MessageStore, group: str, where: Again) -> None:
         self._store, self._group, self._where = store, group, where
         self._targets: dict[str, tuple[list[int], Iterator[int]]] = {}
         self.unplaced = 0
-        """Messages that do not name their original topic."""
+        """Number of messages that do not name their original topic."""
 
     def messages(self, reads: Iterator[ReadMessage]) -> Iterator[ReadMessage]:
-        """Yield each of ``reads`` with its new topic and queue; pass over those without one.
+        """Yield each message of ``reads`` with its new topic and queue; skip it if there is none.
 
-        It is as it was before its first failure: consumed again 0 times, without what a broker
-        noted of its retries. Its ``ORIGIN_MESSAGE_ID`` stays: it is the place of the first record.
+        The message is as before its first failure: ``reconsume_times`` is 0, and the properties
+        added during retries are removed. ``ORIGIN_MESSAGE_ID``, the ID of the first record, stays.
         """
         for read in reads:
             topic = self._topic(read.message)
@@ -138,7 +138,7 @@ class PutAgain:
         if self._where is Again.TOPIC:
             return origin
         retries = RETRY_PREFIX + self._group
-        for separator in _POP_SEPARATORS:  # a group that pops has a retry topic for each topic
+        for separator in _POP_SEPARATORS:  # a POP group has one retry topic per topic
             if origin is not None and self._queues(f"{retries}{separator}{origin}")[0]:
                 return f"{retries}{separator}{origin}"
         return retries
@@ -147,16 +147,16 @@ class PutAgain:
         """Convert a dead letter to the message to resend, without the properties of the failure."""
         given = message.properties
         kept = {name: text for name, text in given.items() if name not in _OF_THE_FAILURE}
-        if kept.get(MessageProperty.WAIT) == "false":  # the broker's: it did not wait for the disk
+        if kept.get(MessageProperty.WAIT) == "false":  # set by the broker: it did not wait for disk
             del kept[MessageProperty.WAIT]
         origin = origin_topic(self._group, given)
-        if origin is not None and topic == RETRY_PREFIX + self._group:  # this tells it to consumers
+        if origin is not None and topic == RETRY_PREFIX + self._group:  # consumers read this
             kept[RETRY_TOPIC] = origin
         message.queue_id = self._queue_id(topic, kept.get(_SHARDING_KEY))
         message.topic, message.properties, message.reconsume_times = topic, kept, 0
 
     def _queue_id(self, topic: str, sharding_key: str | None) -> int:
-        """Return the next queue of a topic in its turn; of one sharding key always the same."""
+        """Return the next queue of a topic, round-robin; the same queue for each sharding key."""
         ids, turns = self._queues(topic)
         if not ids:
             return 0
@@ -165,7 +165,7 @@ class PutAgain:
         return next(turns)
 
     def _queues(self, topic: str) -> tuple[list[int], Iterator[int]]:
-        """Return the queue ids of a topic, and the same by turns; looked up once."""
+        """Return the queue ids of a topic and a round-robin iterator over them; cached."""
         found = self._targets.get(topic)
         if found is None:
             if len(self._targets) >= _MAX_TARGETS:
@@ -176,7 +176,7 @@ class PutAgain:
 
 
 def dlq_topic(group: str) -> str:
-    """Return the topic of a group's dead letters; its own name is taken for the group's too."""
+    """Return the dead-letter topic of a group; ``group`` may also be the topic's own name."""
     return DLQ_PREFIX + group.removeprefix(DLQ_PREFIX)
 
 

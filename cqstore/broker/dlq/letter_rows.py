@@ -1,4 +1,4 @@
-"""The dead letters of a store: read, summed, and as rows of ``cqstore dlq``."""
+"""Reader and sums of the dead letters of a store, and the rows of ``cqstore dlq``."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -22,7 +22,7 @@ from cqstore.store.service.opening.components import components_of
 
 
 class LettersBy(StrEnum):
-    """What a row of ``cqstore dlq`` is about."""
+    """Subject of a row of ``cqstore dlq``."""
 
     GROUP = "group"
     TOPIC = "topic"
@@ -45,23 +45,23 @@ class StoreLetters:
         self.store, self._reads, self._origin = store, reads, origin
         self._unseen = {name for name in reads.unseen_topics() if name.startswith(DLQ_PREFIX)}
         self.topics = sorted({*store.topics(DLQ_PREFIX), *self._unseen})
-        """Of dead letters, in order."""
+        """Dead-letter topics in name order."""
         self.messages = self.groups = self.unplaced = 0
 
     @property
     def passed_over(self) -> int:
-        """Return how many messages could not be shown."""
+        """Return the number of messages that could not be shown."""
         return self._reads.damaged + self.unplaced
 
     def of_group(self, group: str) -> Iterator[ReadMessage]:
-        """Yield the dead letters of one group, by store time."""
+        """Yield the dead letters of one group in order of store time."""
         topic = dlq_topic(group)
         for read in self._reads.topic(topic, with_undispatched=topic in self._unseen):
             if self._origin in {None, origin_topic(group, read.message.properties)}:
                 yield read
 
     def sums(self, *, by_times: bool) -> Iterator[GroupLetters]:
-        """Yield the sums of each group that has any."""
+        """Yield the sums of each group that has dead letters."""
         spans = (span for topic in self.topics for span in self.store.queue_spans(topic))
         total = sum(span.max_offset - span.min_offset for span in spans)
         with progress("reading", total, "messages") as tick:
@@ -77,13 +77,13 @@ class StoreLetters:
 
 
 class RetryLags:
-    """How many messages wait in the retry topics of groups, by the offsets of the metadata."""
+    """Lag of the retry topics of groups, by the consumer offsets in the metadata."""
 
     def __init__(self, store: MessageStore, form: Form | None, config: Path | None = None) -> None:
         """Read the metadata.
 
         Raises:
-            RefusedStoreError: it is there in several forms, and ``form`` names none of them.
+            RefusedStoreError: there are several forms, and ``form`` does not select one.
         """
         self._store = store
         metadata = find_one_form(components_of(store).paths, form, config)
@@ -91,7 +91,7 @@ class RetryLags:
             note(f"{NO_METADATA}: retryLag is unknown")
         self._offsets: Offsets | None = None if metadata is None else metadata.offsets
         self.faults = [] if metadata is None else metadata.faults
-        """What of the metadata could not be read."""
+        """Errors about unreadable parts of the metadata."""
         self._groups = set() if metadata is None else GroupLags(store, metadata).groups
 
     def lag(self, group: str) -> int | None:
@@ -111,7 +111,7 @@ class RetryLags:
 
 
 def letter_rows(letters: StoreLetters, by: LettersBy, lags: RetryLags | None) -> Iterator[Row]:
-    """Yield a row a group, or a part of one; ``lags``: of rows by group alone."""
+    """Yield one row per group or part of a group; ``lags`` is used only for rows by group."""
     for found in letters.sums(by_times=by is LettersBy.TIMES):
         if by is LettersBy.GROUP:
             lag = lags.lag(found.group) if lags is not None else None

@@ -1,1 +1,1 @@
-"""``cqstore groups``: lag of consumer groups, and changes of their offsets."""
+"""``cqstore groups``: lag of consumer groups, and changes to their offsets."""

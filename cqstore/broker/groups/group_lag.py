@@ -1,4 +1,4 @@
-"""The lag of consumer groups: their offsets compared with the ends of the queues.
+"""Lag of consumer groups: their offsets compared with the ends of the queues.
 
 Source: RocketMQ ``AdminBrokerProcessor.getConsumeStats``, ``ConsumeStats``.
 """
@@ -19,13 +19,13 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 _BLOCK = 4096
-"""Queues whose times are asked for at once."""
+"""Number of queues whose store times are read in one batch."""
 Row = Mapping[int, int]
 """Queue id → next offset."""
 
 
 class QueueLag(NamedTuple):
-    """One queue as one group sees it."""
+    """The lag of one group in one queue."""
 
     group: str
     kind: TopicKind
@@ -33,58 +33,58 @@ class QueueLag(NamedTuple):
     min_offset: int
     max_offset: int
     offset: int | None
-    """The next one that the group consumes; ``None``: it has committed none."""
+    """The next offset that the group consumes; ``None``: it has not committed an offset."""
     lag: int
-    """What RocketMQ calls the difference; never below 0. No offset counts as 0."""
+    """RocketMQ's ``diff``, never below 0. A missing offset counts as 0."""
     expired: int
-    """How much of the lag is not in the log any more."""
+    """The part of the lag that is no longer in the log."""
     next_timestamp: int | None = None
-    """Store time of the next message in ms; ``None`` if there is none, or no record of it."""
+    """Store time of the next message in ms; ``None`` if there is no message or no record."""
 
     @property
     def next_offset(self) -> int:
-        """Return the offset of the next message that is in the log, where there is one."""
+        """Return the offset of the next message to consume that is still in the log."""
         return max(self.offset or 0, self.min_offset)
 
     @property
     def is_consumed(self) -> bool:
-        """Return whether the group consumes the queue: of its dead letters it does not."""
+        """Return whether the group consumes the queue, unlike a queue of its dead letters."""
         return self.offset is not None or self.kind is not TopicKind.DLQ
 
     @property
     def messages(self) -> int:
-        """Return the messages of the queue whose records are in the log."""
+        """Return the number of messages of the queue whose records are in the log."""
         return self.max_offset - self.min_offset
 
     @property
     def beyond(self) -> int:
-        """Return how far the offset is above the max offset; a broker resets such an offset."""
+        """Return by how much the offset exceeds the max offset; a broker resets such an offset."""
         return max((self.offset or 0) - self.max_offset, 0)
 
 
 @dataclass(slots=True)
 class LagTotals:
-    """Sums over queues, each as one group sees it."""
+    """Sums of ``QueueLag`` over several queues."""
 
     queues: int = 0
     messages: int = 0
     offset: int = 0
-    """Sum of the offsets; a queue without one counts as at 0."""
+    """Sum of the offsets; a queue without an offset counts as 0."""
     end: int = 0
-    """Sum of the maxima."""
+    """Sum of the max offsets."""
     lag: int = 0
     expired: int = 0
     beyond: int = 0
     uncommitted: int = 0
-    """Queues without an offset."""
+    """Number of queues without an offset."""
     retry_lag: int = 0
     dead_letters: int = 0
     topics: set[str] = field(default_factory=set)
     oldest: int | None = None
-    """Store time of the next message, the oldest of all queues; ms."""
+    """Oldest store time of a next message over all queues, in ms."""
 
     def add(self, found: QueueLag) -> None:
-        """Add one queue: all its figures."""
+        """Add all figures of one queue."""
         self.queues += 1
         self.messages += found.messages
         self.offset += max(found.offset or 0, 0)
@@ -98,7 +98,7 @@ class LagTotals:
             self.oldest = timestamp
 
     def add_by_kind(self, found: QueueLag) -> None:
-        """Add one queue of a group: retry and dead-letter queues by themselves."""
+        """Add one queue of a group; retry and dead-letter queues are counted separately."""
         if found.kind is TopicKind.DLQ and not found.is_consumed:
             self.dead_letters += found.messages
         elif found.kind is TopicKind.RETRY:
@@ -109,16 +109,16 @@ class LagTotals:
 
 
 class GroupRows:
-    """The offsets of ``metadata`` in the order of topics, and the groups that are known."""
+    """The offsets of ``metadata`` by topic, and the known topics and groups."""
 
     def __init__(self, metadata: BrokerMetadata) -> None:
         self.topics = metadata.topics
         self.rows: dict[str, dict[str, Row]] = defaultdict(dict)
-        """Topic → group → its offsets."""
+        """Topic → group → offsets by queue id."""
         self.groups = set(metadata.groups)
-        """Those that are known by configuration or by offsets."""
+        """Groups that have a configuration or offsets."""
         self.unsure: list[str] = []
-        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        """Ambiguous keys ``topic@group``; their first reading is used."""
         ways = {key: list(readings(key)) for key in metadata.offsets}
         self.groups.update(found[0][1] for found in ways.values() if len(found) == 1)
         for key, row in metadata.offsets.items():
@@ -127,9 +127,9 @@ class GroupRows:
             self.groups.add(group)
 
     def of_topic(self, topic: str, spans: Sequence[QueueSpan]) -> Iterator[QueueLag]:
-        """Yield the queues of ``topic``, which are ``spans``, as each of its groups sees them.
+        """Yield the lag of each group in each queue of ``topic``; ``spans`` are these queues.
 
-        Of retries and dead letters their group is one, whether it has committed there or not.
+        Retry and dead-letter topics include their group even if it has not committed an offset.
         """
         rows: Mapping[str, Row] = self.rows.get(topic, {})
         owner = group_of(topic, self.groups)
@@ -139,7 +139,7 @@ class GroupRows:
             yield from _of_topic(topic, spans, rows)
 
     def _pick(self, key: str, ways: list[tuple[str, str]]) -> tuple[str, str]:
-        """Return topic and group of a key: the known ones, if only one reading is left."""
+        """Return topic and group of a key: the known names, if only one reading matches."""
         if len(ways) == 1:
             return ways[0]
         both = [way for way in ways if way[0] in self.topics and way[1] in self.groups]
@@ -152,34 +152,34 @@ class GroupRows:
 
 
 class GroupLags:
-    """The queues of every group, one pass over the queues of a store."""
+    """The lags of all groups, read in one pass over the queues of a store."""
 
     def __init__(self, store: MessageStore, metadata: BrokerMetadata) -> None:
-        """Bring the offsets of ``metadata`` into the order of topics; reads no queue yet."""
+        """Arrange the offsets of ``metadata`` by topic; no queue is read yet."""
         self._store = store
         self._known = GroupRows(metadata)
 
     @property
     def groups(self) -> set[str]:
-        """Those that are known by configuration or by offsets."""
+        """Return the groups that have a configuration or offsets."""
         return self._known.groups
 
     @property
     def unsure(self) -> list[str]:
-        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        """Return the ambiguous keys ``topic@group``; their first reading is used."""
         return self._known.unsure
 
     @property
     def topics(self) -> set[str]:
-        """Those that are known by configuration or by offsets."""
+        """Return the topics that have a configuration or offsets."""
         return {*self._known.topics, *self._known.rows}
 
     def queues(self, progress: Progress = noop) -> Iterator[QueueLag]:
-        """Yield each queue that a group has an offset of, and its retry and dead-letter queues.
+        """Yield each queue in which a group has an offset, and its retry and dead-letter queues.
 
-        Those of one topic are adjacent. A queue of such a topic without an offset is among them:
-        RocketMQ counts it from 0. So is an offset whose queue is not there, with ends (0, 0).
-        ``progress`` is told how many queues of the store were passed.
+        Queues of one topic are adjacent. Queues of such a topic without an offset are included:
+        RocketMQ counts them from 0. An offset whose queue does not exist is included with ends
+        (0, 0). ``progress`` is called with the number of queues processed so far.
         """
         left = self._found(progress)
         while block := list(islice(left, _BLOCK)):
@@ -190,7 +190,7 @@ class GroupLags:
                 yield each if timestamp == NO_RECORD_TIME else QueueLag(*each[:-1], timestamp)
 
     def _found(self, progress: Progress) -> Iterator[QueueLag]:
-        """Yield what ``queues`` does, without the times."""
+        """Yield the same as ``queues``, without store times."""
         left, passed = set(self._known.rows), 0
         for topic, of_topic in groupby(self._store.queue_spans(), _topic_of):
             spans = list(of_topic)
@@ -209,7 +209,7 @@ def _topic_of(span: QueueSpan) -> str:
 def _of_topic(
     topic: str, spans: Sequence[QueueSpan], rows: Mapping[str, Row]
 ) -> Iterator[QueueLag]:
-    """Yield each group's lag in each queue of a topic, and offsets of queues that are not there."""
+    """Yield each group's lag in each queue of a topic, and offsets of missing queues."""
     kind = topic_kind(topic)
     there = {span.queue.queue_id for span in spans}
     for group, row in rows.items():
@@ -220,7 +220,7 @@ def _of_topic(
 
 
 def _lag(group: str, kind: TopicKind, span: QueueSpan, offset: int | None) -> QueueLag:
-    """Return one queue with its lag."""
+    """Return the lag of a group in one queue."""
     if offset is None and kind is TopicKind.DLQ:
         return QueueLag(group, kind, *span, None, 0, 0)
     lag = span.lag(offset or 0)

@@ -1,4 +1,4 @@
-"""New offsets of a consumer group: reset, copied from another group, or removed.
+"""Changes to the offsets of a consumer group: reset, copy from another group, remove.
 
 Source: RocketMQ ``AdminBrokerProcessor.resetOffset``, ``cloneGroupOffset``,
 ``ConsumerOffsetManager.cloneOffset``, ``removeOffset``.
@@ -35,10 +35,10 @@ def reset(
     store: MessageStore, found: BrokerMetadata, group: str, topic: str, queue_id: int | None,
     target: Target,
 ) -> Iterator[OffsetChange]:  # fmt: skip
-    """Yield the offset of each queue of ``topic``, or of one.
+    """Yield the new offset of each queue of ``topic``, or of queue ``queue_id``.
 
     Raises:
-        NoSuchQueueError: there is none.
+        NoSuchQueueError: there is no such queue.
     """
     row = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
     spans = [span for span in store.queue_spans(topic) if queue_id in {None, span.queue.queue_id}]
@@ -52,7 +52,7 @@ def reset(
 def copy(
     found: BrokerMetadata, source: str, group: str, topics: Collection[str]
 ) -> Iterator[OffsetChange]:
-    """Yield the offsets of ``source`` for ``group``, in ``topics`` or in all but its retries."""
+    """Yield the offsets of ``source`` for ``group``, in ``topics`` or all but retry topics."""
     for topic, row in rows_of(found, source).items():
         if topic in topics or (not topics and topic_kind(topic) is not TopicKind.RETRY):
             mine = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
@@ -61,7 +61,7 @@ def copy(
 
 
 def forget(found: BrokerMetadata, group: str, topics: Collection[str]) -> Iterator[OffsetChange]:
-    """Yield all offsets of ``group`` in ``topics``, or everywhere, each without a new one."""
+    """Yield the removal of all offsets of ``group``, in ``topics`` or in all topics."""
     for topic, row in rows_of(found, group).items():
         if not topics or topic in topics:
             for queue_id, offset in sorted(row.items()):
@@ -72,7 +72,7 @@ def rows_of(found: BrokerMetadata, group: str) -> dict[str, dict[int, int]]:
     """Return the offsets of ``group`` by topic.
 
     Raises:
-        RefusedStoreError: a key ``topic@group`` can be another group's as well.
+        RefusedStoreError: a key ``topic@group`` can also belong to another group.
     """
     rows = {}
     for key, row in found.offsets.items():
@@ -91,7 +91,7 @@ def rows_of(found: BrokerMetadata, group: str) -> dict[str, dict[int, int]]:
 
 
 def changed(offsets: Offsets, group: str, changes: Collection[OffsetChange]) -> Offsets:
-    """Return a copy of ``offsets`` after ``changes``; a topic without a queue has no key."""
+    """Return a copy of ``offsets`` after ``changes``; topics without a queue are left out."""
     made = {key: dict(row) for key, row in offsets.items()}
     for change in changes:
         key = f"{change.topic}{TOPIC_GROUP_SEPARATOR}{group}"
@@ -116,7 +116,7 @@ def end_of_queue(_queue: QueueKey, _low: int, high: int) -> int:
 
 
 def at_time(store: MessageStore, time: Time) -> Target:
-    """Return a target: the first message stored at or after a time.
+    """Return a target: the offset of the first message stored at or after a time.
 
     Raises:
         RefusedStoreError: the time is probably not in ms.

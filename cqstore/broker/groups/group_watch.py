@@ -1,8 +1,8 @@
-"""``cqstore top --by group``: how far consumer groups are between two looks at a running store.
+"""``cqstore top --by group``: samples of the progress of consumer groups in a running store.
 
-Offsets are what the metadata says: a broker writes it every five seconds, as an embedded log does.
-So a rate is that between two looks which found new offsets, not between any two.
-Lag, retries and dead letters are counted as ``cqstore groups`` counts them.
+Offsets are read from the metadata, which a broker or an embedded log writes every five seconds. So
+a rate is computed between two samples that found new offsets, not between any two samples. Lag,
+retries and dead letters are counted as in ``cqstore groups``.
 """
 
 import heapq
@@ -27,24 +27,24 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 
 _STILL_SECONDS = 12.0
-"""Without new offsets for so long groups consume nothing."""
+"""Seconds without new offsets after which the rates are 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """How far each group is at one look, and what it consumed since the look before."""
+    """Sample of the progress of each group, and its consumption rate since earlier samples."""
 
     groups: Mapping[str, LagTotals]
     per_second: Mapping[str, float]
-    """Messages that groups consume, where that is known yet."""
+    """Group → messages consumed per second, for groups whose rate is known."""
     faults: Sequence[str] = ()
-    """What of the metadata could not be read."""
+    """Errors about unreadable parts of the metadata."""
 
 
 class GroupWatch:
-    """Looks at the groups of one store again and again. One thread.
+    """Sampler of the groups of one store. Used by one thread.
 
-    Memory grows with the offsets that the metadata has, and no further.
+    Memory use depends only on the number of offsets in the metadata.
     """
 
     def __init__(
@@ -54,23 +54,24 @@ class GroupWatch:
         form: Form | None = None,
         conf: Path | None = None,
     ) -> None:
-        """``form`` and ``conf`` say which metadata counts, as for ``read_one_form``."""
+        """``form`` and ``conf`` select the metadata, see ``read_one_form``."""
         self._paths, self._ends, self._form, self._conf = paths, ends, form, conf
         self._metadata: BrokerMetadata | None = None
-        self._offsets: dict[str, int] | None = None  # group → where it was at the last look
-        self._since = 0.0  # when these were seen first
-        self._has_changed = False  # else they may be older than the first look
+        self._offsets: dict[str, int] | None = None  # group → sum of its offsets at the last sample
+        self._since = 0.0  # time when these offsets were first seen
+        self._has_changed = False  # otherwise the offsets may be older than the first sample
         self._per_second: dict[str, float] = {}
         self.clock = time.monotonic
-        """Seconds; they only go forward."""
+        """Monotonic clock, in seconds."""
 
     def sample(self) -> GroupLook:
-        """Return where the groups are now.
+        """Return a sample of the current progress of the groups.
 
-        Of metadata that cannot be read whole that of the last look counts which could, if one did.
+        If a part of the metadata is unreadable, the last complete metadata is used, if there is
+        any.
 
         Raises:
-            RefusedStoreError: there is none, or it is there in several forms.
+            RefusedStoreError: there is no metadata, or it exists in several forms.
             StoreError: the store cannot be read.
         """
         found = read_one_form(self._paths, self._form, self._conf)
@@ -88,7 +89,7 @@ class GroupWatch:
         return GroupLook(totals, self._per_second, [*map(str, found.faults)])
 
     def _note(self, offsets: dict[str, int]) -> None:
-        """Record the offsets of each group, and how fast they grew."""
+        """Record the offsets of each group and compute their rates."""
         now, before, self._offsets = self.clock(), self._offsets, offsets
         seconds = now - self._since
         if before is None:
@@ -104,9 +105,9 @@ class GroupWatch:
 
 
 def group_rows(look: GroupLook, _before: GroupLook | None, limit: int) -> Iterator[Row]:
-    """Yield a row a group, that with the largest lag first, and one for all others.
+    """Yield one row per group, the largest lag first, and one row for all others.
 
-    Groups without lag come by their retries, then by their dead letters.
+    Groups without lag are ordered by retries, then by dead letters.
     """
     groups = look.groups
     names = heapq.nsmallest(limit, groups, lambda name: _rank(name, groups[name]))
@@ -123,14 +124,14 @@ def group_notes(look: GroupLook, _before: GroupLook | None, config: Path) -> Seq
 
 
 def group_faults(look: GroupLook, _before: GroupLook | None) -> Sequence[str]:
-    """Return what could not be read."""
+    """Return the parts of the metadata that could not be read."""
     return look.faults
 
 
 def group_view(
     root: Path, config: StoreConfig, form: str | None, conf: Path | None, limit: int
 ) -> TopView[GroupLook]:
-    """Return what ``cqstore top --by group`` shows; an entry of ``cqstore.top``.
+    """Return the view of ``cqstore top --by group``; an entry point of ``cqstore.top``.
 
     Raises:
         typer.BadParameter: there is no such form.

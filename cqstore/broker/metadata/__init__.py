@@ -1,1 +1,1 @@
-"""A broker's metadata: topics, subscription groups and consumer offsets, in every form it keeps."""
+"""A broker's metadata: topics, subscription groups and consumer offsets, in all forms."""

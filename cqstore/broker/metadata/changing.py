@@ -1,8 +1,8 @@
-"""Changes of tables of a broker's metadata in their current form; other tables are unchanged.
+"""Changes to tables of a broker's metadata in their current form; other tables stay unchanged.
 
 A JSON file is replaced as a whole, together with its ``.bak``. A database is built in another
-folder, read back and compared, and then exchanged with the current one in one system call, so that
-a complete database exists under that name at every instant. The previous content is kept.
+folder, read back and compared, and then exchanged with the current one in one system call. So a
+complete database exists under that name at every instant. The previous content is kept.
 
 Source: RocketMQ ``ConfigManager.persist``, ``RocksDBConsumerOffsetManager``.
 """
@@ -38,15 +38,16 @@ def change_tables(
     *,
     keeps_times: bool = False,
 ) -> Path:
-    """Put ``tables`` of ``made`` in the place of those of its form; return where these are kept.
+    """Replace ``tables`` of a form by those of ``made``; return the folder of the old ones.
 
     The caller has the store's lock. If interrupted, each table is the old one or the new one. With
-    ``keeps_times`` new databases look as old as the former ones, so the same form stays the newest.
+    ``keeps_times``, new databases get the file times of the old ones, so the newest form stays the
+    same.
 
     Raises:
         RefusedStoreError: the file system cannot exchange two folders.
-        CorruptionError: what was written is not what is read back; nothing was changed.
-        StoreIOError: something cannot be written.
+        CorruptionError: the data read back differs from the data written; nothing was changed.
+        StoreIOError: a file cannot be written.
     """
     if made.form is Form.JSON:
         return _change_files(paths, made, tables)
@@ -65,11 +66,11 @@ def change_tables(
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two names, in one call, durably.
+    """Exchange two names durably in one system call.
 
     Raises:
-        RefusedStoreError: the file system cannot.
-        OSError: a name is not there, or cannot be changed.
+        RefusedStoreError: the file system does not support this.
+        OSError: a name does not exist or cannot be changed.
     """
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     code = errno.ENOSYS
@@ -98,14 +99,14 @@ def _change_files(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
 
 
 def _copy_time(former: Path, new: Path) -> None:
-    """Have all files in ``new`` look as old as the youngest one in ``former``."""
+    """Set the time of all files in ``new`` to that of the newest file in ``former``."""
     youngest = max((each.stat().st_mtime_ns for each in former.iterdir()), default=0)
     for path in new.iterdir():
         os.utime(path, ns=(youngest, youngest))
 
 
 def _folders(form: Form, tables: Collection[Table]) -> list[str]:
-    """Return the folders that hold these tables in a form of RocksDB."""
+    """Return the folders that contain these tables in a RocksDB form."""
     match form:
         case Form.V1:
             return [V1_FOLDERS[table] for table in tables]

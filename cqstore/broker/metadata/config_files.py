@@ -1,4 +1,4 @@
-"""The files of ``config/``, in which a broker keeps what is not in its log.
+"""Files in ``config/``, in which a broker keeps its tables and timer checkpoint.
 
 Source: RocketMQ ``ConfigManager``, ``BrokerPathConfigHelper``, ``TimerCheckpoint``.
 """
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 
 class TimerCheck(NamedTuple):
-    """``timercheck``, of which 4096 bytes are kept, and what a broker answers for it."""
+    """The file ``timercheck`` (4096 bytes), and the answer of a broker about it."""
 
     last_read_time: Annotated[int, Wire("q", "timer messages delivered up to this time, ms")]
     log_flush_pos: Annotated[int, Wire("q", "flushed position of the broker's timer log")]
@@ -42,10 +42,10 @@ TIMER_CHECK_POINT = Layout(TimerCheck)
 
 
 class ConfigFiles:
-    """The files of one store. One thread at a time."""
+    """The files in ``config/`` of one store. Used by one thread at a time."""
 
     def __init__(self, paths: StorePaths) -> None:
-        """Take the folder of ``paths``; no file is read yet."""
+        """Use the config folder of ``paths``; no file is read yet."""
         self._folder = paths.config
 
     def path(self, name: str) -> Path:
@@ -56,9 +56,9 @@ class ConfigFiles:
         """Return the object in a file; ``None`` if the file does not exist.
 
         Raises:
-            CorruptionError: it is none that a broker would read.
-            RefusedStoreError: it is not known what a broker makes of it.
-            StoreIOError: it cannot be read.
+            CorruptionError: the file is not valid for a broker.
+            RefusedStoreError: it is unknown how a broker interprets the file.
+            StoreIOError: the file cannot be read.
         """
         path, data = self._folder / name, self._bytes(name)
         if data is None:
@@ -74,12 +74,12 @@ class ConfigFiles:
         return named
 
     def write(self, name: str, content: Mapping[str, object], *, backup: bool = True) -> bool:
-        """Make ``content`` all of a file, durably; return whether it was something else.
+        """Write ``content`` as the whole file, durably; return whether the file changed.
 
-        ``backup``: what the file held goes to ``.bak``, if it is one that a broker would read.
+        ``backup``: save the old content as ``.bak`` if it is valid for a broker.
 
         Raises:
-            StoreIOError: it cannot be written; the present file is unchanged.
+            StoreIOError: the file cannot be written; its old content is unchanged.
         """
         return self._replace(name, json.dumps(content).encode(), backup=backup)
 
@@ -87,7 +87,7 @@ class ConfigFiles:
         """Merge the fields of a master's timer checkpoint that a slave takes over.
 
         Raises:
-            CorruptionError, StoreIOError: as ``read`` and ``write``.
+            CorruptionError, StoreIOError: see ``read`` and ``write``.
 
         Source: RocketMQ ``SlaveSynchronize.syncTimerCheckPoint``.
         """
@@ -111,7 +111,7 @@ class ConfigFiles:
                 return None
 
     def _replace(self, name: str, data: bytes, *, backup: bool) -> bool:
-        """Write a file if it is another one; what it was becomes its backup. Return whether."""
+        """Write a file if its content changes, and back up the old content. Return whether."""
         former = self._bytes(name)
         if former == data:
             return False
@@ -128,14 +128,14 @@ def _kind(name: str) -> Record:
 
 
 def _with_names(found: object) -> Any:
-    """Return what was read with text for all keys, as JSON has them."""
+    """Return a parsed value with all keys as strings, as in JSON."""
     if isinstance(found, dict):
         return {str(key): _with_names(value) for key, value in found.items()}
     return found
 
 
 def _is_readable(name: str, data: bytes) -> bool:
-    """Return whether a broker would read it; what a kill cut off must not replace its backup."""
+    """Return whether a broker can read ``data``: a torn file must not replace its backup."""
     try:
         broker_object(data, _kind(name))
     except ValueError:

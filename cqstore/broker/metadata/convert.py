@@ -23,12 +23,12 @@ from cqstore.store.sentences import some_of
 
 
 class Droppable(StrEnum):
-    """A table that a form has no place for, and that may be left out of it."""
+    """A table that a form cannot store, and that may be dropped."""
 
     FORBIDDEN = "forbidden"
-    """What groups may not do; version 2 keeps none of it."""
+    """Permissions denied to groups; version 2 cannot store them."""
     PULL_OFFSETS = "pull-offsets"
-    """Of consumers that pull by themselves; version 2 alone keeps them."""
+    """Offsets of pull consumers; only version 2 stores them."""
 
 
 def dropped(found: BrokerMetadata, to: Form, drop: Collection[Droppable]) -> list[Droppable]:
@@ -44,7 +44,8 @@ def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path
     """Return the form to convert from: ``wanted``, or the only existing one.
 
     Raises:
-        RefusedStoreError: there is none, or several and none is ``wanted``.
+        RefusedStoreError: there is no form, or there are several and ``wanted`` does not select
+            one.
     """
     forms = [each for each in found if wanted in {None, each.form}]
     if len(forms) == 1:
@@ -63,11 +64,12 @@ def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path
 def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
     """Return ``found`` converted to the form ``to``.
 
-    All of it, but for what is to be dropped and has no place there. A file of JSON that counts no
-    change gets counter 1: a broker that later keeps its metadata in RocksDB would pass over it.
+    Tables in ``drop`` that the form cannot store are left out. A JSON file with change counter 0
+    gets counter 1; otherwise, a broker that later keeps its metadata in RocksDB would ignore the
+    file.
 
     Raises:
-        RefusedStoreError: ``found`` is damaged, or ``to`` does not hold something of it.
+        RefusedStoreError: ``found`` is damaged, or ``to`` cannot store a part of it.
     """
     refuse_unless_whole(found)
     return fitted(found, to, drop)
@@ -77,7 +79,7 @@ def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) ->
     """Return ``found``, which has no faults, converted to the form ``to``; see ``converted``.
 
     Raises:
-        RefusedStoreError: ``to`` does not hold something of it.
+        RefusedStoreError: ``to`` cannot store a part of ``found``.
     """
     out = dropped(found, to, drop)
     has_no_pulls = Droppable.PULL_OFFSETS in out
@@ -105,15 +107,15 @@ def convert(
 ) -> Path:
     """Write ``made`` to a temporary folder, compare every field, and replace the other forms.
 
-    The caller has the store's lock, and has finished what an earlier call left. Forms to ``keep``
-    stay where they are.
+    The caller has the store's lock, and has finished an earlier interrupted call. Forms in ``keep``
+    stay in place.
 
     Returns:
         the folder that the other forms were moved to.
 
     Raises:
-        CorruptionError: what was written is not what is read back; nothing was changed.
-        StoreIOError: something cannot be written, see ``place``.
+        CorruptionError: the data read back differs from the data written; nothing was changed.
+        StoreIOError: a file cannot be written, see ``place``.
     """
     build_beside(paths, made, lmq=lmq)
     return place(paths, made.form, keep)
@@ -122,11 +124,11 @@ def convert(
 def build_beside(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) -> None:
     """Write ``made`` into ``new_metadata``, read it back and compare every field.
 
-    What an earlier call has left there is removed. The caller has the store's lock.
+    Remains of an earlier call are removed first. The caller has the store's lock.
 
     Raises:
-        CorruptionError: what was written is not what is read back.
-        StoreIOError: something cannot be written or read.
+        CorruptionError: the data read back differs from the data written.
+        StoreIOError: a file cannot be written or read.
     """
     clear_new(paths)
     write_form(made, made.form, paths.new_metadata, lmq=lmq)
@@ -152,10 +154,10 @@ def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
 
 
 def refuse_unless_whole(found: BrokerMetadata) -> None:
-    """Refuse a form that cannot be written again with all that it holds.
+    """Refuse a form that cannot be rewritten with its complete content.
 
     Raises:
-        RefusedStoreError: it is damaged, or holds what this project does not know.
+        RefusedStoreError: the form is damaged or has content that cqstore does not support.
     """
     if found.faults:
         raise RefusedStoreError(

@@ -1,4 +1,4 @@
-"""What differs in the tables of two brokers, whatever form each of them keeps its own in.
+"""Differences between the tables of two brokers, independent of the form of each.
 
 Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``ConsumerOffsetManager``,
 ``ConsumerFilterManager``, ``ConsumerOrderInfoManager``.
@@ -29,26 +29,26 @@ from cqstore.store.record.topic_names import is_exempt
 _MAX_BYTES = 512 << 20
 _TABLES = {name: table for table, names in FIELDS_OF_TABLE.items() for name in names}
 _FILES = {"consumerFilter.json": "filterDataByTopic", "consumerOrderInfo.json": "table"}
-"""Tables that are files of JSON under every form."""
+"""Tables that are JSON files with every form."""
 _DELAYS = "delay_offsets"
 _MADE = {"topics": is_exempt, "groups": is_own_group}
-"""Names that a broker makes at each start; not every form keeps them."""
+"""Table → check for names that a broker creates at each start; not every form keeps them."""
 Rows = dict[str, object]
 
 
 @dataclass(slots=True)
 class BrokerTables:
-    """The tables below one folder ``config``, each from the form that was written last."""
+    """The tables in one folder ``config``, each from the form that was written last."""
 
     forms: dict[Table, Form]
-    """Tables that lie nowhere are not named."""
+    """Table → the form it was read from; missing tables are left out."""
     older: list[Form]
-    """Forms that are there too, and that no table was read from."""
+    """Existing forms that no table was read from."""
     found: BrokerMetadata
-    """All tables; only these count."""
+    """The content of all tables."""
     files: dict[str, Rows] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
-    """Table → why it cannot be read as a whole: a sentence that names its form."""
+    """Table → sentence that names its form and why it cannot be read completely."""
     from_backup: list[str] = field(default_factory=list)
     """A sentence for each file that a broker reads from its ``.bak``."""
 
@@ -57,15 +57,15 @@ class BrokerTables:
         return self.forms.get(_TABLES[name])
 
     def sentences(self) -> list[str]:
-        """Return each thing that could not be read, once."""
+        """Return the reasons for unreadable tables, and the files read from a backup."""
         return [*self.sentences_of(*self.unread), *self.from_backup]
 
     def sentences_of(self, *names: str) -> list[str]:
-        """Return why these tables cannot be read, each sentence once."""
+        """Return why these tables cannot be read, without duplicate sentences."""
         return [*dict.fromkeys(self.unread[name] for name in names if name in self.unread)]
 
     def rows(self, name: str) -> Rows:
-        """Return name → entry of one table; offsets by queue, as JSON has them."""
+        """Return name → entry of one table; offsets by queue id, as in JSON."""
         if name in _FILES:
             return self.files.get(name, {})
         table = getattr(self.found, name)
@@ -76,7 +76,7 @@ class BrokerTables:
         return {key: {str(each): row[each] for each in row} for key, row in table.items() if row}
 
     def shown(self) -> str:
-        """Return the forms in a few words."""
+        """Return a short text with the forms."""
         forms = set(self.forms.values())
         if len(forms) > 1:
             text = ", ".join(f"{table} {form}" for table, form in self.forms.items())
@@ -94,7 +94,7 @@ class BrokerTables:
 
 @dataclass(frozen=True, slots=True)
 class EntryDifference:
-    """One name whose entries differ; ``None``: it has none on that side."""
+    """One name whose entries differ; ``None``: that side has no entry."""
 
     table: str
     name: str
@@ -102,12 +102,12 @@ class EntryDifference:
     other: object
 
     def as_json(self) -> dict[str, object]:
-        """Return the fields under the names that the report has."""
+        """Return the fields under their names in the report."""
         return {"table": self.table, "name": self.name, "a": self.one, "b": self.other}
 
 
 def read_tables(config: Path) -> BrokerTables:
-    """Return what the folder ``config`` holds. Changes nothing.
+    """Return the tables in the folder ``config``. Changes nothing.
 
     Raises:
         StoreIOError: the folder cannot be read.
@@ -131,11 +131,11 @@ def read_tables(config: Path) -> BrokerTables:
 
 
 def compare_tables(one: BrokerTables, other: BrokerTables) -> list[EntryDifference]:
-    """Return what differs, table by table and sorted by name.
+    """Return the differences, table by table and sorted by name.
 
-    A table that is on one side alone counts as empty on the other one; one that cannot be read is
-    not compared. Versions of data do not count. Topics and groups that a broker makes at each start
-    count where both sides have one form.
+    A table that exists on only one side counts as empty on the other side. An unreadable table is
+    not compared. Data versions are ignored. Topics and groups that a broker creates at each start
+    are compared only if both sides have the same form.
     """
     found: list[EntryDifference] = []
     for name in (*_TABLES, _DELAYS, *_FILES):
@@ -151,7 +151,7 @@ def compare_tables(one: BrokerTables, other: BrokerTables) -> list[EntryDifferen
 
 
 def not_compared(one: BrokerTables, other: BrokerTables) -> Iterator[str]:
-    """Yield a sentence for each table that one side has, and the other's form has no place for."""
+    """Yield a sentence for each table of one side that the other side's form cannot store."""
     for name in _TABLES:
         if _has_no_place(name, one, other) and (one.rows(name) or other.rows(name)):
             forms = f"{one.form_of(name) or 'none'} and {other.form_of(name) or 'none'}"
@@ -159,7 +159,7 @@ def not_compared(one: BrokerTables, other: BrokerTables) -> Iterator[str]:
 
 
 def offsets_by_queue(tables: BrokerTables) -> dict[tuple[str, str, int], int]:
-    """Return (topic, group, queue id) → offset, under every topic that a key can mean."""
+    """Return (topic, group, queue id) → offset, for every reading of each key."""
     found = tables.found
     return {
         (topic, group, queue_id): offset
@@ -170,10 +170,10 @@ def offsets_by_queue(tables: BrokerTables) -> dict[tuple[str, str, int], int]:
 
 
 def _has_no_place(name: str, one: BrokerTables, other: BrokerTables) -> bool:
-    """Return whether table ``name`` cannot be compared: one side's form cannot hold it.
+    """Return whether table ``name`` cannot be compared: the form of one side cannot store it.
 
-    What groups may not do (``forbidden``) is in every form but version 2 of RocksDB, the offsets of
-    pull consumers (``pull_offsets``) in that one alone.
+    Permissions denied to groups (``forbidden``) are in every form except version 2 of RocksDB. The
+    offsets of pull consumers (``pull_offsets``) are only in version 2.
     """
     if name not in {"forbidden", "pull_offsets"}:
         return False
@@ -183,7 +183,7 @@ def _has_no_place(name: str, one: BrokerTables, other: BrokerTables) -> bool:
 def _unlike(table: str, name: str, mine: object, others: object) -> list[EntryDifference]:
     if mine == others:
         return []
-    if isinstance(mine, dict) and isinstance(others, dict):  # what is the same need not be reported
+    if isinstance(mine, dict) and isinstance(others, dict):  # report only the fields that differ
         keys = [key for key in {**mine, **others} if mine.get(key) != others.get(key)]
         mine, others = ({key: each.get(key) for key in keys} for each in (mine, others))
     return [EntryDifference(table, name, mine, others)]
@@ -194,7 +194,7 @@ def _from_backup(config: Path, table: Table) -> Iterator[str]:
     name = newest_file(config, table)
     try:
         fault = fault_of(name, config / name)
-    except FileNotFoundError:  # a broker was killed while it wrote it
+    except FileNotFoundError:  # a broker was killed while it wrote the file
         return
     if fault is not None:
         yield f"{name} cannot be read, its .bak was used instead: {fault}"
@@ -220,10 +220,10 @@ def _read_files(config: Path, made: BrokerTables) -> None:
 
 
 def _read_file(path: Path, key: str) -> Rows:
-    """Return the table ``key`` of a JSON file; empty without file or table.
+    """Return the table ``key`` of a JSON file; empty if the file or table does not exist.
 
     Raises:
-        CorruptionError: it is none.
+        CorruptionError: the file is not valid.
     """
     with os_errors("read the broker's metadata file", path):
         if not exists(path):

@@ -1,4 +1,4 @@
-"""What ``cqstore meta --check`` answers: a finding a kind, with the names that it is about."""
+"""Findings of ``cqstore meta --check``: one per kind and form, with the affected names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,41 +6,41 @@ from enum import StrEnum
 from typing import Self
 
 MAX_NAMES = 20
-"""Names that one finding keeps; their number is counted in full."""
+"""Maximum number of names in one finding; all names are counted."""
 
 
 class MetadataSeverity(StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     WARN = "warn"
-    """A broker that starts on this loses or repeats something."""
+    """A broker that starts with this metadata loses or repeats data."""
     INFO = "info"
-    """Worth knowing."""
+    """For information only."""
 
 
 @dataclass(slots=True)
 class MetaFinding:
-    """One kind of thing that a check of metadata found in one form, with the names it is about."""
+    """One kind of problem that a check found in one form, with the affected names."""
 
     form: str
-    """A ``Form``, or two with a comma between them."""
+    """A ``Form``, or two separated by a comma."""
     severity: MetadataSeverity
     code: str
-    """Lower case words with hyphens; the same finding always has the same."""
+    """Lower-case words joined by hyphens; fixed for each kind of finding."""
     sentence: str
     names: list[str] = field(default_factory=list)
-    """The first of what it is about, at most ``MAX_NAMES``."""
+    """The first affected names, at most ``MAX_NAMES``."""
     total: int = 0
-    """How many there are in all."""
+    """Total number of affected names."""
 
     def add(self, name: str) -> None:
-        """Count one more thing that it is about."""
+        """Count one more affected name."""
         self.total += 1
         if len(self.names) < MAX_NAMES:
             self.names.append(name)
 
     def with_names(self, names: Iterable[str]) -> Self:
-        """Add ``names`` to the affected names of the finding; return the finding."""
+        """Add ``names`` to the affected names, and return the finding."""
         for name in names:
             self.add(name)
         return self

@@ -1,8 +1,8 @@
-"""Checks of metadata by itself: forms against each other, versions, names and counts.
+"""Checks of metadata without queues: forms against each other, versions, names and counts.
 
-Source: RocketMQ ``RocksDBTopicConfigManager.merge`` and its siblings (a file counts if its counter
-is higher), ``ConsumerOffsetManager`` (splits keys at each @), ``AdminBrokerProcessor`` (pages of
-2000 names), ``ConsumerOffsetManagerV2.assignResetOffset``.
+Source: RocketMQ ``RocksDBTopicConfigManager.merge`` and its siblings (a file is merged if its
+counter is higher), ``ConsumerOffsetManager`` (splits keys at each @), ``AdminBrokerProcessor``
+(pages of 2000 names), ``ConsumerOffsetManagerV2.assignResetOffset``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,11 +29,11 @@ from cqstore.store.record.topic_names import is_exempt
 
 _PAGE = 2000
 _TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}
-"""A form → the forms whose managers take it in where its counter is higher."""
+"""Form → the forms whose managers merge it if its counter is higher."""
 
 
 def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
-    """Yield what is wrong with the forms of one folder; needs no queues."""
+    """Yield the findings about the forms of one folder; queues are not needed."""
     for one, other in combinations(map(_made_by_operators, found), 2):
         yield from _disagreements(one, other)
     for each in found:
@@ -48,7 +48,7 @@ def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
 
 
 def _made_by_operators(found: BrokerMetadata) -> BrokerMetadata:
-    """Return ``found`` without the topics that a broker makes at each start."""
+    """Return ``found`` without the topics that a broker creates at each start."""
     topics = {name: config for name, config in found.topics.items() if not is_exempt(name)}
     return replace(found, topics=topics)
 
@@ -71,7 +71,7 @@ def _disagreements(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[MetaF
 
 
 def _is_missing_by_form(name: str, *forms: Form) -> bool:
-    """Return whether one of ``forms`` has no place for a table at all."""
+    """Return whether one of ``forms`` cannot store a table at all."""
     if name == "forbidden":
         return Form.V2 in forms
     return name == "pull_offsets" and set(forms) != {Form.V2}
@@ -80,7 +80,7 @@ def _is_missing_by_form(name: str, *forms: Form) -> bool:
 def _version_trap(
     one: BrokerMetadata, other: BrokerMetadata, table: Table
 ) -> Iterator[MetaFinding]:
-    """Yield what a broker makes at its start of two forms that differ, by their data versions."""
+    """Yield a finding on which of two different forms a broker uses, by their data versions."""
     if other.form not in _TAKEN_IN.get(one.form, ()):
         return
     counters = [_counter(each, table) for each in (one, other)]
@@ -117,7 +117,7 @@ def _remarks(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """Yield a finding of JSON tables of a young broker: a counter of 0 is higher than no other."""
+    """Yield a finding on JSON tables with counter 0, which a RocksDB broker never merges."""
     if found.form is not Form.JSON:
         return
     young = [
@@ -149,7 +149,7 @@ def _names_and_keys(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """Yield findings on keys of offsets that no topic and group fit, or several."""
+    """Yield findings on offset keys that match no topic and group, or more than one."""
     keys = [*found.offsets, *found.pull_offsets]
     ambiguous = MetaFinding(
         found.form, MetadataSeverity.WARN, "ambiguous-key",
@@ -177,7 +177,7 @@ def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """Yield a finding of resets under version 2, which are written as ``group@topic``."""
+    """Yield a finding on offset resets under version 2, written as ``group@topic``."""
     if found.form is not Form.V2:
         return
     finding = MetaFinding(
@@ -194,7 +194,7 @@ def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """Yield a finding of tables of a size with which a RocketMQ slave loses the last entry."""
+    """Yield a finding on tables whose size makes a RocketMQ slave lose the last entry."""
     for table, names in ((Table.TOPICS, found.topics), (Table.GROUPS, found.groups)):
         if len(names) > _PAGE and len(names) % _PAGE == 1:
             sentence = (
@@ -207,7 +207,7 @@ def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _files_of_offsets(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """Yield a finding if both files of offsets differ."""
+    """Yield a finding if the two offset files differ."""
     keys = offsets_disagree(found.path) if found.form is Form.JSON else []
     if keys:
         sentence = (

@@ -1,7 +1,7 @@
-"""What a form of metadata cannot hold: each such thing by its name, before a byte is written.
+"""Content that a form of metadata cannot store, reported by name before a byte is written.
 
 Source: RocketMQ ``ConfigHelper`` (a name's length is a ``short``), ``SubscriptionGroupManagerV2``
-(keeps no forbidden table), ``ConsumerOffsetManager`` (pull offsets are in memory alone),
+(has no forbidden table), ``ConsumerOffsetManager`` (keeps pull offsets only in memory),
 ``RocksDBSubscriptionGroupManager.decodeForbidden`` (an ``Integer``).
 """
 
@@ -15,16 +15,16 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.sentences import some_of
 
 MAX_NAME_BYTES = (1 << 15) - 1
-"""Of a name in a key of version 2."""
+"""Maximum size of a name in a key of version 2, in bytes."""
 _INT_BITS, _LONG_BITS = 31, 63
 _MAX_SHOWN = 5
 
 
 def refuse_unfit(found: BrokerMetadata, form: Form) -> None:
-    """Refuse metadata that ``form`` has no place for, see ``refusals``.
+    """Refuse metadata that ``form`` cannot store, see ``refusals``.
 
     Raises:
-        RefusedStoreError: there is something.
+        RefusedStoreError: ``form`` cannot store a part of the metadata.
     """
     refused = list(refusals(found, form))
     if refused:
@@ -35,7 +35,7 @@ def refuse_unfit(found: BrokerMetadata, form: Form) -> None:
 
 
 def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
-    """Yield a sentence for each thing in ``found`` that a broker would not read from ``form``."""
+    """Yield a sentence for each part of ``found`` that a broker cannot read from ``form``."""
     yield from _unfit_names(found)
     yield from _unfit_numbers(found)
     if form is Form.V2:
@@ -47,8 +47,8 @@ def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
 def lone_pull_offsets(found: BrokerMetadata) -> Offsets:
     """Return the pull offsets of queues for which the group has no committed offset.
 
-    A broker of 5.5 counts the pulls of every group, for figures and for POP. Without them a group
-    goes on from what it has committed.
+    A broker of release 5.5 records the pull offsets of every group, for statistics and for POP.
+    Without pull offsets, a group continues from its committed offset.
 
     Source: RocketMQ ``PullMessageProcessor.tryCommitOffset``, ``PopConsumerService``.
     """
@@ -60,7 +60,7 @@ def lone_pull_offsets(found: BrokerMetadata) -> Offsets:
 
 
 def _unfit_names(found: BrokerMetadata) -> Iterator[str]:
-    """Yield the names that no form can hold, a sentence each."""
+    """Yield a sentence for each name that no form can store."""
     in_forbidden = chain.from_iterable(found.forbidden.values())
     tables = (found.topics, found.groups, found.forbidden, in_forbidden)
     for name in chain(*tables, found.offsets, found.pull_offsets):
@@ -71,7 +71,7 @@ def _unfit_names(found: BrokerMetadata) -> Iterator[str]:
 
 
 def _unfit_numbers(found: BrokerMetadata) -> Iterator[str]:
-    """Yield the numbers that no form can hold, a sentence each."""
+    """Yield a sentence for each number that no form can store."""
     yield from _unfit_offsets("offset", found.offsets)
     yield from _unfit_offsets("pull offset", found.pull_offsets)
     for group, row in found.forbidden.items():
@@ -100,7 +100,7 @@ def _unfit_offsets(what: str, offsets: Offsets) -> Iterator[str]:
 
 
 def _unfit_for_v2(found: BrokerMetadata) -> Iterator[str]:
-    """Yield what version 2 cannot hold, a sentence each."""
+    """Yield a sentence for each part that version 2 cannot store."""
     groups = [group for group, row in found.forbidden.items() if row]
     if groups:
         yield f"v2 does not support the forbiddenTable, which has groups: {_few(groups)}"
@@ -119,7 +119,7 @@ def _unfit_for_v2(found: BrokerMetadata) -> Iterator[str]:
 def _unfit_configs(kind: str, table: dict[str, Json]) -> Iterator[str]:
     for name, config in table.items():
         yield from _unfit_lengths(name, (name,))
-        if config.get(kind) != name:  # v2 takes the name from there
+        if config.get(kind) != name:  # v2 uses the name in the configuration
             yield f"the configuration of {name!r} has another {kind}: {config.get(kind)!r}"
 
 

@@ -1,4 +1,4 @@
-"""Every form of metadata that a store's folder holds."""
+"""Reader of all forms of metadata in a store's folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +20,8 @@ NO_METADATA = "no broker metadata found"
 def read_forms(paths: StorePaths) -> list[BrokerMetadata]:
     """Return the content of each existing form. Read-only, takes no lock.
 
-    What cannot be read is among the ``faults`` of its form. A broker that runs may be about to
-    change any of it.
+    Unreadable parts are in the ``faults`` of their form. A running broker may change the metadata
+    at any time.
     """
     config = paths.config
     return [found for read in _READERS if (found := read(config)) is not None]

@@ -1,4 +1,4 @@
-"""The form of JSON files, read as a broker reads them: each file, or else its ``.bak``.
+"""Reader of the JSON form. Like a broker, it reads each file, or else its ``.bak``.
 
 Source: RocketMQ ``ConfigManager.load``, ``TopicConfigManager.decode``,
 ``SubscriptionGroupManager.decode``, ``ConsumerOffsetManager.decode``,
@@ -42,9 +42,9 @@ Decoder = Callable[[Json, BrokerMetadata], None]
 def read_json(config: Path) -> BrokerMetadata | None:
     """Return the content of the files below ``config``; ``None`` if none of them exists.
 
-    A file that is empty or torn is read from its ``.bak``, as a broker does it. That it was, and
-    what neither holds, is among ``faults``. A backup whose file is missing is among ``remarks``:
-    a broker reads it, and nothing is damaged.
+    An empty or torn file is read from its ``.bak``, as in a broker. The fault, and content that is
+    in neither, is recorded in ``faults``. A backup without its file is recorded in ``remarks``: a
+    broker reads the backup, and nothing is damaged.
     """
     present = [name for name in FILES if is_either_there(config / name)]
     if not present:
@@ -57,10 +57,10 @@ def read_json(config: Path) -> BrokerMetadata | None:
 
 
 def read_json_file(config: Path, name: str) -> BrokerMetadata:
-    """Return what the file ``name``, one of ``FILES``, holds, or else its ``.bak``.
+    """Return the content of the file ``name``, one of ``FILES``, or else of its ``.bak``.
 
-    A file that is missing, empty or torn is a remark and no fault where its ``.bak`` can be read.
-    One that the system does not give now is a fault: what it holds may be newer.
+    A missing, empty or torn file is only a remark if its ``.bak`` can be read. A file that the
+    system cannot read now is a fault, because its content may be newer.
     """
     found = BrokerMetadata(Form.JSON, config)
     read_table(config / name, _DECODERS[name], found)
@@ -71,14 +71,14 @@ def read_json_file(config: Path, name: str) -> BrokerMetadata:
 
 
 UNKNOWN_FIELDS_FOUND = "the files have fields that no other form is known to support"
-"""Why files cannot be converted, see ``unknown_fields``."""
+"""Reason why files cannot be converted, see ``unknown_fields``."""
 
 
 def unknown_fields(config: Path) -> list[str]:
-    """Return ``FILE: FIELD`` for the fields of the files that are not read here.
+    """Return ``FILE: FIELD`` for the fields of the files that this module does not read.
 
-    Empty ones do not count, nor files that cannot be read, nor the pull offsets of RocketMQ 5.5.0:
-    no release goes on with them.
+    Empty fields, unreadable files, and the pull offsets of RocketMQ 5.5.0, which no release reads
+    again, are left out.
     """
     found: list[str] = []
     for name, fields in _FIELDS.items():
@@ -94,9 +94,9 @@ def unknown_fields(config: Path) -> list[str]:
 
 
 def other_fields(config: Path, name: str) -> Json:
-    """Return the fields of the file ``name`` that are not read here, with what they hold.
+    """Return the fields of the file ``name`` that this module does not read, with their values.
 
-    Of the file, or else of its ``.bak``; nothing where neither can be read.
+    They are from the file, or else from its ``.bak``; empty if neither can be read.
     """
     for path in (config / name, backup_of(config / name)):
         try:
@@ -109,11 +109,11 @@ def other_fields(config: Path, name: str) -> Json:
 
 
 def read_table_text(name: str, data: bytes) -> BrokerMetadata:
-    """Return what a broker makes of ``data``, the content of the file ``name``.
+    """Return the metadata that a broker reads from ``data``, the content of the file ``name``.
 
     Raises:
-        CorruptionError: it refuses it.
-        RefusedStoreError: it is not known what a broker makes of it.
+        CorruptionError: a broker refuses the content.
+        RefusedStoreError: it is unknown how a broker interprets the content.
     """
     found = BrokerMetadata(Form.JSON, Path())
     _DECODERS[name](object_in(Path(name), data, FILE_KINDS[name]), found)
@@ -121,10 +121,10 @@ def read_table_text(name: str, data: bytes) -> BrokerMetadata:
 
 
 def fault_of(name: str, path: Path) -> StoreError | None:
-    """Return why a broker cannot read ``path`` as its file ``name``; ``None``: it can.
+    """Return why a broker cannot read ``path`` as its file ``name``; ``None`` if it can.
 
     Raises:
-        FileNotFoundError: it is not there.
+        FileNotFoundError: the file does not exist.
     """
     path.stat()
     try:
@@ -135,9 +135,9 @@ def fault_of(name: str, path: Path) -> StoreError | None:
 
 
 def offsets_disagree(config: Path) -> list[str]:
-    """Return the keys whose offsets differ between the two files of offsets, if both exist.
+    """Return the keys whose offsets differ between the two offset files, if both exist.
 
-    A broker with ``enableLmq`` writes one of them, any other broker the other: one is out of date.
+    A broker with ``enableLmq`` writes one file, any other broker the other: one file is outdated.
     """
     both = []
     for name in (OFFSETS_FILE, LMQ_OFFSETS_FILE):
@@ -149,15 +149,15 @@ def offsets_disagree(config: Path) -> list[str]:
 
 
 def read_delays(config: Path, into: BrokerMetadata) -> None:
-    """Add the offsets of delay levels, which are in a file of JSON under every form."""
+    """Add the offsets of delay levels, which are in a JSON file with every form."""
     if is_either_there(config / DELAYS_FILE):
         read_table(config / DELAYS_FILE, _delays, into)
 
 
 def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
-    """Read one file, or its ``.bak``, into its tables; what is wrong becomes a fault.
+    """Read one file, or its ``.bak``, into its tables; add faults for errors.
 
-    The backup does not count where it is not known what a broker makes of the file.
+    The backup is not used if it is unknown how a broker interprets the file.
     """
     backup = backup_of(path)
     if not exists(path) and exists(backup):
@@ -178,12 +178,12 @@ def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
 
 
 def _content(path: Path, name: str) -> Json:
-    """Return the fields of the file ``name``, which is read from ``path``.
+    """Return the fields of the file ``name``, read from ``path``.
 
     Raises:
-        CorruptionError: it is missing, empty, or a broker refuses it.
-        RefusedStoreError: it is not known what a broker makes of it.
-        StoreIOError: the system does not give it.
+        CorruptionError: the file is missing or empty, or a broker refuses it.
+        RefusedStoreError: it is unknown how a broker interprets the file.
+        StoreIOError: the file cannot be read.
     """
     with os_errors("read the broker's metadata file", path):
         try:
@@ -196,7 +196,7 @@ def _content(path: Path, name: str) -> Json:
 
 
 def _checked(decode: Decoder, name: str) -> Decoder:
-    """Return ``decode`` with its ``ValueError`` as an error that names the file."""
+    """Return ``decode`` with ``ValueError`` replaced by an error that names the file."""
 
     def checked(content: Json, into: BrokerMetadata) -> None:
         try:
@@ -226,7 +226,7 @@ def _decode_offsets(content: Json, into: BrokerMetadata) -> None:
     rows: Offsets = _table(content, "offsetTable", takes_null=True)
     light: dict[str, int] = _table(content, "lmqOffsetTable", takes_null=True)
     for key, offset in light.items():
-        rows.setdefault(key, {})[0] = offset  # other queues of a light group are in the first
+        rows.setdefault(key, {})[0] = offset  # other queues of an LMQ group are in the first table
     into.offsets |= rows
     if content.get(PULL_OFFSETS):
         name = LMQ_OFFSETS_FILE if "lmqOffsetTable" in content else OFFSETS_FILE
@@ -240,10 +240,10 @@ def _decode_delays(content: Json, into: BrokerMetadata) -> None:
 
 
 def _table(content: Json, name: str, *, takes_null: bool = False) -> Any:
-    """Return a table; empty if it is missing.
+    """Return a table of a file; empty if the table is missing.
 
     Raises:
-        ValueError: it is null, and a broker ends its start on that.
+        ValueError: the table is null, with which a broker does not start.
     """
     table = content.get(name, {})
     if table is None and not takes_null:
@@ -252,10 +252,10 @@ def _table(content: Json, name: str, *, takes_null: bool = False) -> Any:
 
 
 def _version(content: Json, table: Table, into: BrokerMetadata) -> None:
-    """Take the version of a table; null is one of offsets alone.
+    """Read the data version of a table; only that of offsets may be null.
 
     Raises:
-        ValueError: it is null, or its counter.
+        ValueError: the version or its counter is null.
     """
     try:
         if "dataVersion" in content:
@@ -272,7 +272,7 @@ _FIELDS = {
     OFFSETS_FILE: {*_OFFSETS_FIELDS},
     LMQ_OFFSETS_FILE: {*_OFFSETS_FIELDS, "lmqOffsetTable"},
 }
-"""All that a broker writes; it makes ``groupTopicMap`` of the keys and does not read it."""
+"""All fields that a broker writes. It derives ``groupTopicMap`` and does not read it."""
 _delays = _checked(_decode_delays, DELAYS_FILE)
 _DECODERS: dict[str, Decoder] = {
     TOPICS_FILE: _checked(_decode_topics, TOPICS_FILE),

@@ -1,4 +1,4 @@
-"""Repairs a broker's JSON files: from their backups, from another form, or from the queues.
+"""Repair of a broker's JSON files from their backups, from another form, or from the queues.
 
 Source: RocketMQ ``ConfigManager.load``, ``MixAll.string2File``.
 """
@@ -33,26 +33,26 @@ _TABLES = {name: table for table, names in FILES_OF_TABLE.items() for name in na
 
 
 class Repair(NamedTuple):
-    """One file that a broker cannot read, and what is to be in its place."""
+    """One file that a broker cannot read, and its replacement."""
 
     name: str
     fault: str
     source: str
-    """``bak``, a form, ``queues``; empty: nothing has it."""
+    """``bak``, a form, or ``queues``; empty: there is no source for a repair."""
     content: bytes
 
 
 def plan_repairs(
     paths: StorePaths, found: Sequence[BrokerMetadata], queues: Mapping[str, TopicQueues]
 ) -> Iterator[Repair]:
-    """Yield what is to be done for each file that cannot be read; changes nothing.
+    """Yield the repair of each unreadable file; changes nothing.
 
-    A backup comes first: it is what a broker reads. Then the only other form, if it has no faults;
-    of several one may be out of date. Then, for topics, the queues. A file whose backup alone is
-    torn needs nothing: the next write makes a new one.
+    The first source is the backup, because a broker reads it. The second is the only other form, if
+    it has no faults; if there are several forms, one may be outdated. The last source, for topics,
+    is the queues. If only the backup is torn, no repair is needed: the next write replaces it.
 
     Raises:
-        RefusedStoreError: it is not known whether a broker reads a file.
+        RefusedStoreError: it is unknown whether a broker can read a file.
     """
     config = paths.config
     others = [each for each in found if each.form is not Form.JSON]
@@ -80,10 +80,10 @@ def with_made_topics(
     base: BrokerMetadata | None,
     queues: Mapping[str, TopicQueues],
 ) -> bytes:
-    """Return ``topics.json`` with the topics of ``base`` and of ``queues`` that it has not.
+    """Return ``topics.json`` with the topics of ``base`` and the missing ones from ``queues``.
 
-    Its counter is higher than that of every form in ``found``: a broker that keeps its topics in
-    databases takes the file in at its next start.
+    Its counter is higher than that of every form in ``found``, so a broker that keeps its topics in
+    databases merges the file at its next start.
     """
     topics = {} if base is None else dict(base.topics)
     topics |= {name: topic_row(name, shown) for name, shown in queues.items() if name not in topics}
@@ -94,7 +94,7 @@ def with_made_topics(
 
 
 def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
-    """Keep a copy of each file, then replace it durably; return the folder of the copies.
+    """Back up each file, then replace it durably; return the folder of the backups.
 
     The caller has the store's lock. If the process is killed between two files, each file has its
     old or its new content, and the next call repairs the rest.
@@ -143,23 +143,23 @@ def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadat
 
 
 def _operator_topics(found: BrokerMetadata) -> dict[str, Json]:
-    """Return the topics that a broker does not make by itself at each start."""
+    """Return the topics that a broker does not create itself at each start."""
     return {name: row for name, row in found.topics.items() if not is_exempt(name)}
 
 
 def _fault(name: str, path: Path) -> str | None:
-    """Return what is wrong with a file, empty if nothing; ``None``: it is not there."""
+    """Return the fault of a file, empty if it is valid; ``None`` if it does not exist."""
     try:
         fault = fault_of(name, path)
     except FileNotFoundError:
         return None
     if isinstance(fault, RefusedStoreError):
-        raise fault  # a broker may read it
+        raise fault  # a broker may be able to read it
     return "" if fault is None else str(fault)
 
 
 def _table_of(other: BrokerMetadata, name: str, found: Sequence[BrokerMetadata]) -> bytes:
-    """Return the JSON file ``name`` with what another form has."""
+    """Return the JSON file ``name`` with the content of another form."""
     made = BrokerMetadata(
         Form.JSON, other.path, topics=other.topics, groups=other.groups,
         forbidden=other.forbidden, offsets=other.offsets,
@@ -171,7 +171,7 @@ def _table_of(other: BrokerMetadata, name: str, found: Sequence[BrokerMetadata])
 
 
 def next_version(found: Sequence[BrokerMetadata], table: Table) -> DataVersion:
-    """Return a version that counts above that of every form: a broker takes the higher one."""
+    """Return a version above that of every form, because a broker uses the highest counter."""
     known = [each.versions[table] for each in found if table in each.versions]
     state = max((version.state_version for version in known), default=0)
     counter = max((version.counter for version in known), default=0)

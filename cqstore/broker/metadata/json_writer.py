@@ -1,4 +1,4 @@
-"""Writes metadata as the JSON files of a broker, each with a ``.bak`` that holds the same.
+"""Writer of metadata as JSON files of a broker, each with an identical ``.bak``.
 
 Source: RocketMQ ``ConfigManager.persist``, ``TopicConfigManager.encode``,
 ``SubscriptionGroupManager.encode``, ``ConsumerOffsetManager.encode``, ``LmqConsumerOffsetManager``,
@@ -26,7 +26,8 @@ from cqstore.store.record.message import LMQ_PREFIX
 def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> None:
     """Write topics, groups and offsets into ``config``, durably.
 
-    ``lmq``: also ``lmqConsumerOffset.json``, which a broker with ``enableLmq`` reads alone.
+    ``lmq``: also write ``lmqConsumerOffset.json``, the only offset file that a broker with
+    ``enableLmq`` reads.
 
     Raises:
         StoreIOError: a file cannot be written.
@@ -39,7 +40,7 @@ def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> Non
 
 
 def content_of(name: str, found: BrokerMetadata) -> Json:
-    """Return what the file ``name``, one of ``FILES``, is to hold of ``found``."""
+    """Return the content of the file ``name``, one of ``FILES``, for ``found``."""
     if name == TOPICS_FILE:
         return {"topicConfigTable": found.topics} | _version(found, Table.TOPICS)
     if name == GROUPS_FILE:
@@ -56,10 +57,10 @@ def content_of(name: str, found: BrokerMetadata) -> Json:
 
 
 def write_delays(found: BrokerMetadata, config: Path) -> None:
-    """Write the offsets of delay levels, if there are any, durably; the file of every form.
+    """Write the offsets of delay levels, if any, durably. All forms use this file.
 
     Raises:
-        StoreIOError: it cannot be written.
+        StoreIOError: the file cannot be written.
     """
     if found.delay_offsets:
         path = config / DELAYS_FILE
@@ -77,7 +78,7 @@ def _version(found: BrokerMetadata, table: Table) -> Json:
 
 
 def _topics_of_groups(offsets: Offsets) -> dict[str, list[str]]:
-    """Return the map that a broker writes and does not read: of names with one @ between them."""
+    """Return group → topics of the keys with one @; a broker writes this and does not read it."""
     made: dict[str, list[str]] = {}
     for key in offsets:
         topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
@@ -87,7 +88,7 @@ def _topics_of_groups(offsets: Offsets) -> dict[str, list[str]]:
 
 
 def _lmq_offsets(offsets: Offsets) -> Json:
-    """Return both tables of ``lmqConsumerOffset.json``: an LMQ group has queue 0 alone there."""
+    """Return both tables of ``lmqConsumerOffset.json``; LMQ groups have only queue 0 there."""
     light = {
         key: row[0]
         for key, row in offsets.items()

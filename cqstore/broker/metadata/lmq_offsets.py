@@ -1,8 +1,8 @@
-"""The two files of consumer offsets that a broker may read, and each made of the other.
+"""Conversion between the two files of consumer offsets that a broker may read.
 
-A broker with ``enableLmq`` whose queues are in files reads ``lmqConsumerOffset.json`` alone, any
-other one ``consumerOffset.json`` alone. In the former the offsets of LMQ groups are a table of
-their own, without queue ids: an LMQ has queue 0.
+A broker with ``enableLmq`` and file queues reads only ``lmqConsumerOffset.json``; any other broker
+reads only ``consumerOffset.json``. In ``lmqConsumerOffset.json``, the offsets of LMQ groups are in
+a separate table without queue ids, because an LMQ has only queue 0.
 
 Source: RocketMQ ``LmqConsumerOffsetManager``, ``ConsumerOffsetManager``,
 ``RocksDBConsumerOffsetManager``, ``BrokerController``.
@@ -23,10 +23,10 @@ Json = dict[str, Any]
 
 
 def all_offsets(content: Json | None, path: Path) -> Offsets:
-    """Return the offsets in either file, those of LMQ groups with queue 0.
+    """Return the offsets in either file; those of LMQ groups get queue id 0.
 
     Raises:
-        CorruptionError: there is no such table.
+        CorruptionError: the offset table is missing or invalid.
     """
     lmq = (content or {}).get(LMQ_TABLE) or {}
     if not isinstance(lmq, dict) or not all(type(each) is int for each in lmq.values()):
@@ -43,8 +43,8 @@ def consumer_offset(offsets: Offsets, version: Json) -> Json:
 def lmq_consumer_offset(offsets: Offsets, version: Json) -> Json:
     """Return the content of ``lmqConsumerOffset.json``.
 
-    Of an LMQ group only the offset of queue 0 is read there; its other queues stay in the table
-    that the broker does not ask for that group.
+    For an LMQ group, a broker reads only the offset of queue 0 there. Its other queues stay in the
+    first table, in which the broker does not look up that group.
     """
     flat = {key: row[_QUEUE] for key, row in offsets.items() if _is_lmq(key) and _QUEUE in row}
     rows = {key: row for key, row in offsets.items() if key not in flat or len(row) > 1}
@@ -52,5 +52,5 @@ def lmq_consumer_offset(offsets: Offsets, version: Json) -> Json:
 
 
 def _is_lmq(key: str) -> bool:
-    """Return whether a key ``topic@group`` is of an LMQ group."""
+    """Return whether a key ``topic@group`` belongs to an LMQ group."""
     return key.partition(TOPIC_GROUP_SEPARATOR)[2].startswith(LMQ_PREFIX)

@@ -20,20 +20,21 @@ FILES_OF_TABLE = {
     Table.GROUPS: (GROUPS_FILE,),
     Table.OFFSETS: (OFFSETS_FILE, LMQ_OFFSETS_FILE),
 }
-"""RocksDB's managers take the first of a table in."""
+"""Table → its JSON files; RocksDB's managers merge the first one."""
 FILES = tuple(name for names in FILES_OF_TABLE.values() for name in names)
-"""Those that a broker with RocksDB keeps in databases; the file of delay levels stays one."""
+"""JSON files whose tables a RocksDB broker keeps in databases; delay levels stay a file."""
 V1_FOLDERS = {
     Table.TOPICS: "topics",
     Table.GROUPS: "subscriptionGroups",
     Table.OFFSETS: "consumerOffsets",
 }
 SINGLE_FOLDER, V2_FOLDER = "metadata", "rdb"
-"""Databases of all tables: ``useSingleRocksDBForAllConfigs``, ``configManagerVersion=v2``."""
+"""Folders of databases with all tables, for ``useSingleRocksDBForAllConfigs`` and
+``configManagerVersion=v2``."""
 
 
 def names_of(form: Form) -> list[str]:
-    """Return what a form can have in ``config``: files with their backups, or databases."""
+    """Return the possible names of a form in ``config``: files and backups, or databases."""
     match form:
         case Form.JSON:
             return [name for each in FILES for name in (each, backup_of(Path(each)).name)]

@@ -1,4 +1,4 @@
-"""Consumer offsets: merge the master's with the local ones; no offset decreases unnoticed."""
+"""Merge of the master's consumer offsets into the local ones; decreases are reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from cqstore.store.errors import CorruptionError
 
 Offsets = dict[str, dict[str, int]]
-"""``topic@group`` → queue id → offset; of delays: an empty key, and levels."""
+"""``topic@group`` → queue id → offset; for delays, an empty key and levels."""
 
 
 class Lower(NamedTuple):
-    """An offset that is lower at the master than here."""
+    """An offset of the master that is lower than the local one."""
 
     key: str
     queue_id: str
@@ -20,10 +20,10 @@ class Lower(NamedTuple):
 
 
 def offsets_in(content: dict[str, Any] | None, path: Path) -> Offsets:
-    """Return the table of offsets in a file of a broker's; an empty one without a file.
+    """Return the offset table in a broker's file; empty without a file.
 
     Raises:
-        CorruptionError: it has no such table.
+        CorruptionError: the file has no valid offset table.
     """
     if content is None:
         return {}
@@ -42,10 +42,10 @@ def _is_row(found: object) -> bool:
 def merged(
     own: Offsets, master: Offsets, *, accept_lower: Callable[[Lower], bool]
 ) -> tuple[Offsets, list[Lower]]:
-    """Return all offsets, where both have one the higher, and which are lower at the master.
+    """Return the merged offsets, the higher of both, and those that are lower at the master.
 
-    ``accept_lower`` says of an offset that is lower at the master whether it counts. What only one
-    of them has stays.
+    ``accept_lower`` returns whether a lower offset of the master is used. Offsets that only one
+    side has are kept.
     """
     result, lower = {key: dict(row) for key, row in own.items()}, list[Lower]()
     for key, row in master.items():

@@ -1,4 +1,4 @@
-"""BrokerMetadata: topics, subscription groups and offsets, whatever form they were read from.
+"""BrokerMetadata: topics, subscription groups and offsets, independent of their form.
 
 Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``ConsumerOffsetManager``,
 ``DataVersion``.
@@ -15,14 +15,14 @@ from cqstore.store.errors import StoreError
 
 Json = dict[str, object]
 Offsets = dict[str, dict[int, int]]
-"""``topic@group`` → queue id → next offset. A queue that has no entry was never committed."""
+"""``topic@group`` → queue id → next offset. A queue without an entry has no committed offset."""
 
 
 class Form(StrEnum):
-    """How a broker keeps its metadata."""
+    """Format in which a broker keeps its metadata."""
 
     JSON = "json"
-    """Files of JSON below ``config/``."""
+    """JSON files below ``config/``."""
     V1 = "v1"
     """Three RocksDB databases below ``config/`` (``storeType=defaultRocksDB``)."""
     SINGLE = "single"
@@ -44,11 +44,11 @@ FIELDS_OF_TABLE = {
     Table.GROUPS: ("groups", "forbidden"),
     Table.OFFSETS: ("offsets", "pull_offsets"),
 }
-"""What of ``BrokerMetadata`` a table is."""
+"""Table → its fields in ``BrokerMetadata``."""
 
 
 class Remark(StrEnum):
-    """What is worth knowing of how a form was read; the code of a finding of ``meta --check``."""
+    """Note on how a form was read; its value is the code of a finding of ``meta --check``."""
 
     BACKUP_ALONE = "backup-alone"
     OLDER_BACKUP = "older-backup"
@@ -68,7 +68,7 @@ REMARKS = {
 
 
 class DataVersion(NamedTuple):
-    """How often and when a table was changed; a broker takes the table with the higher counter."""
+    """Change counter and time of a table; a broker uses the table with the higher counter."""
 
     state_version: int = 0
     timestamp: int = 0
@@ -77,13 +77,13 @@ class DataVersion(NamedTuple):
 
     @classmethod
     def of(cls, found: object) -> Self:
-        """Return it from its JSON, which is of the kind ``VERSION``.
+        """Return the version from its JSON value, which is of the kind ``VERSION``.
 
         Raises:
-            ValueError: it is null, or its counter.
+            ValueError: the version or its counter is null.
         """
         if not isinstance(found, dict):
-            raise ValueError("dataVersion is null")  # noqa: TRY004 - it is the text's fault
+            raise ValueError("dataVersion is null")  # noqa: TRY004 - the input is invalid, not the caller
         numbers = [found.get(name, 0) for name in ("stateVersion", "timestamp", "counter")]
         if None in numbers:
             raise ValueError("the counter of dataVersion is null")
@@ -96,32 +96,32 @@ class BrokerMetadata:
 
     form: Form
     path: Path
-    """The folder ``config`` or that of the database."""
+    """The folder ``config``, or the folder of the database."""
     topics: dict[str, Json] = field(default_factory=dict)
     groups: dict[str, Json] = field(default_factory=dict)
     forbidden: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Group → topic → bits of what the group may not do there."""
+    """Group → topic → bits of the denied permissions."""
     offsets: Offsets = field(default_factory=dict)
     pull_offsets: Offsets = field(default_factory=dict)
     delay_offsets: dict[int, int] = field(default_factory=dict)
-    """Delay level → next offset of its queue; a file of JSON under every form."""
+    """Delay level → next offset of its queue; from a JSON file with every form."""
     versions: dict[Table, DataVersion] = field(default_factory=dict)
     faults: list[StoreError] = field(default_factory=list)
-    """What could not be read. A table with a fault is what its ``.bak`` has, or empty."""
+    """Errors about unreadable parts. A table with a fault is read from its ``.bak``, or empty."""
     remarks: dict[Remark, list[str]] = field(default_factory=dict)
-    """What was read in a way worth knowing → the files that it is about."""
+    """Remark → the files that it is about."""
 
     def remark(self, kind: Remark, name: str) -> None:
-        """Add a file to those of a remark."""
+        """Add the file ``name`` to a remark."""
         self.remarks.setdefault(kind, []).append(name)
 
     def sentences(self) -> list[str]:
-        """Return the remarks, a sentence each."""
+        """Return one sentence per remark."""
         return [f"{REMARKS[kind]}: {', '.join(names)}" for kind, names in self.remarks.items()]
 
 
 def readings(key: str) -> Iterator[tuple[str, str]]:
-    """Yield every topic and group that ``topic@group`` can mean: several where names have @."""
+    """Yield each possible topic and group of ``topic@group``: several if names contain @."""
     at = key.find(TOPIC_GROUP_SEPARATOR)
     while at >= 0:
         if 0 < at < len(key) - 1:

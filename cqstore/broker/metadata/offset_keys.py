@@ -1,15 +1,12 @@
-"""``topic@group`` taken apart: which topic and group a key of an offset means.
+"""Parsing of offset keys ``topic@group`` into topic and group.
 
-Source: RocketMQ ``ConsumerOffsetManager``, which joins both names with @, whatever they hold.
+Source: RocketMQ ``ConsumerOffsetManager``, which joins both names with @ even if they contain @.
 """
 
 from collections.abc import Collection
 
 from cqstore.broker.metadata.model import readings
 from cqstore.store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
-
-"""What a group's own topics are called, with its name behind it."""
-
 
 _OWN_GROUPS = frozenset({
     "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
@@ -20,11 +17,11 @@ _OWN_GROUPS = frozenset({
 def fitting_readings(
     key: str, topics: Collection[str], groups: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Return the topics and groups that ``key`` fits best; several if the names do not decide.
+    """Return the best readings of ``key`` as topic and group; several if they are ambiguous.
 
-    A reading whose topic and group are both known fits better than one with one of them, and that
-    better than one without. Light queues and a group's own topics count as known. Empty: the key
-    has no @ between two names.
+    A reading with a known topic and a known group is better than a reading with only one of them,
+    which is better than a reading with neither. Light queues and a group's own topics count as
+    known. Empty: the key has no @ between two names.
     """
     found = list(readings(key))
     if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
@@ -40,7 +37,7 @@ def _is_topic(topic: str, group: str, topics: Collection[str]) -> bool:
 
 
 def is_own_group(group: str) -> bool:
-    """Return whether a broker makes ``group`` at each start; version 2 does not keep those.
+    """Return whether a broker creates ``group`` at each start; version 2 does not store it.
 
     Source: RocketMQ ``SubscriptionGroupManager.init``.
     """

@@ -1,7 +1,8 @@
-"""OwnedTable: a table of a broker's metadata, continued by the program with the store's lock.
+"""OwnedTable: a table of a broker's metadata, maintained by the process with the store's lock.
 
-It is written as files of JSON, which every broker but one with ``configManagerVersion=v2`` reads.
-One that keeps its tables in databases takes a file in whose counter is the higher one.
+The table is written as JSON files, which every broker reads except with
+``configManagerVersion=v2``. A broker that keeps its tables in databases merges a file whose counter
+is higher.
 
 Source: RocketMQ ``ConfigManager``, ``RocksDBConsumerOffsetManager.merge``, ``DataVersion``.
 """
@@ -32,7 +33,7 @@ from cqstore.store.paths import StorePaths
 
 
 class OwnedTable:
-    """One table; reads the form that was written last, and keeps unknown fields.
+    """One table, read from the form that was written last; unknown fields are kept.
 
     The caller has the store's lock. One thread writes.
     """
@@ -41,9 +42,9 @@ class OwnedTable:
         """Read ``table``; changes nothing.
 
         Raises:
-            CorruptionError: it cannot be read as a whole.
-            RefusedStoreError: it is kept in a form that is not written here.
-            StoreIOError: the system does not give it.
+            CorruptionError: the table cannot be read completely.
+            RefusedStoreError: the table is in a form that this class cannot write.
+            StoreIOError: the table cannot be read.
         """
         self._config = config = paths.config
         self._table = table
@@ -51,11 +52,11 @@ class OwnedTable:
         self._names = [each for each in names if each == names[0] or is_either_there(config / each)]
         self._others = {name: other_fields(config, name) for name in self._names}
         self.found = _read(paths, table)
-        """What was there."""
+        """The rows that were read."""
         self._last = _last_version(paths, table)
 
     def forget(self, keys: TopicKeys) -> bool:
-        """Leave ``keys`` out of the fields that are not read here; return whether one had any."""
+        """Remove ``keys`` from the unknown fields; return whether a field changed."""
         others = {name: keys.removed_from(content) for name, content in self._others.items()}
         is_other, self._others = others != self._others, others
         return is_other
@@ -63,7 +64,7 @@ class OwnedTable:
     def write(self, rows: dict[str, Json] | Offsets) -> None:
         """Replace the table by ``rows``, durably; its ``.bak`` too.
 
-        If interrupted, each of the files is the old one or the new one.
+        If interrupted, each file has its old or its new content.
 
         Raises:
             StoreIOError: a file cannot be written.
@@ -82,11 +83,11 @@ class OwnedTable:
 
 
 def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
-    """Return a table in its newest form, empty without one.
+    """Return a table in its newest form; empty if no form exists.
 
     Raises:
-        RefusedStoreError: that form is not written here.
-        CorruptionError, StoreIOError: it cannot be read.
+        RefusedStoreError: this class cannot write that form.
+        CorruptionError, StoreIOError: the table cannot be read.
     """
     config = paths.config
     source = read_newest(config, table_forms(paths)).get(table)
@@ -109,7 +110,7 @@ def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
 
 
 def _last_version(paths: StorePaths, table: Table) -> DataVersion:
-    """Return the version with the highest counter of all forms: the next one is above it."""
+    """Return the version with the highest counter of all forms; the next version exceeds it."""
     if not forms_there(paths.config):
         return DataVersion()
     state, timestamp, counter = next_version(read_forms(paths), table)

@@ -26,7 +26,7 @@ from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 
 Move = tuple[str, str]
-"""From and to, below the root."""
+"""Source and target of a rename, relative to the root."""
 
 
 def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
@@ -50,12 +50,12 @@ def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
             )
     entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
     write_note(paths.placing_metadata, entry)
-    _carry_out(paths, entry)  # whatever the times say: nothing can have changed since
+    _carry_out(paths, entry)  # without checking times: nothing can have changed since
     return away
 
 
 def is_placing(paths: StorePaths) -> bool:
-    """Return whether a form is half in place, after a kill; ``finish_placing`` ends it."""
+    """Return whether a kill interrupted a replacement; ``finish_placing`` completes it."""
     return exists(paths.placing_metadata)
 
 
@@ -91,7 +91,7 @@ def _carry_out(paths: StorePaths, entry: Entry) -> None:
 
 
 def _is_older(paths: StorePaths, entry: Entry) -> bool:
-    """Return whether something that is to move was written after the journal."""
+    """Return whether a file to move was written after the journal."""
     with os_errors("check the metadata for changes", paths.placing_metadata):
         noted = paths.placing_metadata.stat().st_mtime_ns
         moving = [paths.root / old for old, _ in entry["moves"]]
@@ -142,7 +142,7 @@ def _move(old: Path, new: Path) -> None:
 
 
 def _is_entry(entry: Entry) -> bool:
-    """Return whether ``entry`` is the note of a placing."""
+    """Return whether ``entry`` is a valid journal of a replacement."""
     moves, lock = entry.get("moves"), entry.get("lock")
     return (
         isinstance(lock, list)

@@ -12,11 +12,11 @@ from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.record.topic_names import is_exempt
 
 _Places = dict[tuple[str, int], list[tuple[str, int]]]
-"""Topic and queue id → key and offset of each group that committed there."""
+"""Topic and queue id → key and offset of each group with a committed offset there."""
 
 
 class QueueChecks:
-    """Compares one form with queues as they are streamed: memory grows with offsets alone."""
+    """Compares one form with a stream of queues; memory use depends only on the offsets."""
 
     def __init__(self, found: BrokerMetadata) -> None:
         self._known = found.topics
@@ -66,7 +66,7 @@ class QueueChecks:
                 self._below.add(f"{name} {queue_id}: {offset} < {low}")
 
     def findings(self) -> Iterator[MetaFinding]:
-        """Yield what was found once every queue was taken."""
+        """Yield the findings, after all queues were compared."""
         for topic, queue_id in self._unseen:
             for name, offset in self._offsets[topic, queue_id]:
                 if offset > 0:
@@ -81,7 +81,7 @@ class QueueChecks:
 def is_below(offset: int, low: int) -> bool:
     """Return whether a group's next message has expired.
 
-    To a broker a negative offset is one that was never committed.
+    A broker treats a negative offset as never committed.
 
     Source: RocketMQ ``ConsumerManageProcessor.queryConsumerOffset``.
     """
@@ -91,7 +91,7 @@ def is_below(offset: int, low: int) -> bool:
 def check_queues(
     found: Iterable[BrokerMetadata], spans: Iterable[QueueSpan]
 ) -> Iterator[MetaFinding]:
-    """Yield what does not fit between each form and the queues, which are read once."""
+    """Yield the mismatches between each form and the queues, which are read once."""
     checks = [QueueChecks(each) for each in found]
     for span in spans:
         for check in checks:
@@ -101,7 +101,7 @@ def check_queues(
 
 
 def _places(found: BrokerMetadata) -> _Places:
-    """Return where each offset belongs; a key that several readings fit is left out."""
+    """Return the queue of each offset; ambiguous keys are left out."""
     made: _Places = {}
     for key, row in found.offsets.items():
         fitting = fitting_readings(key, found.topics, found.groups)

@@ -1,4 +1,4 @@
-"""Where files of a broker's metadata are kept that something else takes the place of."""
+"""Folder in which replaced files of a broker's metadata are kept."""
 
 import time
 from pathlib import Path
@@ -8,7 +8,7 @@ from cqstore.store.paths import StorePaths
 
 
 def new_kept_folder(paths: StorePaths) -> Path:
-    """Return the name of a new folder below ``cqstore/replaced``; makes nothing."""
+    """Return the path of a new folder below ``cqstore/replaced``, without creating it."""
     stamp = time.strftime("%Y%m%dT%H%M%S-metadata", time.gmtime())
     folder, number = paths.replaced / stamp, 1
     while exists(folder):

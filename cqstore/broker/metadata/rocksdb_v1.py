@@ -1,4 +1,4 @@
-"""Version 1 of metadata in RocksDB: three databases, or one with a family a table.
+"""Reader of metadata version 1 in RocksDB: three databases, or one with a family per table.
 
 Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionGroupManager``,
 ``RocksDBConsumerOffsetManager``, ``RocksDBConfigManager``.
@@ -22,14 +22,14 @@ VERSION_KEY = b"kvDataVersionKey"
 
 
 class _Rows(NamedTuple):
-    """One kind of rows of version 1: in which database and family, and what reads a row."""
+    """One kind of rows of version 1: its database, its family, and the decoder of a row."""
 
     folder: str
-    """Of the three databases."""
+    """Folder of the database, one of three."""
     family: str
-    """There."""
+    """Column family in this database."""
     single: str
-    """The family of ``config/metadata``."""
+    """Column family in the single database, ``config/metadata``."""
     take: Callable[[BrokerMetadata, str, bytes], None]
 
 
@@ -48,7 +48,7 @@ def read_v1(config: Path) -> BrokerMetadata | None:
 
 
 def read_single(config: Path) -> BrokerMetadata | None:
-    """Return what ``config/metadata`` holds; ``None`` if it is not there."""
+    """Return the content of ``config/metadata``; ``None`` if it does not exist."""
     folder = config / SINGLE_FOLDER
     if not is_database(folder):
         return None
@@ -59,7 +59,7 @@ def read_single(config: Path) -> BrokerMetadata | None:
 
 
 def families_of_databases() -> list[tuple[str, str, str]]:
-    """Return each family: database of the three, its name there, its name in the single one."""
+    """Return each family: its database, its name there, its name in the single database."""
     return [(rows.folder, rows.family, rows.single) for rows in _ROWS]
 
 
@@ -68,7 +68,7 @@ def _read(
     families: list[tuple[str, Callable[[BrokerMetadata, str, bytes], None]]],
     into: BrokerMetadata,
 ) -> None:
-    """Add all rows of one database; one that cannot be read becomes a fault, the others stay."""
+    """Add all rows of one database; an unreadable row or database becomes a fault."""
     try:
         with RawDatabase(folder) as database:
             if database.fault is not None:

@@ -1,4 +1,4 @@
-"""Version 2 of metadata in RocksDB: one database whose keys contain the kind of the row.
+"""Reader of metadata version 2 in RocksDB: one database whose keys contain the row kind.
 
 Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
 ``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
@@ -21,7 +21,7 @@ from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.service.offline.database_copy import is_database
 
 HEAD = Struct(">BHB")
-"""A table's prefix (1), its number, and what kind of row this is."""
+"""Head of a key: table prefix (1), table number, row kind."""
 LENGTH, QUEUE_ID, OFFSET = Struct(">H"), Struct(">i"), Struct(">q")
 VERSION = Struct(">qqq")
 TABLE_PREFIX, CTRL_1, JSON = 1, 1, 1
@@ -36,7 +36,7 @@ class RowKind(IntEnum):
 
 
 class TableId(IntEnum):
-    """The number of a table in the keys of its rows."""
+    """Number of a table in the keys of its rows."""
 
     CONSUMER_OFFSET = 1
     PULL_OFFSET = 2
@@ -52,9 +52,9 @@ VERSIONS = {
 
 
 def read_v2(config: Path) -> BrokerMetadata | None:
-    """Return what ``config/rdb`` holds; ``None`` if it is not there.
+    """Return the content of ``config/rdb``; ``None`` if it does not exist.
 
-    A row that no release is known to write becomes a fault and is passed over.
+    A row that no known release writes becomes a fault and is skipped.
     """
     folder = config / V2_FOLDER
     if not is_database(folder):
@@ -77,10 +77,10 @@ def read_v2(config: Path) -> BrokerMetadata | None:
 
 
 def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
-    """Take a row of version 2 into the metadata.
+    """Add a row of version 2 to the metadata.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the row is invalid.
     """
     prefix, number, kind = HEAD.unpack_from(key)
     if prefix != TABLE_PREFIX:
@@ -96,10 +96,10 @@ def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
 
 
 def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) -> None:
-    """Take a row of a topic, a group or an offset into the metadata.
+    """Add a row of a topic, a group or an offset to the metadata.
 
     Raises:
-        ValueError: it is none, or contradicts another one.
+        ValueError: the row is invalid or contradicts another row.
     """
     name, rest = _name(rest)
     if table is TableId.TOPIC:
@@ -111,7 +111,7 @@ def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) 
         (offset,) = OFFSET.unpack(value)
         to = into.offsets if table is TableId.CONSUMER_OFFSET else into.pull_offsets
         row = to.setdefault(f"{topic}{TOPIC_GROUP_SEPARATOR}{name}", {})
-        former, row[queue_id] = row.get(queue_id, offset), offset  # a broker takes the last one
+        former, row[queue_id] = row.get(queue_id, offset), offset  # a broker uses the last one
         if former != offset:
             raise ValueError(f"another row has {former} for the same topic@group and queue")
 
@@ -125,7 +125,7 @@ def _config(rest: bytes, value: bytes, kind: Record) -> Json:
 
 
 def _topic_and_queue(rest: bytes) -> tuple[str, int]:
-    """Split topic and queue id, which follow a group, with a byte 1 before each."""
+    """Return topic and queue id, which follow the group; a byte 1 precedes each."""
     topic, rest = _name(_behind_ctrl(rest))
     (queue_id,) = QUEUE_ID.unpack(_behind_ctrl(rest))
     return topic, queue_id

@@ -1,9 +1,9 @@
 """Current form of a broker's tables: the one that was written last.
 
-A broker with ``storeType=defaultRocksDB`` takes the JSON files in once and from then on keeps
-topics, groups and consumer offsets in databases; the files do not change. A broker with queues in
-files reads and writes only the files. The modification times show which form is newer: a broker
-writes its form every few seconds, and when it stops.
+A broker with ``storeType=defaultRocksDB`` merges the JSON files once and then keeps topics, groups
+and consumer offsets in databases; the files no longer change. A broker with file queues reads and
+writes only the files. Modification times show which form is newer: a broker writes its form every
+few seconds, and when it stops.
 
 Source: RocketMQ ``BrokerController``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``,
 ``ConfigStorage``.
@@ -35,24 +35,24 @@ _READERS = {Form.V1: read_v1, Form.SINGLE: read_single, Form.V2: read_v2}
 
 @dataclass(frozen=True, slots=True)
 class TableForms:
-    """The files and databases that hold one table of a broker's, and which was written last."""
+    """Files and databases of one table of a broker, and which of them was written last."""
 
     table: Table
     files: tuple[Path, ...]
-    """Whether they are there or not."""
+    """Paths of the JSON files, which may not exist."""
     databases: tuple[Path, ...]
-    """Those that are there, without that of version 2."""
+    """Existing databases, without the database of version 2."""
     newest: Path | None
-    """File or database that was written last."""
+    """The file or database that was written last."""
 
     @property
     def name(self) -> str:
-        """Return the name of its own database in version 1."""
+        """Return the folder name of the table's database in version 1."""
         return V1_FOLDERS[self.table]
 
     @property
     def form(self) -> Form | None:
-        """Return which form counts; the database where both are of the same age; ``None``: none."""
+        """Return the newest form, the database if times are equal; ``None`` if no form exists."""
         if self.newest is None:
             return None
         if self.newest in self.files:
@@ -65,13 +65,13 @@ class TableForms:
     def is_in_databases(self) -> bool:
         """Return whether only a broker with ``storeType=defaultRocksDB`` reads the current form.
 
-        Version 2 is read by one with ``configManagerVersion=v2``, whatever its ``storeType``.
+        Version 2 is read by a broker with ``configManagerVersion=v2`` and any ``storeType``.
         """
         return self.form in {Form.V1, Form.SINGLE}
 
 
 def table_forms(paths: StorePaths) -> list[TableForms]:
-    """Look at topics, groups and consumer offsets; changes nothing.
+    """Return the forms of topics, groups and consumer offsets; changes nothing.
 
     Raises:
         StoreIOError: a folder cannot be read.
@@ -82,7 +82,7 @@ def table_forms(paths: StorePaths) -> list[TableForms]:
 
 
 def forms_there(config: Path) -> list[Form]:
-    """Return the forms that ``config`` holds, whether they can be read or not."""
+    """Return the forms that exist in ``config``, whether or not they can be read."""
     return [form for form in Form if any(_is_there(config / name) for name in names_of(form))]
 
 
@@ -108,29 +108,29 @@ def read_newest(config: Path, tables: Sequence[TableForms]) -> dict[Table, Broke
 
 
 def faults_of(table: Table, source: BrokerMetadata, config: Path) -> list[StoreError]:
-    """Return what may have kept rows of ``table`` from being read from ``source``."""
+    """Return the faults of ``source`` that may have made rows of ``table`` unreadable."""
     delays = config / DELAYS_FILE
     others = {config / V1_FOLDERS[each] for each in Table if each is not table}
     return [each for each in source.faults if each.path not in {*others, delays, backup_of(delays)}]
 
 
 def newest_file(config: Path, table: Table) -> str:
-    """Return the file that was written last; of offsets there may be two, see ``enableLmq``."""
+    """Return the file that was written last; offsets may have two files, see ``enableLmq``."""
     names = reversed(FILES_OF_TABLE[table])
     return max(names, key=lambda name: file_written(config / name))
 
 
 def file_written(path: Path) -> int:
-    """Return when a JSON file was written, ns, -1 without one.
+    """Return the time of the last write to a JSON file in ns; -1 without file and backup.
 
-    A broker that was killed while it wrote the file has left the backup alone.
+    The backup counts if a broker was killed while writing the file, which then does not exist.
     """
     written = _written(path)
     return written if written >= 0 else _written(backup_of(path))
 
 
 def newer_in_database(paths: StorePaths) -> list[TableForms]:
-    """Return the tables whose files are older than databases that file brokers do not read."""
+    """Return the tables that are newer in databases, which brokers with file queues ignore."""
     return [table for table in table_forms(paths) if table.is_in_databases]
 
 
@@ -152,7 +152,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _written_to(database: Path) -> int:
-    """Return when a database was written last; to open it read-only writes nothing but ``LOG``."""
+    """Return the time of the last write to a database; a read-only open writes only ``LOG``."""
     if not is_database(database):
         return -1
     return max(map(_written, filter(_holds_data, database.iterdir())), default=-1)
@@ -165,7 +165,7 @@ def _holds_data(path: Path) -> bool:
 
 
 def _written(path: Path) -> int:
-    """Return when a file was written, ns; -1: it is not there, or no longer."""
+    """Return the time of the last write to a file in ns; -1 if it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The fields of a broker's JSON files and rows, see ``fastjson_kinds``.
+"""Types of the fields in a broker's JSON files and rows, see ``fastjson_kinds``.
 
 Source: RocketMQ 5.5.1 ``TopicConfig``, ``SubscriptionGroupConfig``,
 ``TopicConfigSerializeWrapper``, ``SubscriptionGroupManager``, ``ConsumerOffsetManager``,
@@ -31,10 +31,10 @@ from cqstore.store.broker_files.file_names import (
 _ATTRIBUTES = Table(TEXT, takes_null=True)
 _OFFSETS = Table(OFFSETS_OF_QUEUES)
 PULL_OFFSETS = "pullOffsetTable"
-"""RocketMQ 5.5.0 alone writes it into the files of offsets; no release goes on with it."""
+"""Field that only RocketMQ 5.5.0 writes to the offset files; no release reads it again."""
 _TOPICS_OF_GROUPS = Table(Listed(TEXT), takes_null=True)
 BITS = Table(BOXED_INT)
-"""Topic → what one group may not do with it."""
+"""Topic → bits of the permissions denied to one group."""
 TOPIC = Record({
     "topicName": TEXT, "readQueueNums": INT, "writeQueueNums": INT, "perm": INT,
     "topicFilterType": enum_of("SINGLE_TAG", "MULTI_TAG"), "topicSysFlag": INT,
@@ -73,4 +73,4 @@ FILE_KINDS = {
     }),
     DELAYS_FILE: DELAYS,
 }  # fmt: skip
-"""File → its fields; those that are not named here are skipped by a broker."""
+"""File → its fields; a broker skips all other fields."""

@@ -1,4 +1,4 @@
-"""TopicKeys: which keys ``topic@group`` of a table of offsets are of given topics.
+"""TopicKeys: selects the keys ``topic@group`` of an offset table that belong to given topics.
 
 Source: RocketMQ ``ConsumerOffsetManager.cleanOffsetByTopic``.
 """
@@ -16,18 +16,19 @@ _TABLES = ("offsetTable", "pullOffsetTable", "resetOffsetTable", "lmqOffsetTable
 
 
 class TopicKeys:
-    """The keys ``topic@group`` that are of some topics."""
+    """The set of keys ``topic@group`` that belong to some topics."""
 
     def __init__(self, paths: StorePaths, topics: Collection[str]) -> None:
-        """Take the topics; the tables of ``paths`` are read where a key has several readings."""
+        """Select ``topics``; the tables of ``paths`` are read only to resolve ambiguous keys."""
         self._paths = paths
         self._topics = frozenset(topics)
         self._known: tuple[set[str], set[str]] | None = None
 
     def __contains__(self, key: str) -> bool:
-        """Return whether ``key`` is of one of the topics.
+        """Return whether ``key`` belongs to one of the topics.
 
-        A key with several readings is, if its best reading is; a doubtful one is kept and logged.
+        If a key has several readings, the best one decides. A key whose best readings disagree is
+        kept, and this is logged.
         """
         ways = list(readings(key))
         if not any(topic in self._topics for topic, _ in ways):
@@ -40,7 +41,7 @@ class TopicKeys:
         return found == {True}
 
     def _names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and groups of all forms."""
+        """Return the known topics and groups of all forms."""
         if self._known is None:
             forms = read_forms(self._paths)
             topics = {name for each in forms for name in each.topics}

@@ -1,7 +1,7 @@
-"""Removes the offsets of deleted topics from every form of a broker's tables.
+"""Removal of the offsets of deleted topics from all forms of a broker's tables.
 
-Each form is changed, also one that is out of date: a broker that takes it in later would bring the
-offsets back. Versions and file times stay, so the same form counts afterwards.
+All forms are changed, even outdated ones: a broker that merges such a form later would restore the
+offsets. Versions and file times stay, so the newest form remains the same.
 
 Source: RocketMQ ``ConsumerOffsetManager.cleanOffsetByTopic``, ``RocksDBConsumerOffsetManager``.
 """
@@ -40,13 +40,13 @@ Change = Callable[[], None]
 def planned(config: Path, topics: Collection[str]) -> list[Change]:
     """Read all forms in ``config``; return the changes that remove the offsets in ``topics``.
 
-    The caller has the store's lock. If interrupted, each file or database is the old or the new
-    one, and another call finds what is left.
+    The caller has the store's lock. If interrupted, each file or database has its old or its new
+    content, and another call completes the rest.
 
     Raises:
         CorruptionError: a form cannot be read, so it may have offsets of the topics.
-        RefusedStoreError: the broker's timer has its place in one of the topics.
-        StoreIOError: the system does not give a file.
+        RefusedStoreError: one of the topics is the timer topic, and the timer has a position in it.
+        StoreIOError: a file cannot be read.
     """
     paths = StorePaths(config.parent)
     keys = TopicKeys(paths, topics)
@@ -70,7 +70,7 @@ def _without_delays(content: Mapping[str, object]) -> Json:
 
 
 def _file_changes(path: Path, removed: Callable[[Mapping[str, object]], Json]) -> Iterator[Change]:
-    """Yield the changes of a file and of its backup; one of them may be torn, as for a broker."""
+    """Yield the changes to a file and its backup; as in a broker, one of them may be torn."""
     found: list[Readable[Json]] = []
     fault: CorruptionError | None = None
     for each in (path, backup_of(path)):
@@ -90,11 +90,11 @@ def _file_changes(path: Path, removed: Callable[[Mapping[str, object]], Json]) -
 
 
 def _content(path: Path) -> Json | None:
-    """Return the object in a file; ``None``: it is not there, or empty.
+    """Return the object in a file; ``None`` if the file does not exist or is empty.
 
     Raises:
-        CorruptionError: a broker could not read it.
-        StoreIOError: the system does not give it.
+        CorruptionError: a broker cannot read the file.
+        StoreIOError: the file cannot be read.
     """
     with os_errors("read a table of offsets", path):
         try:
@@ -111,7 +111,7 @@ def _content(path: Path) -> Json | None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replace a file, durably; its time stays."""
+    """Replace a file durably and keep its modification time."""
     with os_errors("remove the offsets of deleted topics", path):
         before = path.stat()
         replace_file(path, data)
@@ -119,7 +119,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _database_changes(paths: StorePaths, keys: TopicKeys) -> Iterator[Change]:
-    """Yield a change for each form in databases that has offsets of these topics."""
+    """Yield a change for each database form that has offsets of these topics."""
     for read in (read_v1, read_single, read_v2):
         found = read(paths.config)
         if found is None:
@@ -144,5 +144,5 @@ def _without(offsets: Offsets, keys: TopicKeys) -> Offsets:
 
 
 def _change(paths: StorePaths, made: BrokerMetadata) -> None:
-    """Exchange the databases for ones that look as old; the former ones have what is deleted."""
+    """Replace the databases, keeping file times; delete the old ones with the removed offsets."""
     shutil.rmtree(change_tables(paths, made, [Table.OFFSETS], keeps_times=True))

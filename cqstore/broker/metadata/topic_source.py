@@ -1,4 +1,4 @@
-"""The topics of a broker's metadata, complete or an error; ``known_topics`` finds this."""
+"""Reader of the topics in a broker's metadata; incomplete topics are an error."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from cqstore.store.paths import StorePaths
 
 
 def known_topics(config: Path) -> TopicTable | None:
-    """Return the topics of the form that was written last; ``None`` without a form.
+    """Return the topics of the form that was written last; ``None`` if no form exists.
 
     Raises:
-        CorruptionError: that form cannot be read as a whole.
-        StoreIOError: the system does not give it.
+        CorruptionError: that form cannot be read completely.
+        StoreIOError: that form cannot be read.
     """
     sources = read_newest(config, table_forms(StorePaths(config.parent)))
     source = sources.get(Table.TOPICS)

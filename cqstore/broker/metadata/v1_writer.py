@@ -1,6 +1,6 @@
-"""Writes metadata as version 1 in RocksDB: three databases, or one with a family a table.
+"""Writer of metadata version 1 in RocksDB: three databases, or one with a family per table.
 
-A family is made where it has rows, as 5.5.1 makes it; other releases make those they miss.
+Only families with rows are created, as in 5.5.1; other releases create missing families.
 
 Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionGroupManager``,
 ``RocksDBConsumerOffsetManager``, ``ConfigRocksDBStorage``.
@@ -22,7 +22,7 @@ def write_v1(found: BrokerMetadata, config: Path) -> None:
     """Write the three databases below ``config``, durably.
 
     Raises:
-        StoreIOError: one of them cannot be written, or is there.
+        StoreIOError: a database cannot be written or already exists.
     """
     databases: dict[str, dict[str, Pairs]] = {}
     rows = dict(_rows(found))
@@ -38,14 +38,14 @@ def write_single(found: BrokerMetadata, config: Path) -> None:
     """Write ``config/metadata``, durably.
 
     Raises:
-        StoreIOError: as ``write_v1``.
+        StoreIOError: see ``write_v1``.
     """
     families = {family: rows for family, rows in _rows(found) if rows}
     build_database(config / SINGLE_FOLDER, families)
 
 
 def _rows(found: BrokerMetadata) -> Iterator[tuple[str, Pairs]]:
-    """Yield the rows of each family, by its name in the single database."""
+    """Yield the rows of each family, with its name in the single database."""
     yield "topic", _pairs(found.topics)
     yield "topicVersion", _version(found, Table.TOPICS)
     yield "subscriptionGroup", _pairs(found.groups)
@@ -72,5 +72,5 @@ def _version(found: BrokerMetadata, table: Table) -> Pairs:
 
 
 def _json(content: Mapping[str, object]) -> bytes:
-    """Return JSON as 5.5.1 writes it; releases that escape what is not ASCII read both."""
+    """Return JSON as 5.5.1 writes it; releases that escape non-ASCII text can read both."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()

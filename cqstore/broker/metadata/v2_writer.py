@@ -1,4 +1,4 @@
-"""Writes metadata as version 2 in RocksDB, see ``rocksdb_v2`` for its keys.
+"""Writer of metadata version 2 in RocksDB; for its keys, see ``rocksdb_v2``.
 
 Source: RocketMQ ``config.v2.ConfigHelper``, ``ConsumerOffsetManagerV2``.
 """
@@ -30,14 +30,14 @@ _TABLES_WITH_VERSION = (
     (TableId.CONSUMER_OFFSET, Table.OFFSETS), (TableId.PULL_OFFSET, Table.OFFSETS),
     (TableId.TOPIC, Table.TOPICS), (TableId.SUBSCRIPTION_GROUP, Table.GROUPS),
 )  # fmt: skip
-"""A broker stamps pull offsets with the version of the other offsets."""
+"""Number → table; a broker gives pull offsets the version of the other offsets."""
 
 
 def write_v2(found: BrokerMetadata, config: Path) -> None:
-    """Write ``config/rdb``, durably. What ``refusals`` names must not be in ``found``.
+    """Write ``config/rdb``, durably; ``found`` must not have content that ``refusals`` reports.
 
     Raises:
-        StoreIOError: it cannot be written, or is there.
+        StoreIOError: the database cannot be written or already exists.
     """
     build_database(config / V2_FOLDER, {DEFAULT_FAMILY: _rows(found)})
 

@@ -1,4 +1,4 @@
-"""Writes metadata in any form, and compares what two forms hold."""
+"""Writer of metadata in any form, and comparison of two forms."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ _MAX_SHOWN = 5
 
 
 def write_form(found: BrokerMetadata, form: Form, root: Path, *, lmq: bool = False) -> None:
-    """Write all of ``found`` below ``root/config``, a folder of its own, durably.
+    """Write all of ``found`` durably to a separate folder, ``root/config``.
 
-    ``lmq``: a broker with ``enableLmq`` is to read it; counts for JSON alone.
+    ``lmq``: a broker with ``enableLmq`` will read it; used only for JSON.
 
     Raises:
-        RefusedStoreError: the form does not hold something, which is named; nothing was written.
-        StoreIOError: something cannot be written.
+        RefusedStoreError: the form cannot store a part, which the error names; nothing was written.
+        StoreIOError: a file cannot be written.
     """
     refuse_unfit(found, form)
     config = StorePaths(root).config
@@ -40,9 +40,9 @@ def write_form(found: BrokerMetadata, form: Form, root: Path, *, lmq: bool = Fal
 
 
 def differences(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[str]:
-    """Yield a sentence for each table that differs, every field compared, versions included.
+    """Yield a sentence for each table that differs; all fields and versions are compared.
 
-    A group without a forbidden topic and a key without a queue are as if they were not there.
+    Groups without a forbidden topic and keys without a queue are ignored.
     """
     for table in ("topics", "groups", "forbidden", "offsets", "pull_offsets", "delay_offsets"):
         yield from differences_in(table, getattr(one, table), getattr(other, table))
@@ -52,7 +52,7 @@ def differences(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[str]:
 def differences_in(
     table: str, one: Mapping[Any, object], other: Mapping[Any, object]
 ) -> Iterator[str]:
-    """Yield a sentence for a table that differs, with the first of its names that do."""
+    """Yield a sentence if a table differs, with the first names that differ."""
     left, right = _content(one), _content(other)
     names = [
         name for name in sorted(left.keys() | right.keys()) if left.get(name) != right.get(name)
@@ -62,7 +62,7 @@ def differences_in(
 
 
 def _content(table: Mapping[Any, object]) -> dict[str, str]:
-    """Return name → content as text, for 1 equals True in Python and not in JSON."""
+    """Return name → content as text, because 1 equals True in Python but not in JSON."""
     return {
         str(name): json.dumps(content, sort_keys=True)
         for name, content in table.items()

@@ -1,1 +1,1 @@
-"""``cqstore pending``: messages that wait to be delivered or decided."""
+"""``cqstore pending``: messages that wait for delivery or for a transaction decision."""

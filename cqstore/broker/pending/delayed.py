@@ -1,4 +1,4 @@
-"""Messages of delay levels that wait: the queues of ``SCHEDULE_TOPIC_XXXX`` from their positions.
+"""Pending messages of delay levels: queues of ``SCHEDULE_TOPIC_XXXX`` from their positions.
 
 Source: RocketMQ ``ScheduleMessageService``.
 """
@@ -22,7 +22,7 @@ _BLOCK_UNITS = 1 << 16
 
 
 def delayed_units(store: MessageStore, positions: Mapping[int, int]) -> int:
-    """Return how many units wait, from the ends of the queues; holes are among them."""
+    """Return the number of pending units by the ends of the queues, including holes."""
     spans = store.queue_spans(SCHEDULE_TOPIC)
     return sum(max(high - max(positions.get(key.queue_id + 1, low), low), 0)
                for key, low, high in spans)  # fmt: skip
@@ -31,9 +31,10 @@ def delayed_units(store: MessageStore, positions: Mapping[int, int]) -> int:
 def delay_levels(
     store: MessageStore, positions: Mapping[int, int], now: int, step: Step = noop
 ) -> Iterator[PendingPart]:
-    """Yield each level that has a queue, by number.
+    """Yield each level that has a queue, in ascending order.
 
-    ``positions``: level → the broker's next queue offset; ``now`` in ms. ``step`` is told units.
+    ``positions``: level → the broker's next queue offset; ``now`` in ms. ``step`` is called with
+    the number of units read.
 
     Raises:
         StoreError: a queue cannot be read.
@@ -60,9 +61,9 @@ def delay_levels(
 def delayed_messages(
     store: MessageStore, positions: Mapping[int, int], step: Step = noop
 ) -> Iterator[PendingMessage]:
-    """Yield each message that waits, by level and queue offset; reads its record.
+    """Yield each pending message by level and queue offset; its record is read.
 
-    ``step`` is told each.
+    ``step`` is called for each message.
 
     Raises:
         StoreError: a queue or a record cannot be read.
@@ -90,7 +91,7 @@ def delayed_messages(
 def _due_times(
     store: MessageStore, queue: ConsumeQueue, begin: int, end: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the deliver times of the units [``begin``, ``end``), ms; a hole is passed over."""
+    """Yield the delivery times of the units [``begin``, ``end``) in ms; holes are skipped."""
     delay_ms = _delay_ms(store, queue.queue_id)
     for block in queue.blocks(begin, end, _BLOCK_UNITS):
         units = block.columns()
@@ -103,6 +104,6 @@ def _due_times(
 
 
 def _delay_ms(store: MessageStore, queue_id: int) -> int:
-    """Return the delay of the level of this queue; 0 if there is no such level."""
+    """Return the delay in ms of the level of this queue; 0 if there is no such level."""
     delays = DelayLevels(store.config.message_delay_level).delays_ms
     return delays[queue_id] if queue_id < len(delays) else 0

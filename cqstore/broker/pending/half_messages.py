@@ -1,8 +1,9 @@
 """Half messages of transactions and the op messages that decided them.
 
 A half message is undecided until an op message, in the queue of the same id of
-``RMQ_SYS_TRANS_OP_HALF_TOPIC``, names its queue offset. The broker's own group keeps a position in
-both topics: what is below it is committed or rolled back.
+``RMQ_SYS_TRANS_OP_HALF_TOPIC``, names its queue offset. The broker's own group has an offset in
+both
+topics: messages below it are committed or rolled back.
 
 Source: RocketMQ ``TransactionalMessageServiceImpl``, ``TransactionalMessageBridge``.
 """
@@ -25,18 +26,18 @@ _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 
 
 class HalfMessages:
-    """The half messages that a broker would look at next, one queue after the other."""
+    """The half messages that a broker checks next, queue by queue."""
 
     def __init__(self, store: MessageStore, offsets: Offsets, step: Step = noop) -> None:
-        """``offsets``: consumer offsets of the metadata; reads nothing yet.
+        """``offsets``: consumer offsets of the metadata; nothing is read yet.
 
-        ``step`` is told each record that is read, of half messages and of op messages.
+        ``step`` is called for each half message and op message that is read.
         """
         self._store, self._step = store, step
         self._half = offsets.get(f"{HALF_TOPIC}{TOPIC_GROUP_SEPARATOR}{_GROUP}", {})
         self._op = offsets.get(f"{OP_HALF_TOPIC}{TOPIC_GROUP_SEPARATOR}{_GROUP}", {})
         self.faults: list[CorruptionError] = []
-        """Op messages that name no queue offsets; a broker passes over them."""
+        """Op messages without queue offsets; a broker skips them."""
 
     def parts(self) -> Iterator[PendingPart]:
         """Yield each queue of half messages.
@@ -56,7 +57,7 @@ class HalfMessages:
             yield part
 
     def messages(self) -> Iterator[PendingMessage]:
-        """Yield each half message from the broker's position on, decided ones too.
+        """Yield each half message from the broker's position on, including decided ones.
 
         Raises:
             StoreError: a queue or a record cannot be read.
@@ -65,7 +66,7 @@ class HalfMessages:
             yield from self._messages(queue_id, begin, high)
 
     def units(self) -> int:
-        """Return how many records are to be read, from the ends of the queues."""
+        """Return the number of records to read, by the ends of the queues."""
         found = 0
         for queue_id, *half in self._spans():
             found += sum(max(high - begin, 0) for begin, high in (half, self._op_span(queue_id)))
@@ -92,7 +93,7 @@ class HalfMessages:
         return max(self._op.get(queue_id, low), low), high
 
     def _decided(self, queue_id: int) -> dict[int, int]:
-        """Return queue offset of a half message → that of the op message that decided it."""
+        """Return half message → op message that decided it, both as queue offsets."""
         begin, high = self._op_span(queue_id)
         found: dict[int, int] = {}
         for offset, message in self._records(OP_HALF_TOPIC, queue_id, begin, high):

@@ -1,4 +1,4 @@
-"""What waits to be delivered or decided: sums by source, and one message."""
+"""Data classes for pending messages: sums by source, and single messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from enum import StrEnum
 from typing import NamedTuple
 
 Step = Callable[[int], object]
-"""Called with how many units or records were read since the last time."""
+"""Called with the number of units or records read since the last call."""
 
 
 class PendingSource(StrEnum):
-    """The places of a broker where messages wait to be delivered or decided."""
+    """Places in a broker where messages wait for delivery or for a transaction decision."""
 
     DELAY = "delay"
     """A level of ``SCHEDULE_TOPIC_XXXX``."""
     HALF = "half"
     """Half messages of transactions."""
     TIMER = "timer"
-    """The timer wheel: messages with a time of their own."""
+    """The timer wheel: messages with their own delivery time."""
     TIMER_QUEUE = "timer-queue"
-    """Timer messages that the broker has not taken out of their queue yet."""
+    """Timer messages that the broker has not yet read from their queue."""
     ROCKSDB_TIMER = "rocksdb-timer"
     """Timer messages in ``rocksdbstore``."""
     ROCKSDB_HALF = "rocksdb-half"
@@ -28,27 +28,28 @@ class PendingSource(StrEnum):
 
 @dataclass(slots=True)
 class PendingPart:
-    """What waits in one delay level, queue of half messages, or timer."""
+    """Pending messages of one delay level, half-message queue, or timer."""
 
     source: PendingSource
     part: int
-    """The level, or the id of a queue of half messages."""
+    """The level, or the queue id of half messages."""
     position: int
-    """The broker's next queue offset; the minimum where none is written down."""
+    """The broker's next queue offset; the min offset if none is recorded."""
     max_offset: int
     pending: int = 0
     decided: int = 0
-    """Half messages with an op message that the broker has not stepped over yet."""
+    """Number of half messages that have an op message but are not yet below the broker's
+    offset."""
     overdue: int = 0
-    """Due before now. Half messages have no such time."""
+    """Number of messages due before now. Half messages have no due time."""
     first_due: int | None = None
     last_due: int | None = None
     oldest: int | None = None
-    """Store time of the oldest that waits, ms."""
+    """Store time of the oldest pending message, in ms."""
 
 
 class PendingMessage(NamedTuple):
-    """One message that waits to be delivered, or that is decided."""
+    """One message that waits for delivery, or a half message, pending or decided."""
 
     source: PendingSource
     part: int
@@ -57,9 +58,9 @@ class PendingMessage(NamedTuple):
     store_timestamp: int
     due: int | None
     topic: str | None
-    """The one that it is for."""
+    """The topic to which the message will be delivered."""
     unique_key: str | None
     check_times: int | None
-    """How often the broker has asked the producer for a half message's state."""
+    """How often the broker has checked the state of a half message with the producer."""
     op_offset: int | None
     """Queue offset of the op message that decided it."""

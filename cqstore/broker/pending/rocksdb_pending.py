@@ -19,20 +19,20 @@ FOLDER, _TIMER, _TRANS = "rocksdbstore", "timer", "trans"
 _DELIVERED, _SCANNED = b"timeline_checkpoint", b"sys_topic_scan_offset_checkpoint"
 _LONG = Struct(">q")
 _TIMER_VALUE = 12
-"""Bytes of a timer record; what has another length is a checkpoint, of a newer release too."""
+"""Size of a timer record in bytes; a value of another length is a checkpoint."""
 
 
 class RocksDBPending(NamedTuple):
-    """What waits in ``rocksdbstore``."""
+    """Pending messages in ``rocksdbstore``."""
 
     parts: list[PendingPart]
-    """Timer and half messages; only where some wait."""
+    """Timer and half messages, without empty parts."""
     timer_offset: int
-    """Next queue offset of the timer's queue to go into the database; 0 if it has none."""
+    """Next offset of the timer queue to copy into the database; 0 if there is none."""
 
 
 def rocksdb_pending(paths: StorePaths, now: int) -> RocksDBPending:
-    """Return what waits in ``rocksdbstore``; ``now`` in ms.
+    """Return the pending messages in ``rocksdbstore``; ``now`` in ms.
 
     Raises:
         CorruptionError: the database cannot be read.
@@ -48,7 +48,7 @@ def rocksdb_pending(paths: StorePaths, now: int) -> RocksDBPending:
 
 
 def _timer(database: RawDatabase, now: int) -> PendingPart:
-    """Count the keys ``time | unique key`` from the time on that is not delivered yet."""
+    """Count the keys ``time | unique key`` with times that are not delivered yet."""
     part = PendingPart(PendingSource.ROCKSDB_TIMER, 0, 0, 0)
     rows = list(_counted(database, _TIMER))
     numbers = {key: value for key, value in rows if key in {_DELIVERED, _SCANNED}}
@@ -73,7 +73,7 @@ def _timer(database: RawDatabase, now: int) -> PendingPart:
 
 
 def _trans(database: RawDatabase) -> PendingPart:
-    """Count the keys ``phy offset | @topic@unique key``: an op message removes its one."""
+    """Count the keys ``phy offset | @topic@unique key``; an op message removes its key."""
     part = PendingPart(PendingSource.ROCKSDB_HALF, 0, 0, 0)
     part.pending = sum(
         key[_LONG.size : _LONG.size + 1] == b"@" and len(value) == _LONG.size
@@ -83,6 +83,6 @@ def _trans(database: RawDatabase) -> PendingPart:
 
 
 def _counted(database: RawDatabase, family: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows of a family, and show how many were read."""
+    """Yield the rows of a column family, and show how many were read."""
     label = f"reading column family {family} of {FOLDER}"
     return counted(database.items(family), label, database.keys_estimate(family), "keys")

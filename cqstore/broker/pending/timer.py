@@ -1,7 +1,7 @@
-"""Timer messages that wait: in the timer's queue, and in the slots of the timer wheel.
+"""Pending timer messages: in the timer queue, and in the slots of the timer wheel.
 
-The broker takes messages out of queue 0 of ``rmq_sys_wheel_timer`` into its timer log, and counts
-them in the slot of their time. ``config/timercheck`` has its positions.
+The broker copies messages from queue 0 of ``rmq_sys_wheel_timer`` to its timer log, and counts them
+in the slot of their time. ``config/timercheck`` contains its positions.
 
 Source: RocketMQ ``TimerMessageStore``, ``TimerWheel``, ``Slot``, ``TimerCheckpoint``.
 """
@@ -43,11 +43,11 @@ TIMER_SLOT = Layout(TimerSlot)
 def timer_parts(store: MessageStore, taken: int, precision: int, now: int) -> list[PendingPart]:
     """Return the pending messages of the wheel and of the queue; empty without a timer.
 
-    ``taken``: what of the queue is in another place, up to this queue offset; ``precision`` is
+    ``taken``: queue offset below which messages have been moved to the database; ``precision`` is
     ``timerPrecisionMs``; ``now`` in ms.
 
     Raises:
-        CorruptionError: the wheel or ``timercheck`` is of the wrong size or has an impossible slot.
+        CorruptionError: the wheel or ``timercheck`` has the wrong size or an impossible slot.
         StoreError: the queue cannot be read.
     """
     low, high = components_of(store).queues.queue(TIMER_TOPIC, 0).ends()
@@ -69,11 +69,11 @@ def timer_parts(store: MessageStore, taken: int, precision: int, now: int) -> li
 
 
 def read_timer_check(paths: StorePaths) -> TimerCheck | None:
-    """Return the broker's positions; ``None`` if it has none.
+    """Return the broker's positions; ``None`` if the file does not exist.
 
     Raises:
         CorruptionError: the file is too short.
-        StoreIOError: it cannot be read.
+        StoreIOError: the file cannot be read.
     """
     path = paths.config / TIMER_CHECK_FILE
     with os_errors("read the timer checkpoint", path):
@@ -90,7 +90,7 @@ def read_timer_check(paths: StorePaths) -> TimerCheck | None:
 
 
 def newest_wheel(root: Path) -> Path | None:
-    """Return the file of the wheel that was written last: it may be a snapshot, ``timerwheel.N``.
+    """Return the wheel file that was written last; it may be a snapshot, ``timerwheel.N``.
 
     Raises:
         StoreIOError: the folder cannot be listed.
@@ -105,7 +105,7 @@ def newest_wheel(root: Path) -> Path | None:
 
 
 def _add_slots(part: PendingPart, path: Path, delivered: int, precision: int, now: int) -> None:
-    """Count the slots whose time is not ``delivered`` yet, in units of ``precision`` ms."""
+    """Count the slots with times after ``delivered``, in units of ``precision`` ms."""
     size = _SLOTS * TIMER_SLOT.size
     with os_errors("read the timer wheel", path):
         data = read_file(path, size)

@@ -1,1 +1,1 @@
-"""``cqstore usage``: what fills the log."""
+"""``cqstore usage``: usage of the log per topic, group or day."""

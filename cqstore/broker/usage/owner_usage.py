@@ -1,4 +1,4 @@
-"""Totals of queues for each owner: topics, groups, parent topics, or days."""
+"""Totals of queues per owner: topic, group, parent topic, or day."""
 
 from collections import defaultdict
 from collections.abc import Container
@@ -14,7 +14,7 @@ from cqstore.store.service.message_store import MessageStore
 
 
 class UsageBy(StrEnum):
-    """What a row of ``cqstore usage`` is about: each a kind of owner of queues."""
+    """Subject of a row of ``cqstore usage``: a kind of owner of queues."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -29,13 +29,13 @@ class OwnerUsage:
     queues: int = 0
     topics: int = 0
     total: Usage = field(default_factory=Usage)
-    """Without light queues: their records are those of other topics."""
+    """Total without light queues, whose records belong to other topics."""
     light: Usage = field(default_factory=Usage)
     retry: Usage = field(default_factory=Usage)
     dead: Usage = field(default_factory=Usage)
 
     def add(self, kind: TopicKind, usage: Usage) -> None:
-        """Add what one queue of topics of ``kind`` holds, or a part of it."""
+        """Add the usage of one queue, or of a part of it; ``kind`` is the kind of its topic."""
         if kind is TopicKind.LIGHT:
             self.light.add(usage)
             return
@@ -47,16 +47,16 @@ class OwnerUsage:
 
 
 Owners = dict[str | None, OwnerUsage]
-"""By name; ``None``: queues of no group, or units whose store time is not known."""
+"""Name → usage; ``None``: queues without a group, or units with an unknown store time."""
 
 
 def total_bytes(owners: Owners) -> int:
-    """Return the bytes of all owners, without those of light queues."""
+    """Return the total bytes of all owners, without light queues."""
     return sum(each.total.bytes for each in owners.values())
 
 
 class OwnersPass:
-    """One pass over the queues of a store, which sums what they hold by owner."""
+    """One pass over the queues of a store that sums their usage by owner."""
 
     def __init__(
         self, store: MessageStore, by: UsageBy, prefix: str, known: Container[str] | None,
@@ -64,10 +64,10 @@ class OwnersPass:
     ) -> None:  # fmt: skip
         """Count the queues of topics that begin with ``prefix``.
 
-        ``known``: topics that are left out, and with them light and system ones. ``groups``: those
-        that are configured, for names of POP. ``tick`` is called with the bytes counted so far,
-        without those of light queues; ``of_queues``: with the number of queues passed so far, those
-        that are left out among them.
+        ``known``: topics to leave out; if given, light and system topics are left out too.
+        ``groups``: configured groups, to resolve the names of POP topics. ``tick`` is called with
+        the bytes counted so far, without light queues; with ``of_queues``, it is called with the
+        number of queues processed so far, including those left out.
         """
         self._counted = 0
         self._passed: Progress = tick if of_queues else noop
@@ -112,7 +112,7 @@ class OwnersPass:
         return parent_of(topic) if self._by is UsageBy.PARENT else topic
 
     def _add_days(self, span: QueueSpan) -> None:
-        """Add what a queue takes to the days that its messages were stored on."""
+        """Add the usage of a queue to the days on which its messages were stored."""
         days = set()
         kind = topic_kind(span.queue.topic)
         for number, found in usage_by_day(self._store, span):
@@ -126,10 +126,10 @@ class OwnersPass:
 
 
 def _day(number: int | None) -> str | None:
-    """Return the date of a day since the epoch, as ISO 8601 has it."""
+    """Return a day since the epoch as an ISO 8601 date; ``None`` if it is unknown."""
     if number is None:
         return None
     try:
         return (date(1970, 1, 1) + timedelta(number)).isoformat()
-    except OverflowError:  # a record's time is whatever its producer's broker said
+    except OverflowError:  # a record can contain any time
         return f"day {number}"

@@ -1,4 +1,4 @@
-"""How many units and bytes queues hold, and of which time, from their units alone."""
+"""Number of units, bytes and store times of queues, computed from the units alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from cqstore.store.service.reading.time_runs import timed_units
 
 _BLOCK_UNITS = 1 << 16
 _FEW_UNITS = 32
-"""Up to so many a loop is faster than arrays: most of a million queues have no more."""
+"""Maximum number of units for which a loop is faster than arrays; most queues are this short."""
 DAY = 86_400_000
-"""Milliseconds of a day."""
+"""One day in milliseconds."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """Units, the bytes of their records, and the store times of the first and last, ms."""
+    """Number of units, bytes of their records, and oldest and newest store time in ms."""
 
     units: int = 0
     bytes: int = 0
@@ -33,14 +33,14 @@ class Usage:
     newest: int | None = None
 
     def add(self, other: "Usage") -> None:
-        """Add units of another queue, or of another part of one."""
+        """Add the usage of another queue, or of another part of a queue."""
         self.units += other.units
         self.bytes += other.bytes
         self.observe(other.oldest)
         self.observe(other.newest)
 
     def observe(self, timestamp: int | None) -> None:
-        """Widen the time by one store time; ``None`` or -1: it is not known."""
+        """Extend the time range by one store time; ``None`` and -1 mean unknown."""
         if timestamp is None or timestamp == NO_RECORD_TIME:
             return
         if self.oldest is None or timestamp < self.oldest:
@@ -53,17 +53,17 @@ class UnitSizes(NamedTuple):
     """Consecutive units of one queue."""
 
     queue_offset: int
-    """Of the first; a batch queue's units do not count up by one."""
+    """Queue offset of the first unit; offsets of a batch queue do not increase by one."""
     sizes: NDArray[np.int64]
-    """Bytes of each record."""
+    """Size of each record in bytes."""
     timestamps: NDArray[np.int64] | None
-    """Store time of each in ms, -1 without a record; ``None``: the units do not hold it."""
+    """Store time of each unit in ms, -1 without a record; ``None``: units have no store time."""
 
 
 def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop) -> Usage:
     """Return the totals of one queue; ``progress`` is called with its bytes so far.
 
-    Where units have no store time that of the first and of the last record counts.
+    If units have no store time, the store times of the first and last record are used.
 
     Raises:
         StoreError: the queue cannot be read.
@@ -94,7 +94,7 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop)
 
 
 def _large_pieces(queue: ConsumeQueue, low: int, high: int, found: Usage) -> Iterator[UnitSizes]:
-    """Yield what arrays are worth; add the units of small blocks to ``found``."""
+    """Yield the blocks for which arrays are faster; add the units of small blocks to ``found``."""
     for block in queue.blocks(low, high, _BLOCK_UNITS):
         if block.count > _FEW_UNITS:
             yield _unit_sizes(block)
@@ -113,8 +113,8 @@ def _large_pieces(queue: ConsumeQueue, low: int, high: int, found: Usage) -> Ite
 def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | None, Usage]]:
     """Yield each day since the epoch (UTC) with the totals of one queue on that day.
 
-    By the store time of each record. A day may come several times; ``None``: the store time is not
-    known.
+    The day is that of the record's store time. A day may be yielded several times; ``None``: the
+    store time is unknown.
 
     Raises:
         StoreError: the queue cannot be read.
@@ -140,7 +140,7 @@ def _unit_sizes(block: UnitBlock) -> UnitSizes:
 
 
 def _batch_pieces(queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitSizes]:
-    """Yield the units of a batch queue, all as one piece."""
+    """Yield the units of a batch queue as one piece."""
     found = [unit for unit in queue.iterate(low) if unit.queue_offset < high]
     if found:
         yield UnitSizes(

@@ -22,7 +22,7 @@ COLUMNS = {
 
 
 def usage_rows(owners: Owners, by: UsageBy) -> Iterator[Row]:
-    """Yield a row an owner; its share is of the bytes of all ``owners``."""
+    """Yield one row per owner; its share is relative to the bytes of all ``owners``."""
     whole = total_bytes(owners)
     for name, owner in owners.items():
         yield _ROWS[by](name, owner, whole)

@@ -1,1 +1,1 @@
-"""The verbs of a store, one module each: ``cqstore info`` is ``info.py``."""
+"""The verbs for a store, one module per verb: ``cqstore info`` is in ``info.py``."""

@@ -16,7 +16,7 @@ from cqstore.store.service.offline.backup_manifest import BackupManifest, manife
 from cqstore.store.service.offline.store_copy import blocks_below
 
 _NAMED = 3
-"""Files that a note names; the manifest names all."""
+"""Maximum number of files that a note names; the manifest names all."""
 
 
 def backup(
@@ -53,7 +53,7 @@ def backup(
     with progress("copying", about_end(root, settings)) as tick:
         manifest = back_up(root, target, settings, link=link, progress=tick)
     with os_errors("read the size of the backup", target):
-        size = blocks_below(target)  # its files have holes
+        size = blocks_below(target)  # files may be sparse
     note(
         f"{target}: {len(manifest.files)} files, {size} bytes on disk, log"
         f" {manifest.min_phy_offset} to {manifest.max_phy_offset}{_state(manifest)};"

@@ -1,4 +1,4 @@
-"""``cqstore check``: every record, every unit, every file; and what can be done about damage."""
+"""``cqstore check``: checks every record, unit and file, and repairs damage on request."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -119,12 +119,12 @@ def _mend(
     root: Path, target: Path, config: Path | None, plan: RepairPlan, cut_at: int | None,
     *, in_place: bool,
 ) -> None:  # fmt: skip
-    """Say what is done; do it to a copy of the store that becomes ``target``, or ``in_place``.
+    """Print the steps of a repair; apply them to a copy at ``target``, or ``in_place``.
 
     Raises:
-        typer.Exit: nothing can be done.
-        RefusedStoreError: the log must be cut, and ``cut_at`` is not that place; or foreign files
-            are among those of the log.
+        typer.Exit: there is nothing to repair.
+        RefusedStoreError: the log must be cut at an offset other than ``cut_at``, or the log folder
+            has foreign files.
     """
     for step in plan.steps():
         note(step)
@@ -142,10 +142,10 @@ def _mend(
 
 
 def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
-    """Print what of the files differs from a manifest.
+    """Print the files that differ from a manifest.
 
     Raises:
-        typer.Exit: anything does.
+        typer.Exit: a file differs.
     """
     path = find_manifest(root, against)
     manifest, found = read_manifest(path), list[BackupDifference]()
@@ -168,12 +168,12 @@ def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
 def _check_repair(
     root: Path, target: Path, commit_log: Path | None, copy_to: Path | None, *, in_place: bool
 ) -> None:
-    """Refuse options of a repair that exclude each other, a store that is open, a place for none.
+    """Refuse a repair with contradicting options, of an open store, or to an unusable target.
 
     Raises:
         StoreConfigError: two options contradict each other.
         StoreLockedError: a process has the store open.
-        RefusedStoreError: the copy cannot go to ``target``.
+        RefusedStoreError: the copy cannot be created at ``target``.
     """
     if in_place and copy_to:
         raise StoreConfigError("--in-place cannot be combined with --copy-to")
@@ -191,13 +191,13 @@ def _run_check(
     commit_log: Path | None,
     kind: OutputFormat,
 ) -> RepairPlan | None:
-    """Check and print; return what could be done, ``None`` if nothing is wrong."""
+    """Check the store and print the findings; return a repair plan, ``None`` if it is sound."""
     opener, damage = opened_by(root), list[CheckFinding]()
     settings = with_log_folder(read_config(config, root), commit_log)
     with progress("checking") as tick, open_past(root, settings, backend) as past:
         store = past.store
         tick.measure(store.max_phy_offset())
-        if not past.obstacles:  # what lies behind them is not as it is served
+        if not past.obstacles:  # the store after them is not what is served
             note_state(store, root)
         checking = store.checker(tick)
         obstacles = [_of_obstacle(obstacle) for obstacle in past.obstacles]

@@ -1,4 +1,4 @@
-"""``cqstore clean``: log files that have expired by RocketMQ's rules."""
+"""``cqstore clean``: shows and deletes log files that have expired by RocketMQ's rules."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -70,7 +70,7 @@ def _rows(files: Iterable[FileOutlook]) -> Iterator[Row]:
 
 
 def _levels(demand: DiskDemand, settings: StoreConfig) -> str:
-    """Return in a sentence how full the disks are, and what a running store deletes for that."""
+    """Return a sentence on the disk usage and on what a running store deletes because of it."""
     used = [f"{percent} %" if percent >= 0 else "unknown"
             for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
     when = (

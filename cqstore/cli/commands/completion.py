@@ -1,4 +1,4 @@
-"""``cqstore completion``: verbs, options and their values at the Tab key."""
+"""``cqstore completion``: Tab completion of verbs, options and their values."""
 
 from enum import StrEnum
 from importlib import import_module
@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 COMPLETE = "_CQSTORE_COMPLETE"
-"""A variable of the environment by which a shell asks what may follow."""
+"""Environment variable with which a shell requests completions."""
 
 
 class Shell(StrEnum):
-    """Shells whose words are completed."""
+    """Shells with completion support."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -42,5 +42,5 @@ def make_ready() -> None:
 
 
 def _typers() -> Any:
-    """Return typer's own module, which is seldom needed and exports nothing to type checkers."""
+    """Return typer's completion module, imported lazily because it is rarely needed."""
     return import_module("typer.completion")

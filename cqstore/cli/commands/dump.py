@@ -130,7 +130,7 @@ def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
     """Return the record that begins at ``phy_offset``.
 
     Raises:
-        NoSuchMessageError: none begins there, and what lies there is sound.
+        NoSuchMessageError: no record begins there, and the log is sound.
         CorruptionError: the log is damaged there, or before it in the same file.
     """
     try:
@@ -138,7 +138,7 @@ def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
     except CorruptionError as exc:
         _refuse_within(components_of(store).log, phy_offset, exc)
         raise
-    if message.phy_offset != phy_offset:  # a body may hold what looks like one
+    if message.phy_offset != phy_offset:  # a body may contain bytes that look like a record
         try:
             _refuse_within(components_of(store).log, phy_offset)
         except CorruptionError as exc:
@@ -149,11 +149,12 @@ def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
 def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | None = None) -> None:
     """Refuse a phy offset at which no record starts; the error describes what is there.
 
-    ``problem``: what is known to be wrong there.
+    ``problem``: the known damage at this offset.
 
     Raises:
-        NoSuchMessageError: none begins there.
-        CorruptionError: it is unknown, as the log is damaged before.
+        NoSuchMessageError: no record begins there.
+        CorruptionError: whether a record begins there is unknown, because the log is damaged
+            before.
     """
     low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
     none = f"no record starts at phy offset {phy_offset}"

@@ -1,4 +1,4 @@
-"""``cqstore export``: the messages of topics into a file, or into a store of their own."""
+"""``cqstore export``: writes the messages of topics to a file or to a new store."""
 
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -110,10 +110,10 @@ def export(
 
 
 def _form(kind: str | None, target: Path | None) -> _Kind:
-    """Return what ``--format`` names, or else what the name of the file ends with.
+    """Return the format of ``--format``, or else of the file name's suffix.
 
     Raises:
-        typer.BadParameter: it is no format.
+        typer.BadParameter: there is no such format.
     """
     if kind is None:
         suffix = "" if target is None else target.suffix
@@ -130,7 +130,7 @@ def _form(kind: str | None, target: Path | None) -> _Kind:
 
 
 def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
-    """Refuse what does not go together, before the store is opened.
+    """Refuse contradicting options before the store is opened.
 
     Raises:
         typer.BadParameter: two options contradict each other.
@@ -173,7 +173,7 @@ def _topics(
     """Return the topics to export, in order.
 
     Raises:
-        NoSuchQueueError: one that was named is not there.
+        NoSuchQueueError: a given topic does not exist.
     """
     if not given:
         known = {*store.topics(), *unseen}
@@ -211,7 +211,7 @@ def _open_writer(
 
 
 def _text(form: _Kind, file: BinaryIO, *, is_new: bool) -> TextWriter:
-    """Return what writes messages to ``file`` as text."""
+    """Return a writer of messages to ``file`` in a text format."""
     writer: TextWriter
     if isinstance(form, MessageFormat):
         writer = PatternWriter(file, form)
@@ -225,7 +225,7 @@ def _text(form: _Kind, file: BinaryIO, *, is_new: bool) -> TextWriter:
 def _messages(
     reads: SelectedReads, names: list[str], unseen: Collection[str], position: ExportPosition
 ) -> Iterator[ReadMessage]:
-    """Yield the messages that ``position`` has not; it is moved to each topic that is begun."""
+    """Yield the messages after ``position``; move it to each topic that is started."""
     for name in names:
         if name < position.topic:
             continue
@@ -240,7 +240,7 @@ def _messages(
 
 
 def _total(store: MessageStore, names: list[str]) -> int:
-    """Return how many messages the queues of topics have."""
+    """Return the number of messages in the queues of the topics."""
     return sum(
         span.max_offset - span.min_offset for name in names for span in store.queue_spans(name)
     )

@@ -1,4 +1,4 @@
-"""``cqstore get``: messages by queue offset, by id, or by key."""
+"""``cqstore get``: prints messages by queue offset, ID, key or time."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -125,7 +125,7 @@ def _refuse_together(
     """Refuse options that select messages in different ways.
 
     Raises:
-        typer.BadParameter: by id, by key, between two times and by offset do not mix.
+        typer.BadParameter: more than one of ID, key, time range and offset is given.
     """
     if message_id is not None or key is not None:
         by = "--message-id" if message_id is not None else "--key"
@@ -153,7 +153,7 @@ def _print_between(
     """Print the messages of a topic that were stored between two times.
 
     Raises:
-        typer.Exit: something damaged was passed over.
+        typer.Exit: damaged messages were skipped.
     """
     if selection.queue_id is None:
         require_topic(store, topic)
@@ -171,8 +171,8 @@ def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
     """Return the message with an ID; the log may have another message at the ID's phy offset.
 
     Raises:
-        NoSuchMessageError: the id is no message's of this store.
-        IllegalMessageError: it is no id.
+        NoSuchMessageError: this store has no message with the ID.
+        IllegalMessageError: the ID is invalid.
     """
     host, phy_offset = decode_message_id(message_id)
     whose = f"message ID {message_id} refers to {host_text(host)}, phy offset {phy_offset}"
@@ -201,10 +201,10 @@ def _from(
     store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
     selection: Selection, damaged: list[DamagedRecord], bounded: BoundedAnswer,
 ) -> Iterable[tuple[int, StoredMessage]]:  # fmt: skip
-    """Return ``count`` messages of a queue from an offset on.
+    """Return ``count`` messages of a queue, starting at an offset.
 
     Raises:
-        NoSuchQueueError: there is no such queue.
+        NoSuchQueueError: the queue does not exist.
     """
     require_queue(store, topic, queue_id)
     tags = selection.tags or TagFilter()

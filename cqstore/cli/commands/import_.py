@@ -55,7 +55,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import FlushDiskType
 
 _SECONDS = 2.0
-"""Between two positions."""
+"""Seconds between two writes of the position."""
 
 Source = Annotated[
     Path,
@@ -138,9 +138,9 @@ def _begun(position: Path, source: Path) -> ImportPosition | None:
     """Return the progress of an import from its position file; ``None`` if the file does not exist.
 
     Raises:
-        RefusedStoreError: the file is a folder, or of another import; or ``source`` is a pipe,
-            which cannot be read again.
-        CorruptionError: it is no position.
+        RefusedStoreError: the file is a folder or belongs to another import, or ``source`` is a
+            pipe, which cannot be read again.
+        CorruptionError: the file is not a valid position file.
     """
     if is_stream(source):
         raise RefusedStoreError(
@@ -152,10 +152,10 @@ def _begun(position: Path, source: Path) -> ImportPosition | None:
 
 
 def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
-    """Put the messages of ``rows``, and show how far that is, until Ctrl-C.
+    """Append the messages of ``rows`` and show the progress, until Ctrl-C.
 
     Raises:
-        typer.Exit: Ctrl-C came; what was put before is noted.
+        typer.Exit: Ctrl-C was pressed; the number of appended messages is reported.
     """
     with progress("importing", unit="messages") as tick, interrupts() as is_interrupted:
         done.run(takewhile(lambda _: not is_interrupted(), rows), tick)
@@ -165,11 +165,11 @@ def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
 
 
 def _form(source: Path, kind: FileFormat | None) -> FileFormat:
-    """Return the given format, or else detect it by the name of ``source``.
+    """Return the given format, or else the format by the name of ``source``.
 
     Raises:
-        RefusedStoreError: it is not there, or a pipe, which this format cannot be read from.
-        UnsupportedFormatError: its name does not say.
+        RefusedStoreError: ``source`` does not exist, or the format cannot be read from a pipe.
+        UnsupportedFormatError: the name does not show the format.
     """
     if source != STDIN and not exists(source):
         raise RefusedStoreError("no such file", path=source)
@@ -191,10 +191,10 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
 def _rows(
     stack: ExitStack, root: Path, source: Path, form: FileFormat, first: int
 ) -> Iterator[MessageLine]:
-    """Return the messages of ``source``, from number ``first`` on, read in its form.
+    """Return the messages of ``source`` in format ``form``, from number ``first`` on.
 
     Raises:
-        RefusedStoreError: the source is the store that they are for.
+        RefusedStoreError: the source is the target store.
     """
     if form is FileFormat.JSONL:
         return read_json_lines(source, first)
@@ -216,10 +216,10 @@ def _rows(
 
 
 def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[MessageLine]:
-    """Yield the messages of all topics but light queues, in the order of ``export``.
+    """Yield the messages of all topics except light queues, in the order of ``export``.
 
     Raises:
-        CorruptionError: one is damaged or missing.
+        CorruptionError: a message is damaged or missing.
     """
     reads, number = SelectedReads(store, Selection()), 0
     unseen = reads.unseen_topics()
@@ -250,14 +250,14 @@ class _Import:
         self.count, self.next_row = 0, first
 
     def run(self, rows: Iterator[MessageLine], progress: Progress) -> None:
-        """Put ``rows``, one after the other.
+        """Append the messages of ``rows`` in order.
 
         Raises:
-            IllegalMessageError: one is no message or is refused; those before it were put.
-            StoreError: something cannot be read or written; likewise.
+            IllegalMessageError: a row is invalid or refused; the rows before it were appended.
+            StoreError: a read or write failed; the rows before it were appended.
         """
         if self._position is not None:
-            self.note()  # before the first put: else a crash would leave none to go on from
+            self.note()  # before the first put, so that a crash leaves a position
         noted = time.monotonic()
         try:
             for row in rows:

@@ -1,4 +1,4 @@
-"""``cqstore info``: what a directory holds, and warnings about it."""
+"""``cqstore info``: shows the facts of a store and warnings about it."""
 
 import json
 import textwrap
@@ -14,10 +14,10 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
 
 _WIDTH = 100
-"""That the table keeps to."""
+"""Maximum width of the table."""
 _NONE = {"state": "not set (cqstore mode)", "index_files": "no index"}
 _SHOWN_OTHERWISE = {"opened_by", "counted_all", "index_fault"}
-"""In a table, at another fact."""
+"""Facts that the table shows as part of another fact."""
 _EXITS = {"not clean": "not clean: recovery is needed"}
 
 
@@ -61,7 +61,7 @@ def info(
 
 
 def _lines(found: dict[str, object]) -> Iterator[str]:
-    """Yield label and value, the values under each other and folded at the hundredth column."""
+    """Yield lines of label and value; values are aligned and folded at column 100."""
     rows = list(_rows(found))
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
@@ -95,7 +95,7 @@ def _rows(found: dict[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _text(name: str, value: object) -> str:
-    """Return the value of fact ``name`` as people read it, with its unit."""
+    """Return the value of fact ``name`` in readable form, with its unit."""
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, int | float) and name.endswith("bytes"):

@@ -1,4 +1,4 @@
-"""``cqstore mode``: which backends a store keeps and reads, and the steps to other states."""
+"""``cqstore mode``: shows the backends of a store, and changes its state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,9 +25,9 @@ _GROUP = "cqstore.mode"
 
 
 class StepPreparation(Protocol):
-    """Refuses a step to a state, or returns what is called under the store's lock before the step.
+    """Refuses a state change, or returns a function to call under the store's lock before it.
 
-    That returns facts for the report.
+    The function returns facts for the report.
     """
 
     def __call__(
@@ -41,7 +41,7 @@ class StepPreparation(Protocol):
         without: Sequence[str],
         accept_older_tables: bool,
     ) -> Callable[[], Mapping[str, object]]:
-        """``without``: what may be left behind where it cannot be brought, by name."""
+        """``without``: names of the data that may be lost if it cannot be converted."""
 
 
 To = Annotated[StoreMode | None, to_state("New state of the store.")]
@@ -119,7 +119,7 @@ def mode(
 
 
 def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
-    """Print the state, and which steps can be done."""
+    """Print the state and the possible state changes."""
     layout, settings = resolve_layout(root, settings, read_only=True)
     now = current_mode(layout, settings)
     facts: dict[str, object] = {
@@ -138,7 +138,7 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
 
 
 def _lagging(lagging: Mapping[str, int], kind: OutputFormat) -> object:
-    """Return the backends that lag, and the phy offset from which they lack the log."""
+    """Return each lagging backend and the phy offset from which it lacks the log."""
     if kind is not OutputFormat.TABLE or not lagging:
         return dict(lagging)
     return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in lagging.items())
@@ -151,7 +151,7 @@ def _step(
     kind: OutputFormat,
     prepared: Sequence[Callable[[], Mapping[str, object]]],
 ) -> None:
-    """Take a step and print what it did; ``prepared`` runs before it and adds facts."""
+    """Change the state and print the result; ``prepared`` runs before and adds facts."""
     facts = dict[str, object]()
 
     def ready(_: StorePaths) -> None:
@@ -176,7 +176,7 @@ def _step(
 
 
 def _preparing() -> list[StepPreparation]:
-    """Return what an upper layer does before a step is taken, see ``StepPreparation``."""
+    """Return the preparations that upper layers register, see ``StepPreparation``."""
     return [entry.load() for entry in entries(_GROUP)]
 
 

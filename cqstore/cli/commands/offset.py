@@ -1,4 +1,4 @@
-"""``cqstore offset``: the queue offset that a time leads to."""
+"""``cqstore offset``: finds the queue offset for a store time."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.service.reading.store_times import parse_time, time_ms
 
 TIME_FORMS = "milliseconds since the epoch, or ISO 8601 (UTC if it has no time zone)"
-"""Forms of a time, for the help of options."""
+"""Accepted formats of a time, for the help of options."""
 
 
 def offset(
@@ -70,10 +70,10 @@ def offset(
 
 
 def milliseconds(text: str, option: str = "--time", *, up: bool = False) -> int:
-    """Return a time that ``option`` of the command line has, see ``time_ms``.
+    """Return the time given with ``option``, in ms; see ``time_ms``.
 
     Raises:
-        typer.BadParameter: it is neither ms nor ISO 8601, or probably meant in another unit.
+        typer.BadParameter: the text is neither ms nor ISO 8601, or is probably in another unit.
     """
     try:
         return time_ms(parse_time(text), up=up)

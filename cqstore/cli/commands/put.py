@@ -119,10 +119,11 @@ def put(
 def _put_and_print(
     store: MessageStore, taken: "_LinesTaken", lines: Iterator[MessageLine], kind: OutputFormat
 ) -> int:
-    """Put the messages of ``lines``, which take ``taken``; return how many were refused.
+    """Append the messages of ``lines`` (read from ``taken``); return how many were refused.
 
     Raises:
-        OutputError: the places cannot be written; the sentence says what was put and how to go on.
+        OutputError: the offsets cannot be printed; the error reports how many messages were
+            appended and how to continue.
     """
     refused, done = 0, PutLines()
 
@@ -156,12 +157,12 @@ class PutLines:
 
 
 class _LinesTaken:
-    """The lines of the input, if there is one, with how many bytes of its file were taken."""
+    """The lines of the input, if any, and the number of bytes read from its file."""
 
     def __init__(self, file: BinaryIO | None = None) -> None:
         self._file, self._begin = file, 0
         self.size_bytes: int | None = None
-        """How many bytes there are to take, maybe compressed; ``None``: it is no file."""
+        """Size of the input in bytes, possibly compressed; ``None``: it is not a file."""
         if file is not None:
             with suppress(OSError):
                 found = os.fstat(file.fileno())
@@ -175,7 +176,7 @@ class _LinesTaken:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of the file were taken."""
+        """Number of bytes read from the file."""
         return self._file.tell() - self._begin if self._file is not None else 0
 
 
@@ -183,7 +184,7 @@ class _LinesTaken:
 def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
     """Show how many messages were appended, and how much of the input file was read.
 
-    Nothing is shown of lines typed at a terminal.
+    Nothing is shown if the lines are typed at a terminal.
     """
     if sys.stdin is None or sys.stdin.isatty():
         yield noop
@@ -233,7 +234,7 @@ def put_all(
 
 
 def _group(lines: Iterator[MessageLine]) -> tuple[list[MessageLine], IllegalLineError | None]:
-    """Return at most 256 messages, and what ended them early."""
+    """Return at most 256 messages, and the error that ended them early, if any."""
     group: list[MessageLine] = []
     try:
         while len(group) < _LIST and (line := next(lines, None)) is not None:
@@ -262,8 +263,8 @@ def _message(
     """Return the message that the options describe.
 
     Raises:
-        typer.BadParameter: the body is missing, a property is given twice, or is none; the tag is
-            not one.
+        typer.BadParameter: the body is missing, a property is invalid or given twice, or the tag is
+            invalid.
     """
     if body is None:
         raise typer.BadParameter(
@@ -281,7 +282,7 @@ def _message(
     given = dict(pairs)
     if len(given) != len(pairs):
         raise typer.BadParameter("a property is given twice")
-    data = body.encode("utf-8", "surrogateescape")  # the bytes of the command line
+    data = body.encode("utf-8", "surrogateescape")  # the original bytes of the command line
     return Message(topic=topic, body=data, queue_id=queue_id or 0, properties=given)
 
 

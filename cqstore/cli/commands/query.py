@@ -1,4 +1,4 @@
-"""``cqstore query``: messages by key and time."""
+"""``cqstore query``: prints messages by key and time."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -111,7 +111,7 @@ def _others(root: Path) -> tuple[list[KeyIndex], bool]:
 
 
 def _report_end(searched: SearchedIndex, store: MessageStore) -> bool:
-    """Report how far an index is built; return whether that cannot be read."""
+    """Report how far an index is built; return whether this cannot be read."""
     try:
         built_to = searched.index.built_to
     except CorruptionError as exc:

@@ -1,4 +1,4 @@
-"""``cqstore rebuild``: rebuild queues and index from the commit log."""
+"""``cqstore rebuild``: rebuilds queues or the index from the commit log."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -107,10 +107,10 @@ def rebuild(
 def _rebuild_queues(
     store: MessageStore, topic: str, queue_id: int | None, tick: Tick
 ) -> dict[str, object]:
-    """Rebuild single queues; return what was done.
+    """Rebuild single queues; return the report.
 
     Raises:
-        NoSuchQueueError: the log has no record of theirs, and nothing was done.
+        NoSuchQueueError: the log has no record of these queues; nothing was changed.
     """
     done = store.rebuild_queues(topic, queue_id, tick)
     if not done.queues:
@@ -119,13 +119,13 @@ def _rebuild_queues(
 
 
 def _check_has_records(root: Path, settings: StoreConfig, topic: str, queue_id: int | None) -> None:
-    """Refuse queues that are not there and have no record, before the store is opened to write.
+    """Refuse missing queues without records, before the store is opened read-write.
 
-    The log is read only where the queues are not there: then these may be what is to be built. A
-    store that cannot be opened to read is left to the opening.
+    The log is read only if the queues do not exist, because they may have to be created. If the
+    store cannot be opened read-only, the later read-write open reports it.
 
     Raises:
-        NoSuchQueueError: there are none, and no record of one.
+        NoSuchQueueError: the queues do not exist, and the log has no record of them.
         StoreLockedError: another process has the store open.
     """
     refuse_if_open(StorePaths(root))

@@ -1,4 +1,4 @@
-"""``cqstore recover``: what a read-write open does, with its report."""
+"""``cqstore recover``: recovers a store as a read-write open does, and prints a report."""
 
 from collections.abc import Iterator
 
@@ -92,7 +92,7 @@ def _left_damaged(store: MessageStore, tick: Tick) -> Iterator[str]:
 
 
 def _record(report: RecoveryReport) -> dict[str, object]:
-    """Return what a recovery did as one record."""
+    """Return the report of a recovery as one record."""
     return {
         "lastExit": "clean" if report.last_exit_ok else "not clean",
         "scanFrom": report.start_phy_offset,

@@ -1,4 +1,4 @@
-"""``cqstore tail``: the newest messages of a topic over its queues, and new ones."""
+"""``cqstore tail``: prints the newest messages of a topic, and follows it."""
 
 import select
 import sys
@@ -99,13 +99,13 @@ def messages_of_tail(
     """Yield the last ``count`` messages, then new ones until ``wait`` returns False.
 
     Raises:
-        NoSuchQueueError: there is no such topic, or no such queue of it.
+        NoSuchQueueError: the topic does not exist, or has no such queue.
     """
     follower, queue_ids = TopicFollower(components_of(store)), reads.selection.queue_ids
     unseen = (
         each for each in follower.poll(topic) if queue_ids is None or each.queue_id in queue_ids
     )
-    newest = deque(unseen, count)  # which the queues do not show yet
+    newest = deque(unseen, count)  # messages that are not in the queues yet
     if not newest:
         require_topic(store, topic)
         if queue_ids is not None:
@@ -124,11 +124,11 @@ def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
     """Flush standard output and wait a moment; return whether to continue.
 
     Raises:
-        ReaderGoneError: nothing reads standard output any more.
+        ReaderGoneError: standard output was closed by its reader.
     """
     sys.stdout.flush()
     waiting = select.poll()
-    with suppress(OSError, ValueError):  # no file: of a caller in this process
+    with suppress(OSError, ValueError):  # no file descriptor: replaced by a caller in this process
         waiting.register(sys.stdout.fileno(), 0)
     if any(events & select.POLLERR for _, events in waiting.poll(_POLL_MS)):
         raise ReaderGoneError("standard output was closed by its reader")

@@ -1,4 +1,4 @@
-"""``cqstore top``: a running store, looked at again and again from the outside."""
+"""``cqstore top``: monitors a store that another process has open."""
 
 import re
 import sys
@@ -34,7 +34,7 @@ _LOGGED = re.compile(r"as (\w+) logged (.+)")
 
 
 class TopBy(StrEnum):
-    """What a row of ``cqstore top`` is about."""
+    """Subject of a row of ``cqstore top``."""
 
     FACT = "fact"
     TOPIC = "topic"
@@ -46,7 +46,7 @@ Look_co = TypeVar("Look_co", covariant=True)
 
 
 class Watch(Protocol[Look_co]):
-    """Looks at one store again and again."""
+    """Takes samples of one store."""
 
     def sample(self) -> Look_co:
         """Return a sample of the current state."""
@@ -58,23 +58,23 @@ def _nothing(_look: Any, _before: Any) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class TopView(Generic[Look]):
-    """What to sample, the rows of a sample, and the notes printed with them.
+    """A view: what to sample, the rows of a sample, and the notes printed with them.
 
-    The functions take a look, and the one before it.
+    The functions take a sample and the previous sample.
     """
 
     watch: Watch[Look]
     rows: Callable[[Look, Look | None], Iterable[Row]]
     looks: int = 1
-    """After how many there is something to show."""
+    """Number of samples after which there are rows to show."""
     notes: Callable[[Look, Look | None], Sequence[str]] = _nothing
-    """Sentences, such as why there is no row."""
+    """Notes to print, for example why there are no rows."""
     faults: Callable[[Look, Look | None], Sequence[str]] = _nothing
-    """What of the store could not be read; with one in the last look the exit code is 1."""
+    """Parts of the store that could not be read; if the last sample has any, the exit code is 1."""
 
 
 class UpperView(Protocol):
-    """Factory of a view of an upper layer; an entry point of the group ``cqstore.top``."""
+    """Factory of an upper layer's view; an entry point of the group ``cqstore.top``."""
 
     def __call__(
         self,
@@ -85,9 +85,9 @@ class UpperView(Protocol):
         limit: int,
         /,
     ) -> TopView[Any]:
-        """Return at most ``limit`` rows, and one for all others.
+        """Return a view with at most ``limit`` rows and one row for all others.
 
-        ``form`` is that of the metadata; without it ``conf``, the broker's file, decides.
+        ``form`` is the form of the metadata; without it, the broker's file ``conf`` determines it.
         """
 
 
@@ -179,10 +179,10 @@ def _view(layout: StoreLayout, by: TopBy, kind: OutputFormat, limit: int) -> Top
 
 
 def print_once(view: TopView[Any], kind: OutputFormat, wait: Callable[[], object]) -> bool:
-    """Print the rows of as many looks as it takes, with ``wait`` between them.
+    """Take as many samples as the view needs, with ``wait`` between them, and print the rows.
 
     Returns:
-        Whether all that was looked at could be read.
+        Whether everything could be read.
     """
     before, look = None, view.watch.sample()
     for _ in range(view.looks - 1):
@@ -196,10 +196,10 @@ def print_once(view: TopView[Any], kind: OutputFormat, wait: Callable[[], object
 
 
 def _upper_view(by: TopBy) -> UpperView:
-    """Return what makes the view of a layer above.
+    """Return the view factory of an upper layer.
 
     Raises:
-        RefusedStoreError: it is not installed.
+        RefusedStoreError: the package with the view is not installed.
     """
     for entry in entries(_GROUP):
         if entry.name == by:
@@ -209,15 +209,15 @@ def _upper_view(by: TopBy) -> UpperView:
 
 
 def narrow_facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
-    """Yield a row a fact, see ``narrow``."""
+    """Yield one row per fact, see ``narrow``."""
     return narrow(facts(look, before))
 
 
 def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> bool:
-    """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays.
+    """Show sample after sample, with ``wait`` in between, until Ctrl-C; the last one stays.
 
     Returns:
-        Whether all that the last one looked at could be read.
+        Whether everything in the last sample could be read.
     """
     before: Look | None = None
     faults: Sequence[str] = ()
@@ -234,7 +234,7 @@ def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> b
 
 
 def narrow(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows that fit eighty columns: each part is named once, and when a database logged."""
+    """Yield rows that fit 80 columns: each part is named once, and when a database logged."""
     last = None
     for row in rows:
         part = str(row["part"])
@@ -251,7 +251,7 @@ def narrow(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
-    """Yield a row a fact; with an earlier look, also how fast it grows."""
+    """Yield one row per fact; with an earlier sample, also its growth rate."""
     now = datetime.fromtimestamp(look.time, UTC).isoformat(sep=" ", timespec="seconds")
     yield _row("store", "state", _state(look))
     yield _row("store", "looked at", now)
@@ -279,7 +279,7 @@ def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]
 
 
 def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
-    """Yield the rows of the commit log; rates are those since the look ``before``."""
+    """Yield the rows of the commit log; rates are since the sample ``before``."""
     log = look.log
     if log is None:
         yield _row("log", "files", 0)
@@ -297,7 +297,7 @@ def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
 
 
 def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
-    """Yield the rows of the follower, if the store is one."""
+    """Yield the rows of the follower, if the store belongs to one."""
     now = look.following
     if now is None:
         return
@@ -349,7 +349,7 @@ def _ago(look: WatchSample, seconds: float) -> float:
 
 
 def _state(look: WatchSample) -> str:
-    """Return in words whether a process has the store open."""
+    """Return a text that describes whether a process has the store open."""
     if look.opener is None:
         return "closed"
     if not look.opener:
@@ -361,7 +361,7 @@ def _state(look: WatchSample) -> str:
 
 
 def _pace(look: WatchSample, before: WatchSample | None, new: int, old: int | None) -> int | None:
-    """Return how much a number grew a second; ``None`` without an earlier one."""
+    """Return the growth of a number per second; ``None`` without an earlier sample."""
     if before is None or old is None or look.seconds <= before.seconds:
         return None
     return round((new - old) / (look.seconds - before.seconds))

@@ -1,4 +1,4 @@
-"""``cqstore topics``: topics and queues with their offsets; idle ones; topics that are to go."""
+"""``cqstore topics``: lists topics and queues, finds idle topics, and deletes topics."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -202,19 +202,19 @@ def _idle_rows(store: MessageStore, prefix: str, days: float) -> Iterator[Row]:
 
 
 class _TopicsToDelete(NamedTuple):
-    """The topics that were to go, and those of them that have queues."""
+    """The topics to delete, and which of them have queues."""
 
     names: list[str]
     rows: list[Row]
     retries: list[str]
-    """Topics of retries of those topics, which stay."""
+    """Retry topics of these topics; they are not deleted."""
 
 
 def _delete(
     root: Path, config: Path | None, backend: str | None, given: Sequence[str],
     delete_from: Path | None, prefix: str, *, yes: bool,
 ) -> _TopicsToDelete:  # fmt: skip
-    """Find the topics that are named, or begin with ``prefix``; delete them if ``yes``."""
+    """Find the topics that are given or begin with ``prefix``; delete them if ``yes``."""
     names = [*dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])]
     with open_to_delete(root, config, backend, yes=False) as store:
         if prefix:
@@ -225,16 +225,16 @@ def _delete(
         retries = _retries(store, names)
     if yes and going:
         with open_to_delete(root, config, backend, yes=True) as store:
-            going = _found(store, names)  # a crash may have left units of the log behind
+            going = _found(store, names)  # a crash may have left log records undispatched
             store.delete_topics(str(row["topic"]) for row in going)
     return _TopicsToDelete(names, going, retries)
 
 
 def _retries(store: MessageStore, names: Sequence[str]) -> list[str]:
-    """Return the topics ``%RETRY%group+topic`` of ``names`` that are not named themselves.
+    """Return the topics ``%RETRY%group+topic`` of ``names`` that are not in ``names``.
 
-    A broker deletes them with their topic (``clearRetryTopicWhenDeleteTopic``), and also those of
-    the form ``%RETRY%group_topic``, which can be the retry topics of other groups.
+    A broker deletes them with their topic (``clearRetryTopicWhenDeleteTopic``). It also deletes
+    topics named ``%RETRY%group_topic``, which can be the retry topics of other groups.
     """
     given = set(names)
     return [
@@ -244,11 +244,11 @@ def _retries(store: MessageStore, names: Sequence[str]) -> list[str]:
 
 
 def _names_in(path: Path) -> list[str]:
-    """Return the lines of a file that are not empty.
+    """Return the non-empty lines of a file.
 
     Raises:
-        StoreIOError: it cannot be read.
-        StoreConfigError: it is not UTF-8.
+        StoreIOError: the file cannot be read.
+        StoreConfigError: the file is not UTF-8.
     """
     with text_input(path) as file:
         data = file.read()
@@ -263,7 +263,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     """Return queues and messages of each topic of ``names`` that has queues.
 
     Raises:
-        IllegalMessageError: one is none of a topic, or one of the broker's own.
+        IllegalMessageError: a name is not a valid topic name, or is a topic of the broker itself.
     """
     for name in names:
         try:
@@ -282,7 +282,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
 
 
 def _report(going: _TopicsToDelete, *, done: bool) -> None:
-    """Print in a sentence what was deleted, or would be."""
+    """Print a sentence on what was deleted or would be deleted."""
     known = {row["topic"] for row in going.rows}
     unknown = [name for name in going.names if name not in known]
     if unknown:

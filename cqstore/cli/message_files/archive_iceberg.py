@@ -1,4 +1,4 @@
-"""An archive that is an Iceberg table: its catalog, and its files as batches. Needs pyiceberg."""
+"""Reader of an archive that is an Iceberg table: its catalog and batches. Requires pyiceberg."""
 
 import re
 from collections.abc import Iterator
@@ -39,11 +39,11 @@ def open_catalog(folder: Path) -> Any:
 
 
 def table_batches(folder: Path) -> Iterator[tuple[Path, list[ArchivedFile]]]:
-    """Yield each batch that the table has, its folder and its files, in the order of numbers.
+    """Yield the folder and files of each batch of the table, in batch number order.
 
     Raises:
         StoreConfigError: pyiceberg is not installed.
-        RefusedStoreError: the table has files that no run of an archive has written.
+        RefusedStoreError: the table has files that were not written by ``cqstore archive``.
     """
     data = folder.absolute() / DATA
     found: dict[int, list[ArchivedFile]] = {}

@@ -1,4 +1,4 @@
-"""How pyiceberg writes the metadata of an archive: a file is on disk before it is referred to."""
+"""File access for pyiceberg that syncs each metadata file before another file refers to it."""
 
 import io
 import os
@@ -11,7 +11,7 @@ from cqstore.store.files import sync_folder
 
 
 class _SyncedStream(io.FileIO):
-    """A file that is on disk, with its name, once it is closed."""
+    """A file that is synced to disk, with its folder entry, when it is closed."""
 
     def close(self) -> None:
         if not self.closed:
@@ -33,7 +33,7 @@ class SyncedFileIO(PyArrowFileIO):
     """pyiceberg's file access that syncs written files."""
 
     def new_output(self, location: str) -> Any:
-        """Return the file to be written."""
+        """Return the file to write."""
         given = super().new_output(location)
         return _SyncedFile(
             location=location, path=location.removeprefix("file://"), fs=given._filesystem,  # noqa: SLF001

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 class _Found(NamedTuple):
-    """A row, compared by its place: no two rows of a batch have one."""
+    """A row, ordered by its position, which is unique within a batch."""
 
     source: str
     phy: int
@@ -45,14 +45,14 @@ class _Found(NamedTuple):
 
 
 def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
-    """Yield the messages of the archive in ``folder`` from row ``first`` on, 1 for the first.
+    """Yield the messages of the archive in ``folder`` from row ``first`` on, counted from 1.
 
     Raises:
         StoreConfigError: pyarrow is not installed.
         CorruptionError: a file or a manifest is missing or damaged; rows before it were yielded.
         IllegalLineError: a row is not a valid message; rows before it were yielded.
         BeyondEndError: the rows end before ``first``.
-        StoreIOError: something cannot be read.
+        StoreIOError: a file cannot be read.
     """
     require_arrow()
     number = 0
@@ -84,15 +84,16 @@ def _batches_of(folder: Path) -> Iterator[tuple[Path, Sequence[ArchivedFile]]]:
 
 
 def _merged(place: Path, files: Sequence[ArchivedFile]) -> Iterator[_Found]:
-    """Yield the rows of a topic's files in one order; each file is in that order."""
+    """Yield the rows of a topic's files, merged in order; each file is in that order."""
     return heapq.merge(*(_rows(place / each.path, each) for each in files), key=lambda row: row[:3])
 
 
 def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
-    """Yield the messages of a Parquet file of an archive, checked against its line of the manifest.
+    """Yield the messages of a Parquet file of an archive, checked against the manifest entry.
 
     Raises:
-        CorruptionError: it is not as the manifest or ``cqstore archive`` has it.
+        CorruptionError: the file differs from the manifest, or from the files of ``cqstore
+            archive``.
     """
     arrow, count = require_arrow(), 0
     with os_errors("read the archive file", path):
@@ -132,7 +133,7 @@ def _line(number: int, row: Row) -> MessageLine:
     """Return a row of an archive as a message to append.
 
     Raises:
-        IllegalLineError: it is none.
+        IllegalLineError: the row is not a valid message.
     """
     fields = {name: value for name, value in row.items() if name != "source"}
     fields["properties"] = dict(row["properties"])

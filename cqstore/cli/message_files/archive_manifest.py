@@ -21,39 +21,39 @@ from cqstore.store.settings.validation import first_fault
 
 MANIFEST = "_manifest.json"
 CATALOG = "catalog.db"
-"""In the folder of an archive that is an Iceberg table."""
+"""Catalog file in the folder of an archive that is an Iceberg table."""
 _BATCH = re.compile(r"batch=(\d{8,18})")
 _MAX_BYTES = 1 << 28
 
 
 class _Element(BaseModel):
-    """A line, or a part of one: unchangeable, with the fields that are declared and no other."""
+    """Base of the manifest's objects: immutable, and without undeclared fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class ArchivedSource(_Element):
-    """What a batch has of one log."""
+    """The range of one log that a batch contains."""
 
     name: str = Field(min_length=1)
     begin: int = Field(ge=0)
     """Phy offset of the first byte that was read."""
     end: int = Field(ge=0)
-    """Phy offset behind the last one: the next batch begins there."""
+    """Phy offset after the last byte that was read: the next batch begins there."""
     mark: str
-    """Digest of the log before ``end``: the next run compares it."""
+    """Digest of the log before ``end``, which the next run compares."""
     messages: int = Field(ge=0)
 
 
 class ArchivedFile(_Element):
-    """A Parquet file: rows of one topic and day, ordered by source and phy offset."""
+    """A Parquet file with the rows of one topic and day, ordered by source and phy offset."""
 
     path: str
-    """Below the folder of the batch."""
+    """Path relative to the folder of the batch."""
     topic: str
     messages: int = Field(ge=1)
     size: int = Field(ge=1)
-    """Bytes."""
+    """Size in bytes."""
 
     @field_validator("path")
     @classmethod
@@ -65,14 +65,14 @@ class ArchivedFile(_Element):
 
 
 class Manifest(_Element):
-    """What a batch holds."""
+    """The content of a batch."""
 
     version: int = Field(1, ge=1, le=1)
     sources: Sequence[ArchivedSource]
     files: Sequence[ArchivedFile]
 
     def to_json(self) -> bytes:
-        """Return what the file holds."""
+        """Return the content of the manifest file."""
         return self.model_dump_json(indent=1).encode() + b"\n"
 
 
@@ -82,7 +82,7 @@ def batch_folder(folder: Path, number: int) -> Path:
 
 
 def batch_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the existing batches, in order.
+    """Return the numbers of the existing batches in ascending order.
 
     Raises:
         StoreIOError: the folder cannot be read.
@@ -93,18 +93,18 @@ def batch_numbers(folder: Path) -> list[int]:
 
 
 def is_archive(folder: Path) -> bool:
-    """Return whether ``folder`` holds an archive, not a store."""
+    """Return whether ``folder`` is an archive rather than a store."""
     return is_file(folder / CATALOG) or any(
         exists(batch_folder(folder, each) / MANIFEST) for each in batch_numbers(folder)
     )
 
 
 def read_manifest(batch: Path) -> Manifest:
-    """Return what the batch in this folder holds.
+    """Return the manifest of the batch in a folder.
 
     Raises:
-        CorruptionError: it has no such manifest.
-        StoreIOError: it cannot be read.
+        CorruptionError: the manifest is missing or invalid.
+        StoreIOError: the manifest cannot be read.
     """
     path = batch / MANIFEST
     with os_errors("read the batch manifest", path):

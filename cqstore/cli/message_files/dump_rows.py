@@ -1,4 +1,4 @@
-"""Rows of ``dump``: messages, queues and records in the names and shapes of RocketMQ's own dump."""
+"""Rows of ``dump``: messages, queues and units, with the names and format of RocketMQ's dump."""
 
 import hashlib
 import ipaddress
@@ -16,7 +16,7 @@ _UNITS = 4096
 
 
 def message_row(message: StoredMessage) -> dict[str, object]:
-    """Return one record of the log; bodies and the record itself as the start of their SHA-1."""
+    """Return one record of the log; body and record are shown as the start of their SHA-1."""
     head, tail = message.head, message.tail
     return {
         "phy": head.phy_offset,
@@ -43,7 +43,7 @@ def message_row(message: StoredMessage) -> dict[str, object]:
 
 
 def queue_row(queues: ConsumeQueueStore, key: QueueKey) -> dict[str, object]:
-    """Return one queue with its units from minimum to maximum; ``None`` where one is missing."""
+    """Return one queue with its units from min to max offset; a missing unit is ``None``."""
     topic, queue_id = key
     low, high = queues.queue(*key).ends()
     return {
@@ -59,7 +59,7 @@ def queue_row(queues: ConsumeQueueStore, key: QueueKey) -> dict[str, object]:
 def unit_rows(
     queues: ConsumeQueueStore, key: QueueKey, low: int, high: int
 ) -> Iterator[list[object] | None]:
-    """Yield ``[queue offset, phy, size, tags code, store timestamp(, messages)]`` a unit."""
+    """Yield ``[queue offset, phy, size, tags code, store timestamp(, messages)]`` per unit."""
     queue = queues.queue(*key)
     if queues.queue_type(key.topic) is QueueType.BATCH:
         for unit in queue.iterate(low):
@@ -83,7 +83,7 @@ def unit_rows(
 
 
 def sorted_queues(queues: ConsumeQueueStore, topic: str | None = None) -> list[QueueKey]:
-    """Return the queues as Java sorts them: by UTF-16 code units, then by queue id."""
+    """Return the queues in Java's order: by UTF-16 code units, then by queue id."""
     return sorted(
         queues.queues(topic),
         key=lambda key: (key.topic.encode("utf-16-be", "surrogatepass"), key.queue_id),

@@ -1,7 +1,8 @@
-"""The file that an export writes: under another name until it is whole, and gone on with later.
+"""The file that an export writes: renamed when it is complete, and resumable until then.
 
-``NAME.part`` is the file until then. Beside it, for formats of lines, ``NAME.part.position`` says
-how much of it is whole and which messages these are; it is replaced after the bytes are on disk.
+Until then, its name is ``NAME.part``. For line formats, ``NAME.part.position`` next to it records
+how many bytes are complete and which messages they contain; it is replaced after the bytes are on
+disk.
 """
 
 import json
@@ -19,34 +20,34 @@ from cqstore.store.path_kind import exists
 
 _MAX_POSITION_BYTES = 64 << 20
 _SECONDS = 2.0
-"""Between two notes of a position."""
+"""Seconds between two writes of the position."""
 
 
 @dataclass(slots=True)
 class ExportPosition:
-    """How far an export is: which messages its file has."""
+    """Progress of an export: the messages that its file contains."""
 
     asked: dict[str, object]
-    """What was exported: another question is not gone on with."""
+    """The selection that is exported; an export with another selection cannot be resumed."""
     written_bytes: int = 0
     messages: int = 0
     topic: str = ""
-    """The last topic that was begun; those before it, in the order of names, are done."""
+    """The topic that was started last; topics before it in name order are complete."""
     offsets: dict[int, int] = field(default_factory=dict)
-    """Of its queues: where they go on."""
+    """Queue id → next queue offset, for the queues of ``topic``."""
 
     def to_json(self) -> bytes:
-        """Return what the file holds."""
+        """Return the content of the position file."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return json.dumps(fields).encode() + b"\n"
 
     @classmethod
     def read(cls, path: Path) -> "ExportPosition":
-        """Return what the file ``path`` holds.
+        """Return the position in the file ``path``.
 
         Raises:
-            CorruptionError: it is no such file.
-            StoreIOError: it cannot be read.
+            CorruptionError: the file is not a valid position file.
+            StoreIOError: the file cannot be read.
         """
         with os_errors("read the export position", path):
             data = read_file(path, _MAX_POSITION_BYTES)
@@ -57,7 +58,7 @@ class ExportPosition:
             numbers = [found.written_bytes, found.messages, *offsets.values()]
             sound = all(type(each) is int and each >= 0 for each in numbers)
             if not sound or not isinstance(found.topic, str) or not isinstance(found.asked, dict):
-                raise TypeError  # noqa: TRY301 - as of what is not there
+                raise TypeError  # noqa: TRY301 - handled like a missing field
         except (ValueError, TypeError, AttributeError, KeyError) as exc:
             raise CorruptionError(
                 "invalid export position", path=path,
@@ -67,7 +68,7 @@ class ExportPosition:
 
 
 class PartFile:
-    """``NAME.part``, open to be written."""
+    """``NAME.part``, open for writing."""
 
     def __init__(self, path: Path, file: BinaryIO, position: ExportPosition | None) -> None:
         self._file, self._path = file, path
@@ -80,10 +81,10 @@ class PartFile:
         return self._file
 
     def note(self, *, now: bool = False) -> None:
-        """Say how far the file is whole, every few seconds or ``now``.
+        """Record how far the file is complete, every few seconds or ``now``.
 
         Raises:
-            StoreIOError: it cannot be written.
+            StoreIOError: the position cannot be written.
         """
         position = self._position
         if position is None or (not now and time.monotonic() - self._noted < _SECONDS):
@@ -109,7 +110,7 @@ def part_file(
         RefusedStoreError: ``target`` or an unfinished file exists, or the unfinished file to resume
             belongs to another export.
         CorruptionError: the unfinished file is shorter than its position.
-        StoreIOError: something cannot be written.
+        StoreIOError: a file cannot be written.
     """
     refuse_existing(target)
     part = target.with_name(f"{target.name}.part")
@@ -143,10 +144,10 @@ def part_file(
 
 
 def refuse_existing(target: Path) -> None:
-    """Refuse to write in the place of something.
+    """Refuse to overwrite an existing file or folder.
 
     Raises:
-        RefusedStoreError: ``target`` is there.
+        RefusedStoreError: ``target`` exists.
     """
     if os.path.lexists(target):
         raise RefusedStoreError("the target already exists and is not overwritten", path=target)
@@ -169,7 +170,7 @@ def _cut(part: Path, file: BinaryIO, size: int) -> None:
     """Truncate an unfinished export to ``size`` bytes, to continue from there.
 
     Raises:
-        CorruptionError: it has fewer.
+        CorruptionError: the file has fewer bytes.
     """
     found = os.fstat(file.fileno()).st_size
     if found < size:

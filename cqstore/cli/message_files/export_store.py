@@ -25,10 +25,10 @@ _LIST = 256
 
 
 class StoreWriter(MessageWriter):
-    """Puts messages into a store, a list at once."""
+    """Appends messages to a store in batches."""
 
     def __init__(self, store: MessageStore) -> None:
-        """Put into ``store``, which is open."""
+        """Append to the open ``store``."""
         self._store = store
         self._waiting = list[Message]()
         self._places = list[str]()
@@ -37,7 +37,7 @@ class StoreWriter(MessageWriter):
         """Collect a message; every ``_LIST`` messages are appended at once.
 
         Raises:
-            IllegalMessageError: it, or one before it, cannot be put; the sentence says which.
+            IllegalMessageError: this or an earlier message cannot be appended; the error names it.
         """
         message = read.message
         self._places.append(f"{message.topic}, queue {read.queue_id}, offset {read.queue_offset}")
@@ -49,8 +49,8 @@ class StoreWriter(MessageWriter):
         """Append the collected messages; they are durable once the store is closed.
 
         Raises:
-            IllegalMessageError: the new store does not take a message.
-            StoreError: it cannot be written.
+            IllegalMessageError: the new store refuses a message.
+            StoreError: the new store cannot be written.
         """
         results = self._store.put_messages(self._waiting)
         for place, result in zip(self._places, results, strict=True):
@@ -63,15 +63,15 @@ class StoreWriter(MessageWriter):
 
 @contextmanager
 def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
-    """Give a new store with the backend and file sizes of ``source``, ``target`` when all is well.
+    """Yield a new store with the backend and file sizes of ``source``; rename it on success.
 
-    Until then its folder is ``NAME.part``; when the block ends otherwise, it is removed. It has a
-    ``topics.json``, without which no broker serves it: each topic as the metadata beside
-    ``source`` has it, else as its queues show.
+    Its folder is ``NAME.part``, which is renamed to ``target`` when the block succeeds and removed
+    when it fails. The store has a ``topics.json``, which a broker needs to serve it. Each topic is
+    taken from the metadata of ``source``, or else derived from its queues.
 
     Raises:
-        RefusedStoreError: ``target``, or an unfinished one, is there.
-        StoreIOError: something cannot be written.
+        RefusedStoreError: ``target`` or an unfinished export exists.
+        StoreIOError: the store cannot be written.
     """
     refuse_existing(target)
     part = target.with_name(f"{target.name}.part")

@@ -24,22 +24,22 @@ _MAX_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class ImportPosition:
-    """How far an import is: the content of its position file."""
+    """Progress of an import: the content of its position file."""
 
     source: str
     """The file that is imported."""
     next_row: int
-    """The first row (of a file of lines: line) that was not put."""
+    """The first row (line, for line formats) that was not appended."""
     phy_offset: int
-    """Where the log ended behind those that were."""
+    """End of the log after the appended rows."""
     rows_digest: str = ""
-    """``RowsDigest`` of those that were; empty: of an archive, whose batches do not change."""
+    """``RowsDigest`` of the appended rows; empty for an archive, whose batches do not change."""
 
     def write(self, path: Path) -> None:
         """Replace the file at ``path`` by this position, durably.
 
         Raises:
-            StoreIOError: it cannot be written.
+            StoreIOError: the position cannot be written.
         """
         fields = {name: getattr(self, name) for name in self.__slots__}
         with os_errors("write the import position", path):
@@ -47,12 +47,12 @@ class ImportPosition:
 
     @classmethod
     def read(cls, path: Path, source: Path) -> "ImportPosition":
-        """Return what ``path`` holds of an import of ``source``.
+        """Return the position of an import of ``source`` from the file ``path``.
 
         Raises:
             CorruptionError: the file is not an import position.
             RefusedStoreError: the position belongs to another file.
-            StoreIOError: it cannot be read.
+            StoreIOError: the file cannot be read.
         """
         with os_errors("read the import position", path):
             data = read_file(path, _MAX_BYTES)
@@ -61,7 +61,7 @@ class ImportPosition:
             if not (
                 type(found.next_row) is type(found.phy_offset) is int and found.next_row > 0
             ) or (type(found.rows_digest) is not str):
-                raise TypeError  # noqa: TRY301 - as of what is not there
+                raise TypeError  # noqa: TRY301 - handled like a missing field
         except (ValueError, TypeError) as exc:
             raise CorruptionError(
                 "invalid import position", path=path,
@@ -81,7 +81,7 @@ class RowsDigest:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, row: MessageLine) -> None:
-        """Take one row, with its number."""
+        """Add one row, with its number."""
         put = row.message
         facts = (
             row.number, put.topic, put.queue_id, bytes(put.body), [*put.properties.items()],
@@ -98,10 +98,13 @@ class RowsDigest:
 def rows_behind(
     begun: ImportPosition, rows: Iterator[MessageLine], digest: RowsDigest, source: Path
 ) -> Iterator[MessageLine]:
-    """Return those of ``rows``, which are all, that ``begun`` has not; ``digest`` takes the others.
+    """Return the rows after the position ``begun``; add the rows before it to ``digest``.
+
+    ``rows`` must be all rows of the file.
 
     Raises:
-        RefusedStoreError: the others are not those that were put: the file was edited.
+        RefusedStoreError: the rows before the position differ from the appended rows: the file was
+            edited.
     """
     following = list[MessageLine]()
     for row in rows:

@@ -1,7 +1,7 @@
-"""Files of messages in columns: Parquet, and Arrow's IPC files (Feather 2).
+"""Message files in columnar formats: Parquet and Arrow IPC (Feather 2).
 
-Needs pyarrow (``pip install 'cqstore[arrow]'``), which is imported when such a file is written or
-read, and by nothing else.
+Requires pyarrow (``pip install 'cqstore[arrow]'``), which is imported only when such a file is
+written or read.
 """
 
 from abc import abstractmethod
@@ -37,14 +37,14 @@ COLUMNS = {
     "storeHost": "string", "flag": "int32", "sysFlag": "int32", "reconsumeTimes": "int32",
     "preparedTransactionOffset": "int64", "properties": "properties", "body": "binary",
 }  # fmt: skip
-"""Times are timestamps of ms in UTC, properties a map of texts, the body bytes."""
+"""Column → type. Times are timestamps in ms, UTC; properties are a map of strings."""
 
 
 def require_arrow() -> Any:
     """Return the module ``pyarrow``.
 
     Raises:
-        StoreConfigError: it is not installed.
+        StoreConfigError: pyarrow is not installed.
     """
     try:
         return import_module("pyarrow")
@@ -55,7 +55,7 @@ def require_arrow() -> Any:
 
 
 def schema(names: Collection[str] = tuple(COLUMNS)) -> Any:
-    """Return the schema of both kinds of files, or of those of its columns that are named."""
+    """Return the schema of both file formats, restricted to the columns ``names``."""
     arrow = require_arrow()
     types = {
         "string": arrow.string(), "int32": arrow.int32(), "int64": arrow.int64(),
@@ -80,7 +80,7 @@ class ColumnWriter(MessageWriter):
     """Writes batches of rows into ``file``; at most one batch is in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Begin a file of columns where the position of ``file`` is."""
+        """Begin a columnar file at the current position of ``file``."""
         self._arrow, self._schema = require_arrow(), schema()
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
@@ -88,14 +88,14 @@ class ColumnWriter(MessageWriter):
 
     @abstractmethod
     def open(self, file: BinaryIO) -> Any:
-        """Begin the file; return pyarrow's writer of its format."""
+        """Begin the file and return pyarrow's writer for its format."""
 
     @abstractmethod
     def put_batch(self, batch: Any) -> None:
         """Write a batch of rows, ``pyarrow.RecordBatch``."""
 
     def write(self, read: ReadMessage) -> None:
-        """Take a row; write a batch when there are enough."""
+        """Add a row; write a batch when enough rows are collected."""
         row = column_values(read)
         self._rows.append(row)
         self._bytes += len(row["body"])
@@ -117,7 +117,7 @@ class ArrowWriter(ColumnWriter):
     """Writes messages into an Arrow IPC file."""
 
     def open(self, file: BinaryIO) -> Any:
-        """Begin an Arrow IPC file, whose head is the schema."""
+        """Begin an Arrow IPC file, which starts with the schema."""
         return self._arrow.ipc.new_file(file, self._schema)
 
     def put_batch(self, batch: Any) -> None:
@@ -129,7 +129,7 @@ class ParquetWriter(ColumnWriter):
     """Writes messages into a Parquet file."""
 
     def open(self, file: BinaryIO) -> Any:
-        """Begin a Parquet file of the schema."""
+        """Begin a Parquet file with the schema."""
         parquet = import_module("pyarrow.parquet")
         return parquet.ParquetWriter(
             file, self._schema, compression="zstd", write_page_checksum=True
@@ -141,14 +141,14 @@ class ParquetWriter(ColumnWriter):
 
 
 def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLine]:
-    """Yield the messages of a Parquet or Arrow file from row ``first`` on, 1 for the first.
+    """Yield the messages of a Parquet or Arrow file from row ``first`` on, counted from 1.
 
     Raises:
         StoreConfigError: pyarrow is not installed.
-        UnsupportedFormatError: it is empty, or has other columns.
-        CorruptionError: it is no such file, or is damaged; rows before that were yielded.
+        UnsupportedFormatError: the file is empty, or has other columns.
+        CorruptionError: the file has another format or is damaged; rows before that were yielded.
         BeyondEndError: the rows end before ``first``.
-        IllegalLineError: a row is no message; those before it were yielded.
+        IllegalLineError: a row is not a valid message; rows before it were yielded.
         StoreIOError: the file cannot be read.
     """
     arrow = require_arrow()
@@ -180,11 +180,11 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
 
 
 def _batches(path: Path, kind: FileFormat) -> Iterator[Any]:
-    """Yield the batches of an Arrow or Parquet file, its schema checked before."""
+    """Yield the batches of an Arrow or Parquet file after checking its schema."""
     arrow = require_arrow()
     if kind is FileFormat.PARQUET:
         parquet = import_module("pyarrow.parquet")
-        with (  # opened here: Arrow takes no path that is not UTF-8
+        with (  # opened here, because Arrow does not accept non-UTF-8 paths
             reading(path) as source,
             parquet.ParquetFile(source, page_checksum_verification=True) as file,
         ):
@@ -200,10 +200,10 @@ def _batches(path: Path, kind: FileFormat) -> Iterator[Any]:
 
 
 def _check_schema(path: Path, found: Any) -> None:
-    """Refuse columns that are not known, or of another type.
+    """Refuse columns that are unknown or have another type.
 
     Raises:
-        UnsupportedFormatError: so they are; the first one is named.
+        UnsupportedFormatError: a column is unknown or has another type; the error names the first.
     """
     wanted = schema()
     for field in found:
@@ -225,7 +225,7 @@ def _check_schema(path: Path, found: Any) -> None:
 
 
 def _is_like(found: Any, wanted: Any) -> bool:
-    """Return whether a column holds the same values, whatever its parts are called."""
+    """Return whether a column has the wanted type, ignoring the names of nested fields."""
     types = require_arrow().types
     if types.is_map(wanted):
         return bool(
@@ -237,7 +237,7 @@ def _is_like(found: Any, wanted: Any) -> bool:
 
 
 def batch_rows(arrow: Any, batch: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows; times as whole numbers of the column's unit, whatever a calendar has."""
+    """Yield the rows; times are integers in the column's unit, so any time is possible."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         values = column.cast(arrow.int64()) if name in TIMES else column
@@ -250,14 +250,14 @@ def _message(number: int, row: dict[str, object]) -> MessageLine:
     """Return a row of an Arrow or Parquet file as a message.
 
     Raises:
-        IllegalLineError: it is none.
+        IllegalLineError: the row is not a valid message.
     """
     try:
         pairs = row.get("properties") or []
         assert isinstance(pairs, list)
         properties = dict(pairs)
         if len(properties) != len(pairs):
-            raise IllegalMessageError("a property is given twice")  # noqa: TRY301 - as all others
+            raise IllegalMessageError("a property is given twice")  # noqa: TRY301 - handled below
         return MessageLine(number, to_message({**row, "properties": properties}))
     except IllegalMessageError as exc:
         raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc

@@ -1,7 +1,7 @@
 """A message as fields: printed by ``get``, ``tail`` and ``export``, read by ``put`` and ``import``.
 
-``FIELDS`` are all of them. Those of ``PLACES`` say where the message was and when it was stored;
-a put gives it new ones, so they are read and dropped. All others are kept.
+``FIELDS`` lists all fields. The fields in ``PLACES`` are the position and store time of the
+message; a put assigns new ones, so they are read and dropped. All other fields are kept.
 """
 
 import ipaddress
@@ -32,21 +32,21 @@ FIELDS = (
     "reconsumeTimes", "preparedTransactionOffset", "properties", "body", "bodyBase64",
 )  # fmt: skip
 OF_THE_RECORD = (MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET)
-"""Properties that the store itself gives a record: its checksum, its offsets in light queues."""
+"""Properties that the store itself adds to a record: checksum and light queue offsets."""
 _BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _COMPRESSED_BITS = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _PORT_BYTES = 4
 _KNOWN_HOSTS = 4096
-"""Of the last messages; to make the text of one takes as long as to read a message."""
+"""Size of the cache of host texts: formatting a host takes as long as reading a message."""
 shown_host = lru_cache(_KNOWN_HOSTS)(host_text)
-"""A host as every row shows it: the address, a space and the port."""
+"""Return a host as shown in rows: address, space, port."""
 _PORT = re.compile(r"-?\d{1,10}")
 
 
 class ReadMessage(NamedTuple):
-    """A message that was read: its fields with the body decompressed, and its record.
+    """A message that was read: its fields, with the body decompressed, and its record.
 
-    ``queue_id`` and ``queue_offset`` are those of the queue that was read.
+    ``queue_id`` and ``queue_offset`` refer to the queue that was read.
     """
 
     queue_id: int
@@ -58,12 +58,12 @@ class ReadMessage(NamedTuple):
 def read_messages(
     queue_offset: int, stored: StoredMessage, queue_id: int | None = None
 ) -> Iterator[ReadMessage]:
-    """Yield the message of a record; of the record of a batch queue the messages that are in it.
+    """Yield the message of a record, or all messages of a batch queue's record.
 
-    A batch that cannot be taken apart stays one, as its flag says, which no put takes.
+    A batch that cannot be split is yielded as one message; its flag makes a put refuse it.
 
     Raises:
-        CorruptionError: its body cannot be decompressed.
+        CorruptionError: the body of the record cannot be decompressed.
     """
     message = Message(
         stored.topic, stored.body, stored.queue_id, stored.properties, stored.head.flag,
@@ -87,13 +87,13 @@ def message_fields(read: ReadMessage) -> Row:
 
 
 def flat_fields(read: ReadMessage) -> Row:
-    """Return the same with all of ``FIELDS``, of the two for the body one empty."""
+    """Return a message as a row with all ``FIELDS``; one of the two body fields is empty."""
     body = {"body": "", "bodyBase64": "", **body_fields(bytes(read.message.body))}
     return {**_head_fields(read), **body}
 
 
 def _head_fields(read: ReadMessage) -> dict[str, object]:
-    """Return the fields of a message that every form of output has."""
+    """Return the fields of a message that are common to all output formats."""
     message, stored = read.message, read.stored
     return {
         "topic": message.topic,
@@ -116,10 +116,10 @@ def _head_fields(read: ReadMessage) -> dict[str, object]:
 def to_put(message: Message) -> Message:
     """Return a message ready for a put: its body compressed again according to ``sys_flag``.
 
-    Without the properties that the store gives each record.
+    The properties that the store adds to each record are removed.
 
     Raises:
-        IllegalMessageError: the flag asks for a compression that the format does not know.
+        IllegalMessageError: the flag specifies an unknown compression.
     """
     for name in OF_THE_RECORD:
         if name in message.properties:
@@ -141,15 +141,15 @@ def to_put(message: Message) -> Message:
 
 @lru_cache(_KNOWN_HOSTS)
 def host_of(field: str, text: str) -> Host:
-    """Return the host that ``host_text`` shows as ``text``, address and port.
+    """Return the host that ``host_text`` formats as ``text``: address, space, port.
 
     Raises:
-        IllegalMessageError: it shows none so.
+        IllegalMessageError: the text is not a valid host.
     """
     address, _, port = text.rpartition(" ")
     try:
         if not _PORT.fullmatch(port):
-            raise ValueError  # noqa: TRY301 - as of what follows
+            raise ValueError  # noqa: TRY301 - handled like an invalid address
         packed = ipaddress.ip_address(address).packed
         return Host(packed + int(port).to_bytes(_PORT_BYTES, "big", signed=True))
     except (ValueError, OverflowError) as exc:

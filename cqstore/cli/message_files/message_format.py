@@ -1,4 +1,4 @@
-"""``--format``: a line of text for each message, with ``%`` and a letter for each of its fields."""
+"""``--format``: one line of text per message; ``%`` and a letter stand for a field."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ def _body(read: ReadMessage) -> str:
 
 
 def iso_time(timestamp: int) -> str:
-    """Return ms since the epoch in ISO 8601, UTC; as a number where no calendar has that time."""
+    """Return ms since the epoch as ISO 8601 in UTC; as a number if it is out of range."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp)
     except OverflowError:
@@ -55,13 +55,13 @@ _ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 
 
 class MessageFormat:
-    """One ``--format``, checked, which makes a line of each message."""
+    """A validated ``--format`` that formats each message as a line."""
 
     def __init__(self, text: str) -> None:
-        """Take ``text`` apart.
+        """Parse ``text``.
 
         Raises:
-            typer.BadParameter: a ``%`` or a backslash with a letter that means nothing.
+            typer.BadParameter: the letter after a ``%`` or a backslash is not defined.
         """
         self._text = text
         self._parts: list[str | _Part] = []
@@ -87,7 +87,7 @@ class MessageFormat:
         return self._text
 
     def line(self, read: ReadMessage) -> str:
-        """Return the line of a message, with its end."""
+        """Return the line of a message, including the line end."""
         texts = (part if isinstance(part, str) else part(read) for part in self._parts)
         return "".join(texts) + "\n"
 

@@ -1,7 +1,7 @@
 """Messages as lines of JSON: the input of ``cqstore put`` and ``cqstore import``.
 
-A value of another type than its field's is refused, never turned into text: what was meant can
-only be guessed. Every refusal names line and field.
+A value whose type differs from that of its field is refused and never converted, because its
+meaning would be a guess. Every error names line and field.
 """
 
 import base64
@@ -24,12 +24,12 @@ FIELDS = (
 )  # fmt: skip
 _LONGS = {"queueOffset", "phy", "storeTimestamp"}
 _SHOWN = 40
-"""Characters of a value that a refusal shows."""
+"""Maximum number of characters of a value that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageLine:
-    """A message and the number of the line that it was read from, 1 for the first."""
+    """A message and the number of its line, counted from 1."""
 
     number: int
     message: Message
@@ -42,21 +42,21 @@ class IllegalLineError(IllegalMessageError):
 
     @classmethod
     def at(cls, number: int, reason: str) -> Self:
-        """Return the error of line ``number``; ``reason`` names it in words."""
+        """Return the error for line ``number``; ``reason`` is the message and names the line."""
         error = cls(reason)
         error.number = number
         return error
 
 
 class BeyondEndError(StoreConfigError):
-    """The input ends before the line or row to begin with."""
+    """The input ends before the first line or row to read."""
 
 
 def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLine]:
-    """Yield the message of each line from number ``first`` on; empty lines hold none.
+    """Yield the message of each line from number ``first`` on; empty lines are skipped.
 
     Raises:
-        IllegalLineError: a line is no message; those before it were yielded.
+        IllegalLineError: a line is not a valid message; messages before it were yielded.
         BeyondEndError: the lines end before ``first``.
     """
     number = 0
@@ -77,10 +77,10 @@ def done_before(count: int, number: int) -> str:
 
 
 def refuse_beyond(first: int, last: int) -> None:
-    """Refuse to begin at a line or row that is not there; the end is the one after the ``last``.
+    """Refuse to begin at a line or row that does not exist; one after ``last`` is allowed.
 
     Raises:
-        BeyondEndError: ``first`` is beyond.
+        BeyondEndError: ``first`` is greater than ``last`` + 1.
     """
     if first > last + 1:
         raise BeyondEndError(
@@ -91,12 +91,12 @@ def refuse_beyond(first: int, last: int) -> None:
 def to_message(fields: dict[str, object]) -> Message:
     """Return the message that a JSON object describes.
 
-    ``topic``, ``body`` (text) or ``bodyBase64``, ``properties`` (an object of texts), ``tags``,
-    ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId``, ``flag``,
-    ``sysFlag``, ``bornTimestamp``, ``bornHost``, ``storeHost``, ``reconsumeTimes`` and
-    ``preparedTransactionOffset``. ``null`` means that properties, tags or keys are left out.
-    The places that ``get`` prints are checked and dropped: the put gives others. ``HAS_MORE``,
-    which the last row of an answer with a limit can have, is dropped.
+    Its fields are ``topic``, ``body`` (a string) or ``bodyBase64``, ``properties`` (an object of
+    strings), ``tags``, ``keys`` (a string, or a list that is joined by spaces), ``queueId``,
+    ``flag``, ``sysFlag``, ``bornTimestamp``, ``bornHost``, ``storeHost``, ``reconsumeTimes`` and
+    ``preparedTransactionOffset``. ``null`` means that properties, tags or keys are left out. The
+    position fields that ``get`` prints are checked and dropped: the put assigns new ones.
+    ``HAS_MORE``, which the last row of a limited answer can have, is dropped.
 
     Raises:
         IllegalMessageError: a field is missing, unknown, given twice or of another type.
@@ -149,7 +149,7 @@ def _object(line: bytes) -> dict[str, object]:
     """Return the JSON object of a line.
 
     Raises:
-        IllegalMessageError: the line is none, or has a name twice.
+        IllegalMessageError: the line is not a JSON object, or has a name twice.
     """
     try:
         fields = json.loads(line.decode().rstrip(), object_pairs_hook=_once)
@@ -168,7 +168,7 @@ def json_fault(exc: ValueError | RecursionError) -> str:
     """Return why a line is not JSON, without Python's line number: the caller adds the real one."""
     if isinstance(exc, json.JSONDecodeError):
         return f"{exc.msg} (character {exc.pos + 1})"
-    return str(exc).partition(";")[0]  # behind it Python names a function of its own
+    return str(exc).partition(";")[0]  # after it, Python names an internal function
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -181,12 +181,12 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _body(fields: dict[str, object]) -> bytes:
-    """Return the body that a line gives as text or as Base64.
+    """Return the body that a line specifies as text or as Base64.
 
     Raises:
-        IllegalMessageError: it gives both, or no Base64.
+        IllegalMessageError: the line has both, or invalid Base64.
     """
-    if isinstance(body := fields.get("body"), bytes):  # of a file that holds bytes
+    if isinstance(body := fields.get("body"), bytes):  # from a file format with binary bodies
         return body
     if "bodyBase64" not in fields:
         return _text("body", fields.get("body", "")).encode()
@@ -199,10 +199,10 @@ def _body(fields: dict[str, object]) -> bytes:
 
 
 def _properties(given: object) -> dict[str, str]:
-    """Return the properties that a line gives.
+    """Return the properties that a line specifies.
 
     Raises:
-        IllegalMessageError: they are no object of texts.
+        IllegalMessageError: the properties are not an object of strings.
     """
     if given is None:
         return {}
@@ -215,10 +215,10 @@ def _properties(given: object) -> dict[str, str]:
 
 
 def _keys(given: object) -> str:
-    """Return the keys that a line gives as a text or as a list.
+    """Return the keys that a line specifies as a string or as a list.
 
     Raises:
-        IllegalMessageError: one is no key.
+        IllegalMessageError: a key is invalid.
     """
     if not isinstance(given, list):
         return _text("keys", given)
@@ -235,10 +235,10 @@ def _tag(given: object) -> str:
 
 
 def _text(field: str, given: object) -> str:
-    """Return a value that is to be a text.
+    """Return a value that must be a string.
 
     Raises:
-        IllegalMessageError: it is none.
+        IllegalMessageError: the value is not a string.
     """
     if not isinstance(given, str):
         raise IllegalMessageError(f"{field} is {_shown(given)}, not a string")

@@ -1,4 +1,4 @@
-"""MessageOutput: prints messages by ``--output`` or ``--format``, the same in every command."""
+"""MessageOutput: prints messages according to ``--output`` or ``--format``."""
 
 import sys
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from cqstore.cli.message_files.message_format import MessageFormat
 from cqstore.cli.output import HasMore, RowFormat, output
 
 ENDLESS = (RowFormat.JSONL, RowFormat.CSV)
-"""What can be printed of messages that have no end."""
+"""Formats that can print an endless series of messages."""
 
 
 class MessageOutput:
@@ -20,8 +20,8 @@ class MessageOutput:
         """Check the options before anything is read.
 
         Raises:
-            typer.BadParameter: the pattern has a field that is none, or does not go with ``kind``;
-                or ``kind`` is not printed before its end and is to be ``endless``.
+            typer.BadParameter: the pattern has an unknown field or cannot be combined with
+                ``kind``, or ``kind`` cannot print ``endless`` output.
         """
         self._kind, self._pattern = kind, None
         if pattern is not None:
@@ -34,22 +34,22 @@ class MessageOutput:
     def messages(self, reads: Iterable[ReadMessage], has_more: HasMore | None = None) -> int:
         """Print ``reads`` as they arrive; return how many there were.
 
-        For ``has_more`` see ``Output.rows``; lines of a pattern have no such field.
+        For ``has_more`` see ``Output.rows``; a line pattern has no such field.
         """
         if self._pattern is None:
             fields = flat_fields if self._kind is RowFormat.CSV else message_fields
             return output(self._kind).rows(map(fields, reads), has_more)
         count = 0
-        for count, read in enumerate(reads, 1):  # noqa: B007 - it is returned
+        for count, read in enumerate(reads, 1):  # noqa: B007 - the count is returned
             sys.stdout.write(self._pattern.line(read))
         return count
 
 
 def _form_of(text: str) -> tuple[RowFormat, MessageFormat | None]:
-    """Return the form of ``--format``: a named one, or a line pattern.
+    """Return the output format that ``--format`` names, or its line pattern.
 
     Raises:
-        typer.BadParameter: it is neither.
+        typer.BadParameter: the text is neither a known format nor a pattern.
     """
     if "%" in text:
         return RowFormat.JSONL, MessageFormat(text)

@@ -1,7 +1,6 @@
-"""Files of messages that are text: JSON lines, CSV and lines of ``--format``, written and read.
+"""Text files of messages: writers and readers of JSON lines and CSV, and ``--format`` lines.
 
-A writer takes messages and says how many bytes are complete; a reader yields the messages of rows,
-each with its number.
+A writer writes messages to a file. A reader yields each message with the number of its row.
 """
 
 import csv
@@ -44,7 +43,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 class FileFormat(StrEnum):
-    """What files of messages can be, by the words of ``--format``."""
+    """Formats of message files, as named by ``--format``."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -52,15 +51,15 @@ class FileFormat(StrEnum):
     ARROW = "arrow"
     STORE = "store"
     ARCHIVE = "archive"
-    """A folder of batches: ``cqstore archive`` writes it, export does not."""
+    """A folder of batches, written by ``cqstore archive``, not by export."""
 
 
 class MessageWriter(ABC):
-    """Writes messages somewhere."""
+    """Interface of a writer of messages."""
 
     @abstractmethod
     def write(self, read: ReadMessage) -> None:
-        """Write one message; it may be in memory until ``finish``."""
+        """Write one message; it may stay in memory until ``finish``."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -71,22 +70,22 @@ class TextWriter(MessageWriter):
     """Writes lines into ``file``."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Write where the file's position is."""
+        """Write at the current position of ``file``."""
         self._file = file
 
     @abstractmethod
     def line(self, read: ReadMessage) -> str:
-        """Return the line of a message, with its end."""
+        """Return the line of a message, including the line end."""
 
     def head(self) -> None:
-        """Write what precedes the first message."""
+        """Write the header, if the format has one."""
 
     def write(self, read: ReadMessage) -> None:
-        """Write the line of a message, at once."""
+        """Write the line of a message immediately."""
         self._file.write(self.line(read).encode("utf-8", "surrogateescape"))
 
     def finish(self) -> None:
-        """Hand what was written to the operating system."""
+        """Flush the written data to the operating system."""
         self._file.flush()
 
 
@@ -99,7 +98,7 @@ class JsonLinesWriter(TextWriter):
 
 
 class CsvWriter(TextWriter):
-    """Comma-separated values under a head line, see ``flat_fields``; properties as JSON."""
+    """Writes comma-separated values with a header, see ``flat_fields``; properties as JSON."""
 
     def head(self) -> None:
         """Write the names of the columns."""
@@ -112,10 +111,10 @@ class CsvWriter(TextWriter):
 
 
 class PatternWriter(TextWriter):
-    """Writer of each message as a line by the pattern of ``--format``."""
+    """Writes each message as a line by the pattern of ``--format``."""
 
     def __init__(self, file: BinaryIO, pattern: MessageFormat) -> None:
-        """Write a line of ``pattern``, as ``--format`` has it, for each message."""
+        """Write each message as a line formatted by ``pattern``."""
         super().__init__(file)
         self._pattern = pattern
 
@@ -128,7 +127,7 @@ def read_json_lines(path: Path, first: int) -> Iterator[MessageLine]:
     """Yield the messages of a file of JSON lines from line ``first`` on.
 
     Raises:
-        IllegalLineError: a line is no message; those before it were yielded.
+        IllegalLineError: a line is not a valid message; messages before it were yielded.
         StoreIOError: the file cannot be read.
     """
     with text_input(path) as file:
@@ -136,10 +135,10 @@ def read_json_lines(path: Path, first: int) -> Iterator[MessageLine]:
 
 
 def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; one that no message has would fill the memory.
+    """Yield the lines of a file; refuse a line too long for a message, to bound memory.
 
     Raises:
-        IllegalLineError: there is such a line.
+        IllegalLineError: a line is too long.
     """
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
@@ -154,10 +153,10 @@ def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
 def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
     """Yield the messages of a file of comma-separated values; line 1 names the columns.
 
-    The number of a message is that of its row, 1 for the first below the names.
+    The number of a message is its row number, counted from 1 below the header.
 
     Raises:
-        IllegalLineError: a row, or the head, is wrong; messages before it were yielded.
+        IllegalLineError: a row or the header is invalid; messages before it were yielded.
         BeyondEndError: the rows end before ``first``.
         StoreIOError: the file cannot be read.
     """
@@ -192,7 +191,7 @@ def _check_names(names: list[str]) -> None:
 
 
 def _fields(names: list[str], row: list[str]) -> dict[str, object]:
-    """Return the fields of a row, with either body or bodyBase64, whichever is not empty."""
+    """Return the fields of a row, with the one of body and bodyBase64 that is not empty."""
     if len(row) != len(names):
         raise IllegalMessageError(f"{len(row)} values, but the header has {len(names)} columns")
     fields: dict[str, object] = {}

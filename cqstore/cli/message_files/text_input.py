@@ -1,7 +1,8 @@
-"""Text that another program may have written: opened for every verb that reads lines or CSV.
+"""Text input that another program may have written, for verbs that read lines or CSV.
 
-A file, a pipe or standard input (``-``), as it is or compressed by gzip or Zstandard. A byte-order
-mark of UTF-8, which spreadsheets and Windows write, is dropped; UTF-16 and UTF-32 are refused.
+The input is a file, a pipe or standard input (``-``), and may be compressed with gzip or Zstandard.
+A UTF-8 byte-order mark, as written by spreadsheets and Windows, is dropped; UTF-16 and UTF-32 are
+refused.
 """
 
 import codecs
@@ -30,13 +31,13 @@ COMPRESSED_SUFFIXES = {".gz", ".zst"}
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _HEAD_BYTES = 4
-"""More than the longest mark, and enough to see UTF-16 without one."""
+"""At least the longest byte-order mark, and enough to detect UTF-16 without a mark."""
 _ZSTD_PIECE = 1024
-"""Bytes that make 44 MB at most: a block of 3 bytes decompresses to up to 128 KiB."""
+"""Input bytes per step; they decompress to at most 44 MB (3 bytes can yield 128 KiB)."""
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether ``path`` names a pipe, a terminal or standard input: it can be read once."""
+    """Return whether ``path`` is a pipe, terminal or standard input: readable only once."""
     return path == STDIN or (exists(path) and not is_file(path) and not is_dir(path))
 
 
@@ -46,10 +47,10 @@ def text_input(path: Path) -> Iterator[BinaryIO]:
 
     Raises:
         RefusedStoreError: there is no such file, or it is a folder.
-        UnsupportedFormatError: it is UTF-16 or UTF-32.
-        CorruptionError: it is compressed, and damaged or cut short; raised by reads too.
+        UnsupportedFormatError: the input is UTF-16 or UTF-32.
+        CorruptionError: the compressed input is damaged or truncated; reads raise this too.
         StoreConfigError: standard input is closed.
-        StoreIOError: it cannot be read; also what a read in the block raises.
+        StoreIOError: the input cannot be read; reads in the block raise this too.
     """
     with os_errors("read", path), ExitStack() as stack:
         if path == STDIN:
@@ -66,7 +67,7 @@ def text_input(path: Path) -> Iterator[BinaryIO]:
 
 
 def text_reader(file: BinaryIO, path: Path) -> BinaryIO:
-    """Return a reader of the text in ``file``, from where its position is; see ``text_input``."""
+    """Return a reader of the text in ``file`` from its position on; see ``text_input``."""
     head = file.read(_HEAD_BYTES)
     if head.startswith(_GZIP):
         unzipped = gzip.GzipFile(fileobj=_joined(head, file))
@@ -114,7 +115,7 @@ def _joined(head: bytes, file: BinaryIO) -> BinaryIO:
 
 
 def _guarded(read: Callable[[int], bytes], kind: str, path: Path) -> Callable[[int], bytes]:
-    """Return ``read`` with what it raises at damage named with the file."""
+    """Return ``read`` with errors about damaged data converted to ``CorruptionError``."""
 
     def guarded(size: int) -> bytes:
         try:
@@ -129,11 +130,11 @@ def _guarded(read: Callable[[int], bytes], kind: str, path: Path) -> Callable[[i
 
 
 def _zstd_pieces(file: BinaryIO) -> Iterator[bytes]:
-    """Yield what the frames of ``file`` hold.
+    """Yield the decompressed content of the frames of ``file``.
 
     Raises:
-        EOFError: the last one is cut short, which ``zstandard``'s reader takes for an end.
-        zstandard.ZstdError: one is damaged.
+        EOFError: the last frame is truncated, which ``zstandard``'s reader treats as the end.
+        zstandard.ZstdError: a frame is damaged.
     """
     made, rest, begun = zstandard.ZstdDecompressor(), b"", False
     frame = made.decompressobj()
