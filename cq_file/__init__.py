@@ -1,1 +1,1 @@
-"""Consume queues in fixed-size files of 20-byte units, one folder a queue."""
+"""Consume queues in fixed-size files of 20-byte units, one folder per queue."""

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""FileAppends: units at the ends of queues in files, a batch in one call.
+"""FileAppends: appends a batch of units to queues in files, in one call.
 
-A queue is taken if its units follow its last one without a gap, in one run, and fit the open file
-that it ends in. Its units are written by one system call, while other threads run. All other queues,
-and those from the first write on that the system did not take whole, are for the slow path: of such
-a queue nothing has changed but bytes behind its end. No size that was given is trusted: every read
-is bounded by the object that it reads.
+A queue takes the fast path if its units follow its last one without a gap, in one run, and fit into
+the open file at its end. Its units are written by one system call without the interpreter's lock.
+All other queues take the slow path, and so do all queues from the first incomplete write on; in
+such a queue only bytes after its end have changed. No given size is trusted: every read is bounded
+by the object that it reads.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
@@ -21,7 +21,7 @@ from cqstore.store.core._bytes cimport load32, load64
 from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_BYTES, UNIT_OF_FILES
 
 cdef enum:
-    WAITS = 0  # no unit was met yet
+    WAITS = 0  # no unit was found yet
     FOLLOWS = 1  # its units are one run
     IS_ODD = 2
     IS_PLANNED = 3
@@ -32,22 +32,22 @@ cdef int64_t _batches = 0  # of this process
 
 
 cdef struct Run:
-    # The units of one queue; `at` counts bytes of the units of all, sorted by queue.
+    # The units of one queue; `at` is a byte offset into the units of all queues, sorted by queue.
     Py_ssize_t at, size
     int64_t first_offset, next_offset, first_phy, last_phy, end_phy, position
-    Py_ssize_t number  # of the queue among those that are planned
+    Py_ssize_t number  # index in the list of planned queues
     int fd, state
 
 
 cdef class _Runs:
-    """The units of a batch by queue, the memory for them, and what is held until they are written."""
+    """The units of a batch by queue, their memory, and references held until they are written."""
 
     cdef Run *runs
     cdef char *data
     cdef Py_ssize_t count
-    cdef list queues, open_files, paths  # of what is planned
+    cdef list queues, open_files, paths  # of the planned writes
     cdef int64_t batch
-    cdef bint has_twice  # a queue that the batch names twice has two runs
+    cdef bint has_twice  # a queue listed twice in the batch has two runs
 
     def __cinit__(self, Py_ssize_t count, Py_ssize_t units):
         global _batches
@@ -67,7 +67,7 @@ cdef class _Runs:
         self, const int32_t *queue, const int64_t *offset, const uint8_t *units, Py_ssize_t count,
         int64_t max_units,
     ) noexcept nogil:
-        """Group the units, in order; return whether all have possible queues and offsets."""
+        """Group the units, in order; return whether all queues and offsets are in range."""
         cdef Py_ssize_t row, at, behind = 0
         cdef Run *run
         cdef int64_t phy
@@ -94,7 +94,7 @@ cdef class _Runs:
         return True
 
     cdef int plan(self, Run *run, QueueEnds queue, OpenFile file) except -1:
-        """Have the units of a queue written to its open file."""
+        """Plan to write the units of a queue to its open file."""
         self.queues.append(queue)
         self.open_files.append(file)
         self.paths.append(queue.tail)
@@ -103,7 +103,7 @@ cdef class _Runs:
         return 0
 
     cdef void write(self) noexcept nogil:
-        """Write what is planned, until the system does not take something whole."""
+        """Write the planned units, until a write is incomplete."""
         cdef Py_ssize_t at
         cdef Run *run
         for at in range(self.count):
@@ -115,10 +115,10 @@ cdef class _Runs:
 
 
 cdef class FileAppends:
-    """See ``FileConsumeQueueStore.put_batch``, the slow path. The thread that writes the queues.
+    """Fast path of ``FileConsumeQueueStore.put_batch``. Used by the thread that writes the queues.
 
-    Between its last look at a queue and the change of its end no other thread changes that queue: a
-    topic that is deleted meanwhile gets no units.
+    Between the last check of a queue and the change of its end, no other thread changes that queue:
+    a topic that is deleted in the meantime gets no units.
     """
 
     cdef dict _topics
@@ -126,18 +126,18 @@ cdef class FileAppends:
     cdef int64_t _file_size, _max_units
 
     def __init__(self, *, topics, files, note, int64_t file_size, int64_t max_units):
-        """Take what the queues are found by.
+        """Set how queues are found.
 
-        ``topics`` has the queues by topic and queue id, ``files`` those open by path; ``note``
-        is called with the paths that have changed and how far.
+        ``topics`` has the queues by topic and queue id, ``files`` the open files by path; ``note``
+        is called with the changed paths and the number of changed bytes of each.
         """
         self._topics, self._files, self._note = topics, files, note
         self._file_size, self._max_units = file_size, max_units
 
     def append(self, batch, held_back):
-        """Append what is plain; return which queues of the batch are left, a byte each.
+        """Append to ordinary queues; return a byte for each queue, 1 if it was left out.
 
-        ``held_back`` are queues for the slow path. Where all are left nothing has changed.
+        ``held_back`` are queues for the slow path. If all queues are left out, nothing has changed.
         """
         cdef list keys = batch.queues
         cdef BufferRef queue = BufferRef(batch.queue_index), offset = BufferRef(batch.queue_offset)
@@ -174,7 +174,7 @@ cdef class FileAppends:
         for at in range(runs.count):
             run = &runs.runs[at]
             if run.state == IS_WRITTEN:
-                paths.append(runs.paths[run.number])  # that of now may be another one
+                paths.append(runs.paths[run.number])  # the queue's current path may differ
                 sizes.append(run.size)
         self._note(paths, sizes)  # after the writes: a sync in between did not include these bytes
         for at in range(runs.count):
@@ -185,7 +185,7 @@ cdef class FileAppends:
         return 0
 
     cdef int _plan(self, _Runs runs, Run *run, key) except -1:
-        """Plan the write of a queue if it can be taken, and hold what the write needs."""
+        """Plan the write of a queue if it is ordinary, and hold references that the write needs."""
         cdef PyObject *found
         cdef QueueEnds queue
         cdef OpenFile file
@@ -196,7 +196,7 @@ cdef class FileAppends:
         found = PyDict_GetItemWithError(self._topics, topic)
         if found == NULL or type(<object> found) is not dict:
             return 0
-        queues = <dict> <object> found  # held: its keys may be compared by anything
+        queues = <dict> <object> found  # held, as comparing its keys may run any code
         found = PyDict_GetItemWithError(queues, queue_id)
         if found == NULL or not isinstance(<object> found, QueueEnds):
             return 0
@@ -213,12 +213,12 @@ cdef class FileAppends:
         if queue.batch == runs.batch:
             runs.has_twice = True
             return 0
-        file.is_used, queue.tail = True, file.path  # of one text there is one object
+        file.is_used, queue.tail = True, file.path  # keep one object per path
         return runs.plan(run, queue, file)
 
 
 cdef inline void move_end(QueueEnds queue, const Run *run) noexcept:
-    """Publish what was written; the values that readers check are set last."""
+    """Publish written units; the values that readers check are set last."""
     queue.tail_at = run.position + run.size
     queue.last_record, queue.last_record_end = run.last_phy, run.end_phy
     queue.high = run.next_offset
@@ -238,7 +238,7 @@ def have_topics(dict topics not None, list keys not None):
 
 
 def add_sizes(dict sizes not None, list names not None, list more not None):
-    """Add to the size of each name what has come, in one step."""
+    """Add ``more`` to the sizes of ``names``, in one step."""
     cdef Py_ssize_t at
     cdef PyObject *before
     if len(names) != len(more):

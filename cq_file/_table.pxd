@@ -1,4 +1,4 @@
-# Queues in files as compiled code reads and sets them: the table, a queue's ends, its open files.
+# State of file queues for compiled code: the table, the ends of a queue, open files.
 
 from libc.stdint cimport int64_t
 
@@ -25,7 +25,7 @@ cdef class QueueEnds(FileRow):
     cdef int64_t last_record, last_record_end
     cdef str tail  # path of the file for the next unit
     cdef int64_t tail_at
-    # The first offset that was found for a log's minimum, and the generation that it was found in.
+    # Cached first offset for a log's minimum, and the generation in which it was found.
     cdef int64_t min_generation, min_log, min_found
     cdef int64_t known_start
     cdef str known_file

@@ -1,9 +1,9 @@
 # cython: language_level=3, auto_pickle=False
-"""What appends and reads of queues in files ask and set: fields in C, and attributes to Python.
+"""State of file queues, shared by compiled code (C fields) and Python (attributes).
 
-Python's classes inherit from these and have the methods. Of each field there is one, so nothing has
-to be kept alike. Under the interpreter's lock each is read and set in one step. What a field cannot
-hold is refused with ``TypeError`` or ``OverflowError``, and what it held stays.
+Python classes inherit from these and add methods. Each field exists once, so there are no copies to
+keep consistent. Under the interpreter's lock each field is read and set in one step. An invalid
+value is refused with ``TypeError`` or ``OverflowError``, and the field keeps its value.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
@@ -14,10 +14,10 @@ from cqstore.store.core._fields cimport natural, truth, whole
 
 
 cdef class OpenFile:
-    """An open queue file, closed when its last holder lets it go; see ``cqstore.store.files.Descriptor``.
+    """An open queue file, closed with its last reference; see ``cqstore.store.files.Descriptor``.
 
-    ``number`` is the descriptor, ``path`` the one that it is kept by, ``mapped`` the map that reads have
-    made.
+    ``number`` is the descriptor, ``path`` its key in the cache, ``mapped`` the memory map that
+    reads have created.
     """
 
     def __cinit__(self, int number, str path not None):
@@ -28,12 +28,12 @@ cdef class OpenFile:
     def __dealloc__(self):
         cdef int number = self.number
         if self.is_open:
-            with nogil:  # a file that was removed gives its blocks back now
+            with nogil:  # closing a removed file frees its blocks
                 close(number)
 
     @property
     def used(self):
-        """Whether it was used since the cache has last looked at it, see ``DescriptorCache``."""
+        """Whether it was used since the cache last checked it, see ``DescriptorCache``."""
         return self.is_used
 
     @used.setter
@@ -42,7 +42,7 @@ cdef class OpenFile:
 
     @property
     def reads(self):
-        """How often it was read before it was mapped."""
+        """Number of reads before it was mapped."""
         return self.read_count
 
     @reads.setter
@@ -51,14 +51,14 @@ cdef class OpenFile:
 
 
 cdef class FileRow:
-    """The files of one queue: in which ``folder``, where each starts, and what they share.
+    """The files of one queue: their ``folder``, their starts, and shared settings.
 
     The list of ``starts`` is replaced, never changed, so a reader may keep one.
     """
 
     @property
     def generation(self):
-        """Rises before bytes change or go that a reader may have been promised."""
+        """Increases before bytes that readers may use are changed or removed."""
         return self._generation
 
     @generation.setter
@@ -98,7 +98,7 @@ cdef class QueueEnds(FileRow):
 
     @property
     def end_phy(self):
-        """End of that record."""
+        """End of the last unit's record."""
         return self.last_record_end
 
     @end_phy.setter
@@ -116,7 +116,7 @@ cdef class QueueEnds(FileRow):
 
     @property
     def _tail_position(self):
-        """Where in that file."""
+        """Position of the next unit in the file ``_tail_path``."""
         return self.tail_at
 
     @_tail_position.setter
@@ -149,9 +149,9 @@ cdef class QueueEnds(FileRow):
 
 
 cdef class SimpleQueues:
-    """The simple queues that there are, by topic and queue id, and whether they were closed.
+    """The simple queues, by topic and queue id, and whether they were closed.
 
-    ``fast`` reads them, from the load of the queues on.
+    ``fast`` is the compiled reader, set when the queues are loaded.
     """
 
     @property
@@ -164,7 +164,7 @@ cdef class SimpleQueues:
         self.is_closed = truth(given, "closed")
 
     cdef object named(self, topic, queue_id):
-        """Return the simple queue that bears a name now, ``None`` if none does."""
+        """Return the current simple queue of this name, or ``None``."""
         cdef PyObject *found
         cdef dict queues = self.simple
         if queues is None:
@@ -172,19 +172,19 @@ cdef class SimpleQueues:
         found = PyDict_GetItemWithError(queues, topic)
         if found == NULL or type(<object> found) is not dict:
             return None
-        queues = <dict> <object> found  # held: its keys may be compared by anything
+        queues = <dict> <object> found  # held, as comparing its keys may run any code
         found = PyDict_GetItemWithError(queues, queue_id)
         return None if found == NULL else <object> found
 
     cdef object found(self, topic, queue_id):
-        """Return the simple or batch queue that bears a name now, ``None`` if none does."""
+        """Return the current simple or batch queue of this name, or ``None``."""
         if self.is_closed:
             self.check_open()
         queue = self.named(topic, queue_id)
         return queue if queue is not None else self.find_batch(topic, queue_id)
 
     def find(self, topic, queue_id):
-        """Return the files that bear a name now, ``None`` if none do.
+        """Return the current files of the queue of this name, or ``None``.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -198,13 +198,13 @@ cdef class SimpleQueues:
         return self.fast.fast_units(self, topic, queue_id, queue_offset, max_count)
 
     def search(self, topic, queue_id, timestamp, upper):
-        """Search them by time, likewise."""
+        """Search a simple queue by time on the fast path, see ``FastReads``."""
         return None if self.fast is None else self.fast.search(
             self, topic, queue_id, timestamp, upper
         )
 
     def max_offset(self, topic, queue_id):
-        """Return the offset after the last unit (batch queue: last message); 0 without one.
+        """Return the offset after the last unit (batch queue: last message); 0: no queue.
 
         Raises:
             StoreClosedError: the store is closed.

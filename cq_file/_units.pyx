@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """FileUnits: reads of queues in files, and searches of them by time.
 
-What is not plain is for the slow path in Python, untouched. Nothing here trusts a size that it was
-given, nor what lies on disk: every read is bounded by the object that it reads.
+Irregular cases are left to the slow path in Python. No given size and no value on disk is trusted:
+every read is bounded by the object that it reads.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -18,7 +18,7 @@ from cqstore.store.core._maps cimport FileMap
 from cqstore.store.core._record cimport whole_number
 from cqstore.store.log._log cimport FastLog, StoreTimes
 
-cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
+cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; later timestamps take the slow path
 
 cdef extern from *:
     """
@@ -29,7 +29,7 @@ cdef extern from *:
     #include <sys/uio.h>
     #include <unistd.h>
 
-    /* What is in memory, without waiting for the disk; -1 or fewer bytes for anything else. */
+    /* Read from the page cache without waiting for the disk; else -1 or fewer bytes. */
     static inline ssize_t read_at_once(int fd, void *to, size_t size, off_t position) {
     #ifdef RWF_NOWAIT
         struct iovec part = {to, size};
@@ -44,7 +44,7 @@ cdef extern from *:
 
 
 cdef bint read_whole(int fd, uint8_t *to, size_t size, int64_t position) noexcept:
-    """Fill ``to`` from a file; gives up the interpreter only where the disk is waited for."""
+    """Fill ``to`` from a file; releases the interpreter's lock only to wait for the disk."""
     cdef Py_ssize_t count = read_at_once(fd, to, size, position)
     if count != <Py_ssize_t> size:
         with nogil:
@@ -53,15 +53,14 @@ cdef bint read_whole(int fd, uint8_t *to, size_t size, int64_t position) noexcep
 
 
 cdef enum:
-    BLOCK_UNITS = 409  # as many as two pages have
-    READS_UNTIL_MAPPED = 4  # a file that is read once needs no map
+    BLOCK_UNITS = 409  # fit into two pages
+    READS_UNTIL_MAPPED = 4  # a file that is read only once needs no map
 
 
 cdef class FileUnits:
     """Reads of queues in files, on the fast path.
 
-    A reader that finds the same generation after its read as before has read what it was
-    promised. Any thread.
+    A read is valid if the generation is the same before and after it. Any thread.
     """
 
     cdef FastLog log
@@ -69,9 +68,9 @@ cdef class FileUnits:
     cdef int64_t file_size, max_units
 
     def __init__(self, log, opened, int64_t file_size, *, int64_t max_units):
-        """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache).
+        """``opened`` returns an open file of ``file_size`` bytes by its path (DescriptorCache).
 
-        No queue has an offset of ``max_units`` or above.
+        Queue offsets are below ``max_units``.
         """
         self.log, self.opened = FastLog(log), opened.get
         self.file_size, self.max_units = max(file_size, UNIT_OF_FILES), max_units
@@ -80,7 +79,7 @@ cdef class FileUnits:
         self.entries = opened.entries
 
     cdef OpenFile _open(self, QueueEnds files, int64_t start):
-        """Return the file that starts there, open; ``None`` without one."""
+        """Return the open file that starts at ``start``, or ``None``."""
         cdef list starts = files.starts
         cdef Py_ssize_t count = len(starts) if starts is not None else 0
         cdef PyObject *entry
@@ -90,28 +89,28 @@ cdef class FileUnits:
         path = files.known_file
         if files.known_start != start or path is None:
             path = (<object> files).path_of(start)
-        entry = PyDict_GetItemWithError(self.entries, path)  # of a subclass, as it is ordered
+        entry = PyDict_GetItemWithError(self.entries, path)  # works for the OrderedDict, a subclass
         if entry != NULL:
             found = <object> entry
         else:
             try:
                 found = self.opened(path)
-            except FileNotFoundError:  # the slow path knows whether it may have gone
+            except FileNotFoundError:  # the slow path decides whether this is an error
                 return None
         if not isinstance(found, OpenFile):
             return None
         file = <OpenFile> found
         file.is_used = True
-        files.known_start, files.known_file = start, file.path  # of one text there is one object
+        files.known_start, files.known_file = start, file.path  # keep one object per path
         return file
 
     cdef bint _ends(
         self, QueueEnds files, int64_t generation, int64_t min_phy_offset,
         int64_t *low, int64_t *high,
     ) noexcept:
-        """Find where the queue begins and ends now; False: no reader has found it yet.
+        """Find the queue's current first and end offset; False: the first is not cached yet.
 
-        ``min_phy_offset``: where the log begins.
+        ``min_phy_offset``: the start of the log.
         """
         high[0] = files.high
         if min_phy_offset <= 0:
@@ -125,7 +124,7 @@ cdef class FileUnits:
         return True
 
     cdef bint _read(self, QueueEnds files, int64_t offset, int64_t count, uint8_t *to) except -1:
-        """Read units, all of one file; False: they are not there, or not all of them."""
+        """Read units, all in one file; False: not all of them exist."""
         cdef int64_t logic = offset * UNIT_OF_FILES
         cdef int64_t position = logic % self.file_size
         cdef OpenFile file
@@ -137,11 +136,11 @@ cdef class FileUnits:
         return self._read_file(file, to, count * UNIT_OF_FILES, position)
 
     cdef bint _read_file(self, OpenFile file, uint8_t *to, int64_t size, int64_t position) except -1:
-        """Read bytes of an open file: of pages that were read before from a map, if it has one."""
+        """Read bytes of an open file; pages that were read before are read from its map, if any."""
         cdef FileMap mapped = file.mapped  # held
         if mapped is not None and mapped.read_again(to, size, position):
             return True
-        if not read_whole(file.number, to, size, position):  # others run meanwhile
+        if not read_whole(file.number, to, size, position):  # other threads may run during this
             return False
         if mapped is None:  # unless another thread has made one
             mapped = file.mapped
@@ -154,16 +153,16 @@ cdef class FileUnits:
         return True
 
     cdef QueueEnds _find(self, table, topic, queue_id):
-        """Return the files that bear a name now, ``None`` if no simple queue does."""
+        """Return the current files of the simple queue of this name, or ``None``."""
         if not isinstance(table, SimpleQueues) or (<SimpleQueues> table).is_closed:
             return None
         found = (<SimpleQueues> table).named(topic, queue_id)
         return <QueueEnds> found if isinstance(found, QueueEnds) else None
 
     def fast_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
-        """Return minimum, maximum, units and the bytes of each; ``None``: it is for the slow path.
+        """Return minimum, maximum, units and their size; ``None``: use the slow path.
 
-        A hole is among the units: nothing in it leads to a record.
+        Holes are included in the units as rows that point to no record.
         """
         cdef int64_t generation, low = 0, high = 0, count
         cdef QueueEnds files = self._find(table, topic, queue_id)
@@ -187,7 +186,7 @@ cdef class FileUnits:
         return low, high, data, UNIT_OF_FILES
 
     def search(self, table, topic, queue_id, timestamp, bint upper):
-        """Return the offset that ``timestamp`` leads to; ``None``: it is for the slow path."""
+        """Return the offset for ``timestamp``; ``None``: use the slow path."""
         cdef int64_t generation, low = 0, high = 0, first, min_phy_offset, wanted, middle, at
         cdef int64_t block_start = 0, block_end = 0
         cdef uint8_t block[BLOCK_UNITS * UNIT_OF_FILES]
@@ -206,7 +205,7 @@ cdef class FileUnits:
             return None
         first = low
         times = StoreTimes.__new__(StoreTimes, self.log, min_phy_offset)
-        while low < high:  # as the slow path: units below low are before, from high on behind
+        while low < high:  # as in the slow path: units below low are before, from high on after
             middle = (low + high) // 2
             if not block_start <= middle < block_end:
                 block_start, block_end = low, high
@@ -214,7 +213,7 @@ cdef class FileUnits:
                     block_start, block_end = middle, middle + 1
                 if not self._read(files, block_start, block_end - block_start, block):
                     return None
-            if block_start <= low and high <= block_end:  # one of these two comes next
+            if block_start <= low and high <= block_end:  # the next step reads one of these two
                 times.ahead(load64(block + ((low + middle) // 2 - block_start) * UNIT_OF_FILES))
                 if middle + 1 < high:
                     times.ahead(load64(
@@ -222,7 +221,7 @@ cdef class FileUnits:
                     ))
             unit = block + (middle - block_start) * UNIT_OF_FILES
             if load32(unit + AT_SIZE_OF_UNIT) <= 0 or load64(unit) < 0:
-                # A hole, or the file was cut in this page.
+                # A hole, or the file was truncated within this page.
                 return None
             at = times.of(load64(unit), load32(unit + AT_SIZE_OF_UNIT), &is_ordinary)
             if not is_ordinary:

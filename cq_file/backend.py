@@ -1,4 +1,4 @@
-"""FileBackend: what queue files show of folders that are not opened."""
+"""FileBackend: facts about queue files that need no open store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ class FileBackend(QueueBackend):
 
     @classmethod
     def folders_by_queue(cls, paths: StorePaths) -> list[Path]:
-        """Return the folders that have a folder a queue below: units, and extension units."""
+        """Return the folders that contain one folder per queue: units, and extension units."""
         return [paths.consume_queue, ext_folder(paths)]
 
     @classmethod
@@ -47,7 +47,7 @@ class FileBackend(QueueBackend):
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
-        """Return the topics' folders, and what was written down of their ends."""
+        """Return the topics' folders, and the file with the saved ends of queues."""
         folder = paths.consume_queue
         found = [path for path in folder.iterdir() if is_dir(path)] if is_dir(folder) else []
         return [path for path in (*found, ends_path(paths)) if exists(path)]

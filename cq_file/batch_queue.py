@@ -1,8 +1,8 @@
 """BatchConsumeQueue: a queue whose units point to records of several messages; read, never put.
 
-A unit (46 bytes) says the queue offset of its record's first message and how many there are, so
-units are found by bisection, not by their place. Recovery cuts such queues like others: they may
-not lead behind the log's end.
+A unit (46 bytes) contains the queue offset of its record's first message and the number of
+messages, so units are found by bisection, not by position. Recovery cuts batch queues like simple
+ones: no unit may point after the log's end.
 
 Source: RocketMQ ``BatchConsumeQueue``.
 """
@@ -39,7 +39,7 @@ class BatchConsumeQueue(QueueFiles):
         self.end_phy = NO_PHY
 
     def recover(self, *, read_only: bool) -> None:
-        """Scan the last files up to the first row that is no unit; read-write: cut the rest.
+        """Scan the last files up to the first invalid row; read-write: cut the rest.
 
         Files after a missing file are not truncated: ``check`` reports the gap.
 
@@ -67,7 +67,7 @@ class BatchConsumeQueue(QueueFiles):
         return max((at for at, (start, following) in pairs if following != start + size), default=0)
 
     def _scan(self, index: int) -> int:
-        """Return the index of the first row from ``index`` on that is no unit in order."""
+        """Return the index of the first row from ``index`` on that is invalid or out of order."""
         previous = NO_PHY
         while True:
             rows = np.frombuffer(self.read(index * _UNIT, _BLOCK_UNITS * _UNIT), BATCH_UNIT.dtype)
@@ -110,7 +110,7 @@ class BatchConsumeQueue(QueueFiles):
         return self.max_offset if index == self._end else self._unit(index).msg_base_offset
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield the units from the one that holds ``queue_offset`` on."""
+        """Yield the units, starting with the one that contains ``queue_offset``."""
         index, end = self.stable(self._index_of, queue_offset)
         while index < end:
             data = self.stable(self._block, index, end)
@@ -130,7 +130,7 @@ class BatchConsumeQueue(QueueFiles):
         return self.read(index * _UNIT, count * _UNIT) if count > 0 else b""
 
     def unit_timestamp(self, queue_offset: int) -> int:
-        """Return the store time of the unit that holds ``queue_offset``, ms; -1 without one."""
+        """Return the store time in ms of the unit that contains ``queue_offset``; -1: no unit."""
 
         def probe() -> int:
             index, end = self._index_of(queue_offset)
@@ -144,7 +144,7 @@ class BatchConsumeQueue(QueueFiles):
         return index * _UNIT if index < end else None
 
     def _index_of(self, queue_offset: int) -> tuple[int, int]:
-        """Return which unit holds ``queue_offset``, and the end; the end twice if none does."""
+        """Return the unit that contains ``queue_offset``, and the end; the end twice if none."""
         end = self._end
         if not 0 <= queue_offset < self.max_offset:
             return end, end
@@ -162,11 +162,12 @@ class BatchConsumeQueue(QueueFiles):
         return low
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType, min_phy_offset: int) -> int:
-        """Return the first message of the unit that ``timestamp`` leads to, as RocketMQ does.
+        """Return the first message of the unit for ``timestamp``, found like RocketMQ does.
 
-        The newest file that begins at or before ``timestamp`` decides. At or after its last unit,
-        that one answers; before, the first unit from ``timestamp`` on, for UPPER the last of those
-        that have exactly that time. Never below the minimum; without such a file, the minimum.
+        Only the newest file that begins at or before ``timestamp`` is searched. If its last unit
+        is not later than ``timestamp``, the result is that unit; else the first unit at or after
+        ``timestamp``, for UPPER the last one with exactly that time. The result is at least the
+        minimum; without such a file, it is the minimum.
         """
 
         def probe() -> int:
@@ -203,7 +204,7 @@ class BatchConsumeQueue(QueueFiles):
         return super().abandon()
 
     def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
-        """Drop units of records at or after ``phy_offset``; return whether there were any."""
+        """Remove units of records at or after ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
         self._end = self._bisect("phy_offset", phy_offset, self._first, self._end)
@@ -228,5 +229,5 @@ class BatchConsumeQueue(QueueFiles):
         return count
 
     def begin_with(self, start: int) -> None:
-        """Note that units before the file at ``start`` have expired."""
+        """Record that units before the file at ``start`` have expired."""
         self._first = start // _UNIT

@@ -1,6 +1,6 @@
-"""FileBulk: whole queues written as files, then moved into their place by renames.
+"""FileBulk: writes whole queues as files, then moves them into the store by renames.
 
-A sink's folder holds ``TOPIC/QUEUEID/N`` as ``consumequeue`` does.
+A sink's folder contains ``TOPIC/QUEUEID/N``, like ``consumequeue``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from cqstore.store.settings.config import StoreConfig
 
 _UNIT = FILE_UNIT.size
 _BLOCK_BYTES = 4096
-"""Of the file system: what a file or folder takes at least."""
+"""Block size of the file system, the minimum size of a file or folder."""
 _NO_FOLDER = NameFault(
     "name-no-folder",
     "Queue files need topic names that are valid folder names: '/', NUL, '.' and '..' are not "
@@ -166,12 +166,12 @@ class FileUnitSink:
         return self._bytes
 
     def abandon(self) -> None:
-        """Close the files unsynced; the caller removes the folder."""
+        """Close the files without a sync; the caller removes the folder."""
         self._cache.close()
 
 
 def _move_in(source: Path, target: Path) -> None:
-    """Move a folder, or what is in it where ``target`` is there already."""
+    """Move a folder, or its contents if ``target`` exists already."""
     if not exists(target):
         source.rename(target)
         return

@@ -1,4 +1,4 @@
-"""FileUnitSource: file queues read whole, a queue known by its name alone."""
+"""FileUnitSource: reads whole file queues by name, without listing folders."""
 
 import os
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ class FileUnitSource:
         return done
 
     def _read(self, queue: QueueKey, start: int, queue_offset: int, rows: UnitRows) -> int:
-        """Fill ``rows`` from the file that begins at ``start``; return how many it had."""
+        """Fill ``rows`` from the file that begins at ``start``; return the number of units."""
         path = f"{self._path(queue)}/{file_name(start * _UNIT)}"
         size = len(rows) * _UNIT
         if len(self._scratch) < size:
@@ -146,10 +146,10 @@ class FileUnitSource:
         return _take(data[: got - got % _UNIT], rows)
 
     def _resolve(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> None:
-        """Put the real tags code where a unit has the address of an extension unit.
+        """Replace addresses of extension units in ``rows`` by their tags codes.
 
         Raises:
-            CorruptionError: an address leads nowhere.
+            CorruptionError: there is no extension unit at an address.
         """
         if not self._has_ext:
             return

@@ -1,7 +1,7 @@
-"""Check of the queue files without the commit log. Changes no byte.
+"""Checks the queue files without the commit log. Changes no byte.
 
-Names and lengths come from the folders as they are now; ends and gaps from the queues as they
-were recovered. The caller compares units with the records in the log.
+Names and lengths are read from the folders now; ends and gaps are those that the recovery found.
+The caller compares units with the records in the log.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -69,8 +69,8 @@ def check_queue_files(
 def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFinding]:
     """Find files and folders whose names do not belong to queues.
 
-    What RocksDB leaves without its CURRENT is of a rollback that was cut short: done again, that
-    moves it away. A store of RocksDB queues that has lost its CURRENT is not opened.
+    RocksDB files without CURRENT remain after an interrupted rollback; a repeated rollback moves
+    them away. A store with RocksDB queues that has lost its CURRENT is not opened.
     """
     with_rocksdb = is_database(folder)
     for topic_entry in entries(str(folder)):
@@ -102,7 +102,7 @@ def _foreign(what: str, path: str, key: QueueKey | None = None) -> QueueFinding:
 
 
 def _size(file: "DirEntry[str]") -> int | None:
-    """Return the bytes of a file, ``None`` if the writer removed it meanwhile."""
+    """Return the size of a file in bytes; ``None``: the writer has just removed it."""
     try:
         return file.stat().st_size
     except FileNotFoundError:
@@ -125,12 +125,12 @@ def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:
 def _check_readable(
     key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
 ) -> Iterator[QueueFinding]:
-    """Yield the findings of a queue; a file that the writer removes meanwhile is not damage."""
+    """Yield the findings of a queue; files that the writer removes meanwhile are not damage."""
     generation = queue.generation
     try:
         yield from _check_queue(key, queue, resolve)
     except FileNotFoundError as exc:
-        if generation == queue.generation:  # else the writer removed it meanwhile
+        if generation == queue.generation:  # else the writer has just removed it
             yield QueueFinding("a queue file is missing", str(exc.filename), key)
     except TruncatedRecordError as exc:
         yield QueueFinding(
@@ -184,6 +184,6 @@ def _check_addresses(
                 at - start,
             )
         offset += len(rows)
-        if not len(rows):  # a missing file, or many: the next one may be far
+        if not len(rows):  # files are missing: the next one may be far away
             held = queue.next_held(offset * _UNIT)
             offset = end if held is None else held // _UNIT

@@ -1,4 +1,4 @@
-"""The fast paths of simple queues; what is irregular takes the slow path in Python."""
+"""The compiled fast paths of simple queues; irregular cases take the slow path in Python."""
 
 from cqstore.cq_file import _append, _units
 from cqstore.cq_file.named_queue import QueueTable

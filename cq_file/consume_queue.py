@@ -1,8 +1,8 @@
 """FileConsumeQueue: the units of one topic and queue id.
 
 Row *n* of the files (20 bytes at logic offset 20·n) is the unit with queue offset *n*. Below
-``first_offset`` there are pre-blanks or nothing; from ``max_offset`` on there are zeros. What a
-reader sees changes in this order: append writes, then raises ``max_offset``; a cut lowers
+``first_offset`` there are pre-blanks or nothing; from ``max_offset`` on there are zeros. Changes
+become visible to readers in this order: append writes, then raises ``max_offset``; a cut lowers
 ``max_offset``, raises ``generation``, then writes zeros.
 
 Source: RocketMQ ``ConsumeQueue``.
@@ -70,8 +70,8 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             # row as a unit (``ConsumeQueue.truncateDirtyLogicFiles``).
             if not read_only and (end.dirty or self.end >= end.max_offset * _UNIT + self._size):
                 self.cut(end.max_offset * _UNIT)
-        # Of what was not synced a power cut may leave a unit's first part alone, up to the end of a
-        # page: the tags code, whose rest is zero then, looks like any other. The replay knows it.
+        # After a power cut, only the first part of an unsynced unit may be on disk, up to the end
+        # of a page. Its tags code, whose rest is zero, looks valid. The replay has the right one.
         self._unproven = not last_exit_ok
         return end.has_hole
 
@@ -112,7 +112,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             return UnitBlock(queue_offset, b"", _UNIT, BlockStop.HOLE, hole)
         count = min(max_count, end - queue_offset)
         data = self.read(queue_offset * _UNIT, count * _UNIT)
-        # Twenty zeros in a row cannot be parts of two units: every size has a byte that is not.
+        # Twenty zeros in a row cannot span two units: every size has a nonzero byte.
         if len(data) != count * _UNIT or NO_UNIT in data:
             return self._block_to_hole(queue_offset, data, count, end)
         stop = BlockStop.LIMIT if count == max_count else BlockStop.END
@@ -126,7 +126,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return UnitBlock(queue_offset, data[: kept * _UNIT], _UNIT, BlockStop.HOLE, hole)
 
     def _next_unit(self, queue_offset: int, end: int) -> int:
-        """Return the first offset from ``queue_offset`` on that has a unit, ``end`` without."""
+        """Return the first offset from ``queue_offset`` on with a unit; ``end``: there is none."""
         per_file = self._size // _UNIT
         while (held := self.next_held(queue_offset * _UNIT)) is not None and held < end * _UNIT:
             queue_offset = held // _UNIT
@@ -160,7 +160,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return (unit.phy_offset, unit.size) if unit.size > 0 and unit.phy_offset >= 0 else None
 
     def first_unit(self, queue_offset: int) -> int:
-        """Return the first offset from ``queue_offset`` on that has a unit; the end without."""
+        """Return the first offset from ``queue_offset`` on with a unit, or the end."""
         return self.stable(self._next_unit, queue_offset, self.max_offset)
 
     def ends(self, min_phy_offset: int) -> tuple[int, int]:
@@ -168,7 +168,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return self.stable(self._ends, min_phy_offset)
 
     def _ends(self, min_phy_offset: int) -> tuple[int, int]:
-        """Return minimum and maximum; the minimum of a generation and a log's minimum is kept."""
+        """Return minimum and maximum; the minimum is cached by generation and log's minimum."""
         high = self.max_offset
         if min_phy_offset <= 0:
             low = self.first_offset  # nothing can have expired: no file is opened
@@ -178,7 +178,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
                 low = known[2]
             else:
                 low = self._find_min(min_phy_offset)
-        return (low if low < high else high), high  # the quick way to say ``min``
+        return (low if low < high else high), high  # faster than ``min``
 
     def _find_min(self, min_phy_offset: int) -> int:
         generation = self.generation
@@ -227,14 +227,14 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         """Store units from ``queue_offset`` on, see ``ConsumeQueueStore.put_batch``.
 
         Args:
-            queue_offset: where the first unit belongs.
+            queue_offset: queue offset of the first unit.
             data: the units, 20 bytes each.
-            phys: their phy offsets, rising; shape (n,).
+            phys: their phy offsets, increasing; shape (n,).
             end_phy: end of the last unit's record.
             min_phy_offset: the log's minimum; units below it have expired.
 
         Returns:
-            The offsets that a new incarnation of the queue replaced, ``None`` if none began.
+            The offsets replaced by a new incarnation of the queue; ``None``: none began.
 
         Raises:
             QueueGapError: units are missing before ``queue_offset``.
@@ -261,7 +261,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return None
 
     def _begin_within(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> range:
-        """Begin a new incarnation at an offset the queue has passed; return what it replaced."""
+        """Begin a new incarnation at an existing offset; return the replaced offsets."""
         dropped = range(max(queue_offset, self.first_offset), self.max_offset)
         if queue_offset <= self.first_offset:
             self._begin(queue_offset, data, last_phy, end_phy)
@@ -271,7 +271,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return dropped
 
     def _write_last(self, queue_offset: int, unit: bytes) -> None:
-        """Write the last unit once more, which a crash may have left incomplete."""
+        """Write the last unit again, because a crash may have left it incomplete."""
         if queue_offset == self.max_offset - 1:
             self.write(queue_offset * _UNIT, unit)
             self._unproven = False
@@ -280,7 +280,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         """Store the units that follow the last one; the fast path of ``put``.
 
         Raises:
-            RetryableDiskFullError: no room; the queue ends where it did, and can go on there.
+            RetryableDiskFullError: the disk is full; the queue is unchanged, and can be retried.
             StoreIOError: an I/O operation failed; the queue must be opened again.
         """
         path = self._tail_path
@@ -295,7 +295,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
                 descriptor = access.cache.get(path)
                 written = os.pwrite(descriptor.number, data, position)
             except OSError:
-                written = 0  # tried once more below, which reports it
+                written = 0  # retried below, which reports the error
             if written != size:
                 with retryable():
                     self.write_file(path, position + written, data[written:])
@@ -316,7 +316,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     def begin_at(self, queue_offset: int) -> None:
         """Let the empty queue continue at ``queue_offset``, after pre-blanks.
 
-        At the start of a file these fill the file before: one of nothing but zeros would not last.
+        At the start of a file, they fill the previous file: a file of only zeros would be removed.
         """
         per_file = self._size // _UNIT
         blanks = queue_offset % per_file or per_file
@@ -333,7 +333,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.write((queue_offset - blanks) * _UNIT, PRE_BLANK * blanks + data)
         self.last_phy, self.end_phy = last_phy, end_phy
         self.first_offset = queue_offset
-        self.generation += 1  # a reader may have taken the old first offset for the new one
+        self.generation += 1  # a reader may have read the old first offset
         self.max_offset = queue_offset + len(data) // _UNIT
 
     def clear(self) -> None:
@@ -351,14 +351,14 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return super().abandon()
 
     def truncate(self, queue_offset: int, *, read_only: bool = False) -> None:
-        """Drop the units from ``queue_offset`` on, which is inside the queue.
+        """Remove the units from ``queue_offset`` on, which must be inside the queue.
 
         A queue that loses its last unit keeps its next offset.
         """
         self.max_offset = queue_offset
         self.generation += 1
         last = None
-        while last is None and queue_offset > self.first_offset:  # once, but for holes
+        while last is None and queue_offset > self.first_offset:  # once, unless there are holes
             queue_offset -= 1
             last = self.unit_at(queue_offset)
         self.last_phy = last[0] if last else NO_PHY
@@ -368,10 +368,10 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             self.cut(self.max_offset * _UNIT)
 
     def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
-        """Drop units of records at or after ``phy_offset``; return whether there were any."""
+        """Remove units of records at or after ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
-        # A hole stays: which offsets in it were given to readers is not known.
+        # A hole is kept: it is not known which of its offsets readers have received.
         first = self.first_at_or_behind(phy_offset, self._stored_phy)
         self.truncate(first, read_only=read_only)
         return True
@@ -393,7 +393,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return count
 
     def begin_with(self, start: int) -> None:
-        """Note that units before the file at ``start`` have expired."""
+        """Record that units before the file at ``start`` have expired."""
         self.first_offset = max(self.first_offset, start // _UNIT)
 
     def _forget_tail(self) -> None:

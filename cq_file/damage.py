@@ -1,9 +1,9 @@
-"""Which queues lack units, or may, as far as their files show while a store is opened.
+"""Finds queues that lack units, or may lack some, from their files while a store is opened.
 
-A clean stop of ours has written down what every queue had: whatever is less is damage. Without it a
-file that is missing between two others is damage, too; a missing first or last one looks like units
-that have expired, or have not come yet. But then the queue begins, or ends, exactly where a file
-does, which few queues do: these are *suspect*, and the log tells.
+A clean stop of cqstore saves the extent of every queue: anything less is damage. Without saved
+ends, a missing file between two others is damage, too; a missing first or last file looks like
+units that have expired or were not written yet. But then the queue begins or ends exactly at the
+start or end of a file, which is rare: such queues are *suspect*, and the log decides.
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,9 @@ class DamagedQueues:
     def __init__(self) -> None:
         self.found: dict[QueueKey, QueueDamage] = {}
         self.held_back: set[QueueKey] = set()
-        """No units for these: they are to be rebuilt."""
+        """Queues that accept no units until they are rebuilt."""
         self.replay_from = 0
-        """Where a replay began that is under way; 0: none is, or one of all that the log has."""
+        """Phy offset at which the current replay began; 0: none, or one of the whole log."""
 
     def note(self, damage: QueueDamage) -> None:
         """Register the damage of a queue; a damaged queue gets no units until it is rebuilt."""
@@ -53,10 +53,10 @@ class DamagedQueues:
     def shown_by_replay(
         self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int, minimum: int
     ) -> bool:
-        """Return whether a replayed unit shows that the queue has lost those before; noted then.
+        """Return whether a replayed unit shows that earlier units are lost; if so, register it.
 
-        Not so if all that the queue has, has expired: what was between may have, too. ``minimum``
-        is the log's.
+        The result is False if all existing units have expired: those between may have, too.
+        ``minimum`` is the log's minimum.
         """
         begins_there = not self.replay_from or self.replay_from <= minimum
         if begins_there or offset <= queue.max_offset or phy_offset <= queue.last_phy:
@@ -110,8 +110,8 @@ def damage_of(
 def _may_lack_its_first_file(queue: FileConsumeQueue, min_phy_offset: int) -> bool:
     """Return whether units may be missing that have not expired.
 
-    Behind pre-blanks a queue has begun at its first unit. A leading file goes only when all of it
-    has expired: if a unit that is there has expired, those before it have.
+    A queue with pre-blanks began at its first unit. A leading file is removed only when all of it
+    has expired: if an existing unit has expired, all earlier ones have, too.
     """
     first = queue.first_offset
     if queue.starts[0] == 0 or first * _UNIT != queue.starts[0] or queue.last_phy == NO_PHY:

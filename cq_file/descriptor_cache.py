@@ -1,10 +1,9 @@
 """A cache of open queue files, since a million queues must not need a million descriptors.
 
-A caller that got an ``OpenFile`` may use its number as long as it holds the object: eviction only
-drops the cache's own reference, and the number is closed with the last one. So nothing is pinned,
-and no lock is taken for a file that is open already. A use sets a flag of the file, and moves
-nothing: the oldest file whose flag is not set goes first, and a set one buys a second round
-(CLOCK).
+A caller may use the number of an ``OpenFile`` as long as it holds the object: eviction only drops
+the cache's own reference, and the descriptor is closed with the last reference. So nothing is
+pinned, and no lock is taken for a file that is already open. A use only sets a flag of the file:
+eviction takes the oldest file whose flag is not set, and clears the flags that it passes (CLOCK).
 """
 
 import errno
@@ -25,14 +24,14 @@ _RESERVE = 256
 _MIN_OPEN = 8
 _MAX_MAPS = Path("/proc/sys/vm/max_map_count")
 _NEAR_PERCENT = 90
-"""Share of a limit from which it is near."""
+"""Share of a limit above which a warning is given."""
 _NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
 
 
 def descriptor_limit(wanted: int) -> int:
     """Return the number of descriptors to keep open: ``wanted``, or the limit of the process.
 
-    The process's soft limit less a reserve (half of it, where it is small) is never passed.
+    Never exceeds the process's soft limit minus a reserve (half of a small limit).
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -41,7 +40,7 @@ def descriptor_limit(wanted: int) -> int:
 
 
 def warn_from(limit: int) -> int:
-    """Return the number of queues from which on ``limit`` or the kernel limit is close."""
+    """Return the number of queues at which ``limit`` or the kernel limit is close."""
     maps = _max_maps()
     minimum = limit if maps is None else min(limit, maps)
     return max(minimum * _NEAR_PERCENT // 100, 1)
@@ -51,8 +50,8 @@ def limit_warning(queues: int, limit: int) -> str | None:
     """Return a warning about this number of file queues, or ``None`` far below the limits.
 
     Args:
-        queues: how many there are, of one file each or more.
-        limit: how many descriptors the cache may keep, see ``descriptor_limit``.
+        queues: number of queues, each with at least one file.
+        limit: maximum number of descriptors in the cache, see ``descriptor_limit``.
     """
     if queues < warn_from(limit):
         return None
@@ -113,9 +112,9 @@ class DescriptorCache:
         """Return the open file at ``path``. Keep the object, not its number, while using it.
 
         Raises:
-            FileNotFoundError: the file does not exist; callers decide whether that is a fault.
-            StoreIOError: it cannot be opened.
-            CorruptionError: it is no regular file.
+            FileNotFoundError: the file does not exist; callers decide whether that is an error.
+            StoreIOError: the file cannot be opened.
+            CorruptionError: the path is not a regular file.
             StoreClosedError: after ``close``.
         """
         descriptor = self._entries.get(path)
@@ -130,16 +129,16 @@ class DescriptorCache:
         return self._entries
 
     def create(self, path: str, size: int) -> OpenFile:
-        """Open the file at ``path``, made if need be, with a length of ``size`` bytes (sparse).
+        """Open the file at ``path``; create it if needed, sparse, with ``size`` bytes.
 
         Raises:
-            FileNotFoundError: its folder is missing.
-            StoreIOError: it cannot be made.
+            FileNotFoundError: the folder is missing.
+            StoreIOError: the file cannot be created.
         """
         descriptor = self._open(path, self._flags | os.O_CREAT)
         try:
             os.ftruncate(descriptor.number, size)
-        except OSError:  # entered for the report alone: there may be 100,000 files
+        except OSError:  # converted only here, as there may be 100,000 files
             with os_errors("set the size of a queue file", path):
                 raise
         return descriptor
@@ -147,8 +146,8 @@ class DescriptorCache:
     def forget(self, path: str) -> None:
         """Release the file at ``path``. Call it after ``path`` was unlinked.
 
-        Opening and entering are one step under the lock: a reader that opened the old file before
-        the unlink has entered it by now, and none can open it later.
+        Opening and caching are one step under the lock: a reader that opened the old file before
+        the unlink has cached it by now, and no reader can open it later.
         """
         with self.lock.entry():
             dropped = self._entries.pop(path, None)
@@ -161,7 +160,7 @@ class DescriptorCache:
             self._entries.clear()
 
     def _open(self, path: str, flags: int) -> OpenFile:
-        """Return the descriptor of a file, opened now if it is not kept.
+        """Return the descriptor of a file; open the file if it is not cached.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -180,7 +179,7 @@ class DescriptorCache:
     def _evict_one(self) -> None:
         """Release the oldest file that was not used since its last round, under the lock."""
         entries = self._entries
-        for _ in range(len(entries)):  # no longer than a round, while others use them
+        for _ in range(len(entries)):  # at most one round, while other threads use them
             descriptor = entries[oldest := next(iter(entries))]
             if not descriptor.used:
                 break
@@ -189,11 +188,11 @@ class DescriptorCache:
         entries.popitem(last=False)
 
     def _open_file(self, path: str, flags: int) -> OpenFile:
-        """Open a file; where no descriptor is left, half of those kept are closed.
+        """Open a file; if no descriptor is left, close half of those in the cache.
 
         Raises:
-            FileNotFoundError: it is not there.
-            StoreIOError: it cannot be opened.
+            FileNotFoundError: the file does not exist.
+            StoreIOError: the file cannot be opened.
         """
         while True:
             try:
@@ -204,6 +203,6 @@ class DescriptorCache:
                 if exc.errno not in _NO_DESCRIPTOR_LEFT or not self._entries:
                     with os_errors("open a queue file", path):
                         raise
-                # Others in the process took what the limit left: do with half of what we have.
+                # Other code in the process has used up the limit: close half of the cache.
                 for _ in range((len(self._entries) + 1) // 2):
                     self._entries.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Rows of one bare file of the backend, for ``cqstore dump FILE``."""
+"""Rows of a single file of the backend, for ``cqstore dump FILE``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,18 +17,18 @@ from cqstore.store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 Row = dict[str, object]
 _MAX_BYTES = INT_MAX
-"""Of a queue file: its size is a Java ``int``."""
+"""Maximum size of a queue file, a Java ``int``."""
 
 
 def rows_of_file(path: Path) -> Iterator[Row] | None:
-    """Return the rows of ``path``, ``None`` if neither folders nor content are the backend's."""
+    """Return the rows of ``path``; ``None`` if path and content are not a queue file's."""
     start = parse_file_name(path.name)
     parents = [parent.name for parent in path.absolute().parents]
     kind = parents[2] if len(parents) > 2 else ""  # noqa: PLR2004 - KIND/TOPIC/QUEUEID/FILE
     if start is None:
         return None
     with os_errors("read a queue file", path):
-        if kind not in _KINDS:  # it may be a whole file of the commit log: look before reading it
+        if kind not in _KINDS:  # it may be a commit log file: check its head before reading it
             with reading(path) as file:
                 if not _is_unit(file.read(FILE_UNIT.size)) or path.stat().st_size % FILE_UNIT.size:
                     return None
@@ -38,7 +38,7 @@ def rows_of_file(path: Path) -> Iterator[Row] | None:
 
 
 def _is_unit(data: bytes) -> bool:
-    """Distinguish the begin of a queue file, outside its folders, from a commit log file's."""
+    """Distinguish the first bytes of a queue file, outside its folders, from a commit log file."""
     if len(data) < FILE_UNIT.size:
         return False
     if int.from_bytes(data[4:8], "big", signed=True) in {MAGIC_V1, MAGIC_V2, MAGIC_BLANK}:
@@ -48,7 +48,7 @@ def _is_unit(data: bytes) -> bool:
 
 
 def _units(data: bytes, start: int) -> Iterator[Row]:
-    """Yield the units of a queue file, whose first byte is at ``start`` of the queue."""
+    """Yield the units of a queue file, whose first byte has the logic offset ``start``."""
     first = start // FILE_UNIT.size
     whole = len(data) - len(data) % FILE_UNIT.size
     for index, unit in enumerate(FILE_UNIT.iter_unpack(data[:whole])):
@@ -66,7 +66,7 @@ def _batch_units(data: bytes, start: int) -> Iterator[Row]:
 
 
 def _ext_units(data: bytes, start: int) -> Iterator[Row]:
-    """Yield the extension units of a file, whose first byte is at ``start`` of all."""
+    """Yield the extension units of a file, whose first byte has the logic offset ``start``."""
     at = 0
     while at + EXT_UNIT_HEAD.size <= len(data):
         head = EXT_UNIT_HEAD.unpack_from(data, at)

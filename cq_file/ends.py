@@ -1,4 +1,4 @@
-"""Finding the ends of a store's queues when it is opened, and what is damaged about them."""
+"""Finds the ends of a store's queues, and damaged queues, when the store is opened."""
 
 from cqstore.cq_file.consume_queue import FileConsumeQueue
 from cqstore.cq_file.damage import DamagedQueues, damage_of, damage_since
@@ -13,7 +13,7 @@ _LOG = StoreLogger(__name__)
 
 
 def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: DamagedQueues) -> None:
-    """Find the end of every queue whose end is not known. Read-only: in memory alone.
+    """Find the end of every queue whose end is not known. Read-only: changes memory only.
 
     Raises:
         StoreIOError: an I/O operation failed.
@@ -25,7 +25,7 @@ def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: Damaged
     safe = context.log.max_phy_offset() if context.last_exit_ok else safe_phy_offset(context)
     for key in keys:
         damage = _find_end(context, opened, key, safe)
-        # Read-only no queue is rebuilt, and a check asks the log by itself.
+        # A read-only open rebuilds no queue, and a check reads the log itself.
         if damage is not None and not (context.read_only and damage.is_suspect):
             damaged.note(damage)
     for batch_queues in opened.batch_topics.values():

@@ -1,7 +1,7 @@
 """ExtFiles: the extension units of one queue, found by the address in a unit's tags code.
 
-Owned on disk: ``consumequeue_ext/TOPIC/QUEUEID/N``. They are read, never written; a unit of ours
-carries its tags code itself, which every reader takes as it is.
+Owned on disk: ``consumequeue_ext/TOPIC/QUEUEID/N``. Extension files are read, never written; a unit
+written by cqstore contains its tags code itself, which every reader accepts.
 
 Source: RocketMQ ``ConsumeQueueExt``.
 """

@@ -1,8 +1,9 @@
-"""Changed queue files and folders that are not yet synced, and their sync.
+"""Tracks changed queue files and folders, and syncs them.
 
-Exact: a file is noted when its bytes have changed, before that is reported to any caller, and
-crossed off after a successful sync. So a sync touches what changed and nothing else. A note made
-before the change would not do: a sync in between crosses it off, and the bytes come behind it.
+Exact: a file is added after its bytes have changed and before that is reported to any caller, and
+removed after a successful sync. So a sync touches only what changed. A file must not be added
+before the change: a sync in between would remove it, and the bytes written later would stay
+unsynced.
 """
 
 import os
@@ -22,9 +23,9 @@ from cqstore.store.files import find_syncfs, sync_file_system, sync_folder
 from cqstore.store.path_kind import is_dir
 
 _SYNCFS_FROM = 64
-"""Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
+"""Number of files above which one ``syncfs`` is cheaper than a journal commit per file."""
 _MAX_THREADS = 8
-"""Threads that remove files and folders, one more for every so many:"""
+"""Maximum number of threads that remove files and folders; one more per this many items:"""
 _ITEMS_A_THREAD = 16
 T = TypeVar("T")
 
@@ -36,13 +37,13 @@ class UnsyncedFiles:
     """
 
     def __init__(self) -> None:
-        # Guards ``_files`` and ``_folders``; not held while the disk works.
+        # Guards ``_files`` and ``_folders``; not held during disk operations.
         self._lock = CheckedLock("an update of the list of changed queue files")
-        # One sync at a time: each waits for what it may claim.
+        # One sync at a time: a sync must also wait for files that another one has taken.
         self._sync_lock = CheckedLock("a flush of the queues")
         self._files: dict[str, int] = {}
         self._folders: set[str] = set()
-        self._taken: tuple[dict[str, int], set[str]] = {}, set()  # by a sync, until it is done
+        self._taken: tuple[dict[str, int], set[str]] = {}, set()  # taken by a sync until it is done
         self._syncfs = find_syncfs()
 
     @property
@@ -52,45 +53,45 @@ class UnsyncedFiles:
 
     @property
     def files(self) -> frozenset[str]:
-        """Return the files that were noted."""
+        """Return the changed files."""
         with self._lock.entry():
             return frozenset({*self._files, *self._taken[0]})
 
     @property
     def folders(self) -> frozenset[str]:
-        """Return the folders that were noted."""
+        """Return the changed folders."""
         with self._lock.entry():
             return frozenset(self._folders | self._taken[1])
 
     def note_file(self, path: str, size: int) -> None:
-        """Note that ``size`` bytes of a file have changed."""
+        """Record that ``size`` bytes of a file have changed."""
         with self._lock.entry():
             self._files[path] = self._files.get(path, 0) + size
 
     def note_files(self, paths: list[str], sizes: list[int]) -> None:
-        """Note files that have changed, each with its bytes."""
+        """Record files that have changed, each with its number of changed bytes."""
         with self._lock.entry():
             add_sizes(self._files, paths, sizes)
 
     def note_folder(self, folder: str) -> None:
-        """Note that a folder gained or lost an entry."""
+        """Record that a folder gained or lost an entry."""
         with self._lock.entry():
             self._folders.add(folder)
 
     def forget(self, path: str) -> None:
-        """Cross off a file that was unlinked."""
+        """Remove a file that was unlinked."""
         with self._lock.entry():
             self._files.pop(path, None)
 
     def forget_folders(self, folders: Iterable[str]) -> None:
-        """Cross off folders that were removed."""
+        """Remove folders that were deleted."""
         with self._lock.entry():
             self._folders.difference_update(folders)
 
     def sync(self, cache: DescriptorCache, min_bytes: int = 0) -> None:
-        """Sync the paths that were added before the call. On failure all of them stay.
+        """Sync the paths that were added before the call. After a failure, all of them remain.
 
-        ``min_bytes``: only the files of which as many bytes have changed, and no folder.
+        ``min_bytes``: sync only files with at least this many changed bytes, and no folder.
 
         Raises:
             StoreIOError: an I/O operation failed.
@@ -112,7 +113,7 @@ class UnsyncedFiles:
         self._taken = {}, set()
 
     def _put_back(self) -> None:
-        """Note again what a sync took that failed, or was interrupted between any two lines."""
+        """Add paths again whose sync failed or was interrupted."""
         files, folders = self._taken
         for path, size in files.items():
             self._files[path] = self._files.get(path, 0) + size
@@ -122,16 +123,16 @@ class UnsyncedFiles:
     def _sync(
         self, files: Collection[str], folders: Collection[str], cache: DescriptorCache
     ) -> None:
-        """Make files and the entries of folders durable; many files with one call a file system."""
+        """Make files and folder entries durable; many files by one call per file system."""
         if len(files) >= _SYNCFS_FROM and self._syncfs is not None:
             self._sync_file_system(self._syncfs, files, cache)
             return
         for path in files:
-            with suppress(FileNotFoundError):  # removed meanwhile: its folder is noted too
+            with suppress(FileNotFoundError):  # just removed: its folder is recorded, too
                 descriptor = cache.get(path)
                 with os_errors("flush a queue file", path):
                     os.fdatasync(descriptor.number)
-        # Entries come after the bytes that they lead to.
+        # Folder entries after the bytes of the files.
         for folder in folders:
             with os_errors("flush a queue folder", folder), suppress(FileNotFoundError):
                 sync_folder(folder)
@@ -157,7 +158,7 @@ def remove_folders(folders: Collection[Path]) -> None:
     """
     for_each(_remove_folder, folders)
     for parent in {folder.parent for folder in folders if is_dir(folder.parent)}:
-        # Also where a folder was gone already: perhaps not durably.
+        # Also if a folder did not exist: its removal may not be durable yet.
         with os_errors("flush a queue folder", parent):
             sync_folder(parent)
 
@@ -166,7 +167,7 @@ def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
     """Call ``work``, which waits for the file system, for each of ``items`` in several threads.
 
     Raises:
-        BaseException: what ``work`` raised first; items that no thread had taken are left out.
+        BaseException: the first exception of ``work``; items not yet started are skipped.
     """
     left, faults = deque(items), list[BaseException]()
 

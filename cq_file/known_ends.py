@@ -1,11 +1,11 @@
-"""Ends of all queues at a clean stop, so that the next open need not access their files.
+"""Saves the ends of all queues at a clean stop, so that the next open need not access their files.
 
-Without it an open lists every folder and reads every queue's end, 0.1 to 0.2 ms. It is believed
-only after a clean stop and only if no other process has opened the store since: it is tied to the
-checkpoint's content and to the time of the file ``lock``, which RocketMQ writes at each start. It
-is not believed either if a queue leads behind the log's end, and an open that failed before it knew
-the ends writes none. Of every queue it keeps when its folder and its files changed last: where that
-is not so any more the queue is looked at, the others are not.
+Without saved ends, an open lists every folder and reads the end of every queue, 0.1 to 0.2 ms each.
+They are trusted only after a clean stop and only if no other process has opened the store since:
+they are tied to the checkpoint's content and to the time of the file ``lock``, which RocketMQ
+writes at each start. They are not trusted if a queue points after the log's end. An open that fails
+before the ends are known saves none. The times of the last change of each queue's folder and files
+are saved, too: only queues with other times are examined.
 """
 
 import hashlib
@@ -34,17 +34,17 @@ _LOG = StoreLogger(__name__)
 _VERSION = 2
 _NAME = "file-queue-ends.npz"
 _NUMBERS = 8
-"""Columns a queue: topic, queue id, and the numbers of ``KnownQueue``."""
+"""Columns per queue: topic, queue id, and the numbers of ``KnownQueue``."""
 _NAMES_END = "\0"
 _UTF_8 = ("utf-8", "surrogateescape")  # as folder names are read
 _DAMAGED = (
     OSError, ValueError, LookupError, EOFError, RuntimeError, AttributeError, TypeError,
     MemoryError, zipfile.BadZipFile, zlib.error, SystemError,
 )  # fmt: skip
-"""What ``zipfile`` and numpy make of damaged bytes, a flag that says "encrypted" for one.
+"""Exceptions of ``zipfile`` and numpy for damaged bytes, for example for an "encrypted" flag.
 
-``SystemError`` comes of whole ones too: numpy parses their heads as Python, and before Python 3.12
-the collector may call a finalizer in the midst of that which parses something itself.
+``SystemError`` is raised for valid files, too: numpy parses headers as Python source, and before
+Python 3.12 the garbage collector may then call a finalizer that also parses something.
 """
 Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
@@ -59,18 +59,18 @@ class KnownQueue(NamedTuple):
     last_phy: int
     end_phy: int
     folder_changed: int
-    """When the folder changed last, ns; 0: unknown."""
+    """Time of the last change of the folder, in ns; 0: unknown."""
     file_changed: int
-    """When any of its files changed last, ns; 0 without one."""
+    """Time of the last change of any of its files, in ns; 0: no file."""
     starts: list[int]
-    """Start of each file, bytes from the start of the queue."""
+    """Start of each file, in bytes from the start of the queue."""
 
 
 def changed_at(queue: FileConsumeQueue) -> tuple[int, int]:
     """Return the times of the last change of a queue folder and of its files, ns.
 
-    A file that comes or goes changes the folder, whatever is written to one that file. 0 where
-    there is none, or one of another size.
+    Creating or removing a file changes the folder; writing to a file changes that file. 0: there
+    is no file, or one has another size.
     """
     size = queue.access.mapped_file_size
     try:
@@ -141,10 +141,10 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
 
 
 def _check_sums(file: BinaryIO) -> None:
-    """Check every column's CRC first: the sizes that they give are allocated before they are read.
+    """Check the CRC of every column first: sizes in its header are allocated before it is read.
 
     Raises:
-        BadZipFile: one does not match, or it is no archive.
+        BadZipFile: a CRC does not match, or the file is not an archive.
     """
     with zipfile.ZipFile(file) as archive:
         places = [each.header_offset for each in archive.infolist()]
@@ -165,7 +165,7 @@ def _check_values(
     """Check that the columns describe valid queues.
 
     Raises:
-        ValueError, LookupError, IllegalMessageError: they do not.
+        ValueError, LookupError, IllegalMessageError: the columns are invalid.
     """
     if numbers.shape != (len(files), _NUMBERS) or {numbers.dtype, files.dtype, starts.dtype} != {
         np.dtype(np.int64)
@@ -175,7 +175,7 @@ def _check_values(
     ends = np.cumsum(files)
     if (files < 0).any() or (ends[-1] if len(ends) else 0) != len(starts) or starts.ndim != 1:
         raise ValueError("the number of queue files does not match")
-    behind = np.zeros(len(files), np.int64)  # logic offset behind the last file of each queue
+    behind = np.zeros(len(files), np.int64)  # logic offset after the last file of each queue
     behind[files > 0] = starts[ends[files > 0] - 1] + file_size
     rising = np.ones(len(starts), bool)
     rising[1:] = np.diff(starts) > 0
@@ -199,7 +199,7 @@ def forget_ends(paths: StorePaths) -> None:
     Otherwise they could be trusted after a crash whose abort marker was removed by hand.
 
     Raises:
-        StoreIOError: it cannot be removed.
+        StoreIOError: the file cannot be removed.
     """
     path = ends_path(paths)
     if not exists(path):
@@ -223,7 +223,7 @@ def _queues(
 
 
 def _tie(paths: StorePaths) -> bytes | None:
-    """Return what changes when another process opens the store, ``None`` without a lock file."""
+    """Return a value that changes when another process opens the store; ``None``: no lock file."""
     try:
         stamp = paths.lock.stat().st_mtime_ns
         checkpoint = b""

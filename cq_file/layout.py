@@ -1,9 +1,9 @@
-"""Records of the file backend, and how a place in a queue becomes a file and a position.
+"""Record layouts of the file backend, and the mapping of logic offsets to files and positions.
 
 Owned on disk: ``consumequeue/TOPIC/QUEUEID/N`` (``FileUnit``), ``batchconsumequeue/...``
 (``BatchUnit``) and ``consumequeue_ext/...`` (``ExtUnitHead`` and its bit map). A file is named by
-its first byte's logic offset (bytes from the start of the queue), 20 digits; all files of a kind
-have one size, which is a whole number of units, so no unit crosses a file.
+the logic offset of its first byte (bytes from the start of the queue), 20 digits; all files of a
+kind have one size, which is a whole number of units, so no unit spans two files.
 """
 
 import re
@@ -30,7 +30,7 @@ class FileUnit(NamedTuple):
 
 
 class BatchUnit(NamedTuple):
-    """One unit of a batch queue: a record that holds ``batch_size`` messages."""
+    """One unit of a batch queue: a record that contains ``batch_size`` messages."""
 
     phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
     size: Annotated[int, Wire("i", "whole record, bytes")]
@@ -57,9 +57,9 @@ EXT_UNIT_HEAD = Layout(ExtUnitHead)
 
 PRE_BLANK_UNIT = FileUnit(0, INT_MAX, 0)
 PRE_BLANK = FILE_UNIT.pack(PRE_BLANK_UNIT)
-"""Fills a first file up to the queue's first unit. It looks valid but is no unit."""
+"""Fills a first file up to the queue's first unit. It looks valid but is not a unit."""
 NO_UNIT = bytes(FILE_UNIT.size)
-"""What a file holds where nothing was written."""
+"""Content of a file where nothing was written."""
 
 EXT_ADDRESS_BASE = -(1 << 63)
 """The address of byte 0 of the extension files."""
@@ -83,7 +83,7 @@ def is_unit(phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[n
 
 
 def parse_file_name(name: str) -> int | None:
-    """Return where a file starts, or ``None`` if ``name`` is not such a name."""
+    """Return the start of a file, or ``None`` if ``name`` is not a valid file name."""
     return int(name) if is_file_name(name) else None
 
 

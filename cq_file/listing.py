@@ -1,4 +1,4 @@
-"""Contents of a folder of queues (``FOLDER/TOPIC/QUEUEID/N``), by names and lengths alone.
+"""Lists a folder of queues (``FOLDER/TOPIC/QUEUEID/N``) by names and lengths only.
 
 Names that are not queue ids or file offsets are skipped here; ``check`` reports them.
 
@@ -24,11 +24,11 @@ from cqstore.store.files import bytes_on_disk, check_regular, file_name
 from cqstore.store.settings.replica_config import rocketmq_key
 
 _NAME_MAX = 255
-"""Bytes of the longest folder name that common file systems take."""
+"""Maximum length of a folder name in common file systems, in bytes."""
 
 
 class QueueFolder(NamedTuple):
-    """The folder of one queue, and the queue that its path names."""
+    """The folder of one queue, and the queue key from its path."""
 
     topic: str
     queue_id: int
@@ -36,7 +36,7 @@ class QueueFolder(NamedTuple):
 
 
 class SizeCount(NamedTuple):
-    """How many files have one length, and one of them."""
+    """The number of files of one length, and one of these files."""
 
     files: int
     example: str
@@ -47,19 +47,19 @@ class Listing:
     """Every queue below one folder."""
 
     queues: dict[QueueFolder, list[int]] = field(default_factory=dict)
-    """Starts of the queue's files, rising."""
+    """Starts of the queue's files, increasing."""
     topics: set[str] = field(default_factory=set)
-    """Topics that have a folder, also those without a queue."""
+    """Topics that have a folder, including those without a queue."""
     sizes: dict[int, SizeCount] = field(default_factory=dict)
-    """File length → the files that have it."""
+    """File length → the files of this length."""
     empty_last: list[str] = field(default_factory=list)
-    """Last files of queues that were made but never sized."""
+    """Last files of queues that were created but have no length yet."""
     misfits: dict[QueueFolder, str] = field(default_factory=dict)
-    """Queues with a file that cannot be one of theirs, and that file: it is left out."""
+    """Queues with an impossible file, and that file, which is ignored."""
 
 
 def queue_folders(folder: Path) -> Iterator[QueueFolder]:
-    """Yield the folders of queues below ``folder``, none if it does not exist.
+    """Yield the folders of queues below ``folder``; nothing if it does not exist.
 
     Raises:
         StoreIOError: a folder cannot be listed.
@@ -80,7 +80,7 @@ def entries(folder: str) -> list["os.DirEntry[str]"]:
     """Return the entries of ``folder`` by name; an empty list if it does not exist.
 
     Raises:
-        StoreIOError: it cannot be listed.
+        StoreIOError: the folder cannot be listed.
     """
     with os_errors("list a queue folder", folder):
         try:
@@ -104,7 +104,7 @@ def list_queues(folder: Path, topics: Collection[str] | None = None) -> Listing:
 
 
 def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
-    """Return the starts of a queue's files, and note in ``listing`` what is wrong about them.
+    """Return the starts of a queue's files, and record invalid files in ``listing``.
 
     Raises:
         StoreIOError: the folder cannot be listed.
@@ -118,7 +118,7 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
         with os_errors("access a queue file", entry.path):
             if not entry.is_file():
                 check_regular(entry.path)
-        if empty is not None:  # and another one follows
+        if empty is not None:  # and another file follows
             listing.misfits[queue] = empty
         with os_errors("access a queue file", entry.path):
             size = entry.stat().st_size
@@ -138,25 +138,25 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
 def fit_files(
     listing: Listing, configured: int, unit: int, *, explicit: bool, setting: str = ""
 ) -> int:
-    """Return the size that the files of ``listing`` have, ``configured`` without files.
+    """Return the size of the files of ``listing``; ``configured`` if there are no files.
 
-    The few that have another one, or a name that does not fit it, are left out of ``queues`` and
-    noted in ``misfits``.
+    The few files with another size, or with a name that does not fit the size, are removed from
+    ``queues`` and recorded in ``misfits``.
 
     Args:
         listing: the files.
-        configured: the size in the settings, bytes.
-        unit: bytes of a unit, of which every file holds a whole number; 1 for any size.
-        explicit: the setting was given and has to fit the files.
+        configured: the size in the settings, in bytes.
+        unit: size of a unit; every file has a whole number of units; 1 for any size.
+        explicit: the setting was given, so the files must have this size.
         setting: its field of ``StoreConfig``, for an error.
 
     Raises:
-        StoreConfigError: most files have one size, and none has the one that was given: a wrong
-            setting, with which no broker starts.
-        TruncatedRecordError: as below, and the file that is named was surely cut short: it does not
-            hold whole units, or one of the expected size is there.
-        CorruptionError: half of the files or more differ from what was given or, without, from
-            each other; or have names that do not fit their size.
+        StoreConfigError: most files have one size, and none has the given size: the setting is
+            wrong, and a broker would not start with it.
+        TruncatedRecordError: as ``CorruptionError``, and the file in the message is surely
+            truncated: it has a partial unit, or another file has the expected size.
+        CorruptionError: at least half of the files differ from the given size or, without one, from
+            each other, or have names that do not fit their size.
         StoreIOError: a file cannot be accessed.
     """
     sizes = listing.sizes
@@ -190,7 +190,7 @@ def _refuse_size(sizes: dict[int, SizeCount], got: int, expected: int, unit: int
     """Refuse files of a size that is not the expected one.
 
     Raises:
-        CorruptionError: always; TruncatedRecordError if the files were surely cut.
+        CorruptionError: always; TruncatedRecordError if the files are surely truncated.
     """
     cut = got % unit or (expected in sizes and got < expected)
     kind = TruncatedRecordError if cut else CorruptionError
@@ -215,7 +215,7 @@ def _refuse_setting(key: str, configured: int, found: int, example: str) -> NoRe
 
 
 def leave_out_misfits(listing: Listing, expected: int) -> int:
-    """Leave out the files that are not ``expected`` bytes long or have no such name; count them.
+    """Remove the files with a size other than ``expected`` or a wrong name; return their number.
 
     Raises:
         StoreIOError: a file cannot be accessed.

@@ -1,4 +1,4 @@
-"""NamedFileQueue: what readers see of file queues, found by topic and queue id without a lock."""
+"""NamedFileQueue: readers' view of file queues, looked up by topic and queue id without a lock."""
 
 from collections.abc import Iterator
 
@@ -17,13 +17,13 @@ from cqstore.store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
 Files = FileConsumeQueue | BatchConsumeQueue
 _NEVER = LONG_MAX  # ms
-_UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
+_UPPER = BoundaryType.UPPER  # saves a lookup of the enum's attribute
 
 
 class QueueTable(_table.SimpleQueues):
     """The queues of one store by name: simple, batch, and extension files.
 
-    The writer puts in and takes out, any thread looks up.
+    Only the writer adds and removes queues; any thread may look them up.
     """
 
     __slots__ = ("batch", "ext")
@@ -40,14 +40,15 @@ class QueueTable(_table.SimpleQueues):
             raise StoreClosedError("the queue store is closed")
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """Return the batch queue that bears a name now, ``None`` if none does."""
+        """Return the current batch queue of this name, or ``None``."""
         return self.batch.get(topic, {}).get(queue_id) if self.batch else None
 
 
 class NamedFileQueue(ConsumeQueue):
-    """A queue in files. Each call looks up its files once and uses only them.
+    """A queue in files. Each call looks up the queue's files once and uses only these.
 
-    They are not kept: a deletion takes them out of the table before it touches them.
+    The files are not kept between calls: a deletion removes them from the table before it changes
+    them.
     """
 
     __slots__ = ("_table",)
@@ -98,7 +99,7 @@ class NamedFileQueue(ConsumeQueue):
         return files.read_block(queue_offset, max_count)
 
     def unit_timestamp(self, queue_offset: int) -> int:
-        """Return the store time from the log, of a batch queue from its unit."""
+        """Return the store time from the log; for a batch queue, from the unit."""
         files = self._table.find(self.topic, self.queue_id)
         if isinstance(files, BatchConsumeQueue):
             return files.unit_timestamp(queue_offset)
@@ -109,16 +110,17 @@ class NamedFileQueue(ConsumeQueue):
         return self.context.log.store_timestamp(*unit) if unit is not None else -1
 
     def _timestamp_from(self, files: FileConsumeQueue, queue_offset: int) -> int:
-        """Return the store time of the first unit from an offset on: a search passes over no hole.
+        """Return the store time of the first unit at or after an offset, for searches across holes.
 
-        As if a hole had it too, so that times rise. Behind the last unit there is no time.
+        A hole counts as having the time of the next unit, so that times increase. After the last
+        unit there is no time.
         """
         if (unit := files.unit_at(queue_offset)) is None:
             unit = files.unit_at(files.first_unit(queue_offset))
         return self.context.log.store_timestamp(*unit) if unit is not None else _NEVER
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
-        """Search by time; batch queues answer with RocketMQ's rule for them."""
+        """Search by time; for batch queues, by RocketMQ's rule for these."""
         table = self._table
         offset = table.search(self.topic, self.queue_id, timestamp, boundary is _UPPER)
         if offset is not None:
@@ -131,13 +133,13 @@ class NamedFileQueue(ConsumeQueue):
         if isinstance(files, BatchConsumeQueue):
             found = files.offset_by_time(timestamp, boundary, minimum)
             low, high = files.ends(minimum)
-            return min(max(found, low), high)  # a damaged unit may say any offset
+            return min(max(found, low), high)  # a damaged unit may contain any offset
         return search_offset(
             *files.ends(minimum), timestamp, boundary, lambda at: self._timestamp_from(files, at)
         )
 
     def unit_location(self, queue_offset: int) -> UnitLocation:
-        """Return file and position; the queue's folder where no file holds the unit."""
+        """Return file and position; the queue's folder if no file contains the unit."""
         files = self._table.find(self.topic, self.queue_id)
         if files is None:
             return UnitLocation()
@@ -157,7 +159,7 @@ class NamedFileQueue(ConsumeQueue):
         return head.tags_code if head is not None else None
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield units with their tags codes resolved, of batch queues with their counts."""
+        """Yield units with resolved tags codes; for batch queues, with message counts."""
         files = self._table.find(self.topic, self.queue_id)
         if isinstance(files, BatchConsumeQueue):
             return files.iterate(queue_offset)

@@ -1,4 +1,4 @@
-"""Which queues a store has, and how large their files are; opens no file.
+"""Finds the queues of a store and the sizes of their files; opens no file.
 
 Source: RocketMQ ``ConsumeQueueStore.load``.
 """
@@ -35,27 +35,27 @@ class OpenedQueues:
     """Every queue of a store, by topic and queue id."""
 
     access: FileAccess
-    """What simple queues share, those yet to be made too."""
+    """Shared by all simple queues, including those created later."""
     topics: dict[str, dict[int, FileConsumeQueue]]
     batch_topics: dict[str, dict[int, BatchConsumeQueue]]
     ext: dict[tuple[str, int], ExtFiles]
     misfits: dict[QueueKey, str] = field(default_factory=dict)
-    """Queues with a file that cannot be one of theirs, and that file."""
+    """Queues with an impossible file, and that file."""
     ends_known: bool = False
-    """The queues are as a clean stop left them, but for those of ``unknown``."""
+    """Whether all queues except ``unknown`` are as a clean stop left them."""
     unknown: list[QueueKey] = field(default_factory=list)
-    """Queues that were changed or came by since."""
+    """Queues that were changed or created since."""
     left: dict[QueueKey, KnownQueue] = field(default_factory=dict)
-    """How the clean stop left the changed ones."""
+    """Saved ends of the changed queues."""
 
 
 def load_queues(
     context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
 ) -> OpenedQueues:
-    """Return the queues as a clean stop left them, else list them.
+    """Return the queues from the saved ends of a clean stop, else list the folders.
 
     Raises:
-        CorruptionError, StoreIOError: as ``open_queues``.
+        CorruptionError, StoreIOError: as for ``open_queues``.
     """
     known = reopen_queues(context, cache, unsynced)
     return open_queues(context, cache, unsynced) if known is None else known
@@ -64,11 +64,11 @@ def load_queues(
 def open_queues(
     context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
 ) -> OpenedQueues:
-    """List the queues. Read-write: make their folder, remove files that were never sized.
+    """List the queues. Read-write: create their folder, remove files without a length.
 
     Raises:
-        CorruptionError: the files are of the wrong size or have impossible names.
-        StoreIOError: a folder cannot be listed or made.
+        CorruptionError: the files have a wrong size or impossible names.
+        StoreIOError: a folder cannot be listed or created.
     """
     paths, config = context.paths, context.config
     given = config.model_fields_set
@@ -113,17 +113,16 @@ def _take_listed(opened: OpenedQueues, listing: Listing) -> None:
 def reopen_queues(
     context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
 ) -> OpenedQueues | None:
-    """Return the queues as the last clean stop left them, no file opened; ``None``: look at all.
+    """Return the queues from the saved ends; opens no file. ``None``: list all queues instead.
 
-    Queues that were changed since, and topics that came by, are left to be looked at. Read-write:
-    what was written down is removed. Stores with batch queues or extension files are always looked
-    at.
+    Queues that were changed since, and new topics, are still to be examined. Read-write: the saved
+    ends are removed. Always ``None`` for stores with batch queues or extension files.
     """
     paths, config = context.paths, context.config
     others = (batch_folder(paths), ext_folder(paths))
     known = read_ends(paths) if context.last_exit_ok else None
     if not sub_folders(str(paths.consume_queue)):
-        known = None  # all are gone, maybe on purpose: to be dispatched again
+        known = None  # all were removed, maybe on purpose, to dispatch again
     if not context.read_only:
         forget_ends(paths)
     if known is None or any(exists(folder) for folder in others):
@@ -136,14 +135,14 @@ def reopen_queues(
     log_end = context.log.max_phy_offset()
     for left in queues:
         if left.end_phy > log_end:
-            return None  # the log was cut since: looking leaves out what leads behind its end
+            return None  # the log was cut since: a listing skips units after its end
         _take_known(opened, str(paths.consume_queue), left)
     _take_new_topics(opened, paths.consume_queue)
     return opened
 
 
 def _take_known(opened: OpenedQueues, folder: str, left: KnownQueue) -> None:
-    """Take a queue as it was left, unless its folder or last file has changed since."""
+    """Add a queue with its saved end, unless its folder or last file has changed since."""
     key = QueueKey(left.topic, left.queue_id)
     queue = FileConsumeQueue(opened.access, f"{folder}/{left.topic}/{left.queue_id}", left.starts)
     queue.restore(left.first_offset, left.max_offset, left.last_phy, left.end_phy)
@@ -164,7 +163,7 @@ def _list_again(opened: OpenedQueues, key: QueueKey, queue: FileConsumeQueue) ->
 
 
 def _take_new_topics(opened: OpenedQueues, folder: Path) -> None:
-    """Take in the topics that have a folder and were not known of."""
+    """Add the topics that have a folder but no saved ends."""
     there = {entry.name for entry in sub_folders(str(folder))}
     new = there - opened.topics.keys()
     if not new:
@@ -176,7 +175,7 @@ def _take_new_topics(opened: OpenedQueues, folder: Path) -> None:
 
 
 def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:
-    """Make the folder of the queues if it is not there, and remove empty files."""
+    """Create the folder of the queues if it is missing, and remove empty files."""
     if not is_dir(folder):
         with os_errors("create the folder of the queues", folder):
             folder.mkdir(parents=True)

@@ -1,9 +1,9 @@
-"""QueueFiles: files of one size in a row under one logic offset, the disk side of one queue.
+"""QueueFiles: the files of one queue, all of one size, addressed by logic offset.
 
-Bytes are moved by ``pread`` and ``pwrite`` on descriptors of a shared cache, never through maps.
-One thread writes; any thread reads. Invariant: a writer that changes or removes bytes that a reader
-may have been promised raises ``generation`` *before* it touches them, so that a reader that finds
-the same generation after its read as before has read what it was promised.
+Bytes are read and written by ``pread`` and ``pwrite`` on descriptors of a shared cache, never
+through maps. One thread writes; any thread reads. Invariant: a writer that changes or removes bytes
+that readers may use raises ``generation`` *before* it touches them. So a read is valid if the
+generation is the same before and after it.
 """
 
 import errno
@@ -27,21 +27,21 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """What the files of all queues of one kind share."""
+    """Shared by the files of all queues of one kind."""
 
     mapped_file_size: int
-    """Bytes of each file, a whole number of units."""
+    """Size of each file in bytes, a whole number of units."""
     cache: DescriptorCache
-    """Their open descriptors."""
+    """Cache of open descriptors."""
     unsynced: UnsyncedFiles
-    """What of them the disk may not have yet."""
+    """Files and folders that may not be on disk yet."""
 
 
 class QueueFiles(_table.FileRow):
-    """The files of one queue in ``folder``, by rising start.
+    """The files of one queue in ``folder``, by increasing start.
 
     ``starts`` are the files' logic offsets; the list is replaced, never changed, so a reader may
-    keep one. Neighbours may have a gap where a file was lost.
+    keep one. There may be a gap where a file was lost.
     """
 
     __slots__ = ()
@@ -62,7 +62,7 @@ class QueueFiles(_table.FileRow):
         return f"{self.folder}/{file_name(start)}"
 
     def file_at(self, logic_offset: int) -> int | None:
-        """Return the start of the file that holds ``logic_offset``, ``None`` without one."""
+        """Return the start of the file that contains ``logic_offset``, or ``None``."""
         starts = self.starts
         index = bisect_right(starts, logic_offset) - 1
         if index < 0 or logic_offset >= starts[index] + self.access.mapped_file_size:
@@ -70,7 +70,7 @@ class QueueFiles(_table.FileRow):
         return starts[index]
 
     def next_held(self, logic_offset: int) -> int | None:
-        """Return the first offset from ``logic_offset`` on that a file holds, ``None`` without."""
+        """Return the first offset from ``logic_offset`` on that is in a file, or ``None``."""
         if self.file_at(logic_offset) is not None:
             return logic_offset
         starts = self.starts
@@ -107,11 +107,11 @@ class QueueFiles(_table.FileRow):
         """Return bytes of the file that begins at ``start``.
 
         Raises:
-            TruncatedRecordError: it ends before.
-            StoreIOError: it cannot be read.
+            TruncatedRecordError: the file is shorter.
+            StoreIOError: the file cannot be read.
         """
         path = self.path(start)
-        # The object is kept in a local while its number is in use, see descriptor_cache.
+        # Keep a reference to the object while its number is in use, see descriptor_cache.
         descriptor = self.access.cache.get(path)
         try:
             data = os.pread(descriptor.number, length, position)
@@ -129,14 +129,14 @@ class QueueFiles(_table.FileRow):
         return data
 
     def stable(self, read: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Return what ``read`` returns, called again while the writer cut or dropped files.
+        """Return the result of ``read``, called again if the writer cut or removed files meanwhile.
 
-        What a read met that the writer overtook is no fault of the disk: a file may be missing,
-        or be made again and not have its length yet.
+        An error during such a change is not an error of the disk: a file may be missing, or may be
+        created again and have no length yet.
 
         Raises:
             StoreIOError: a file is missing that neither this process nor an expiry removed.
-            StoreError: as ``read`` raised it, while the writer changed nothing.
+            StoreError: raised by ``read`` while the writer changed nothing.
         """
         while True:
             generation = self.generation
@@ -151,9 +151,9 @@ class QueueFiles(_table.FileRow):
                 return result
 
     def _leave_out_expired(self) -> bool:
-        """Leave out leading files that the writer of a read-only store removed; return whether any.
+        """Forget leading files that another process has removed; return whether there were any.
 
-        Files that are missing after the first one that is there have not expired.
+        Files that are missing after the first existing one have not expired.
         """
         starts = self.starts
         if not self.access.cache.read_only or not starts:
@@ -167,10 +167,10 @@ class QueueFiles(_table.FileRow):
         return True
 
     def begin_with(self, start: int) -> None:
-        """Note that the queue's first file is the one at ``start``: those before have expired."""
+        """Record that the file at ``start`` is the first one: those before have expired."""
 
     def data_behind(self, logic_offset: int) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(logic offset, bytes)`` of each chunk from there on that is not all zero."""
+        """Yield ``(logic offset, bytes)`` of each chunk from there on that is not all zeros."""
         size = self.access.mapped_file_size
         for start in self.starts:
             position = max(logic_offset - start, 0)
@@ -189,7 +189,7 @@ class QueueFiles(_table.FileRow):
     def _next_data(self, path: str, position: int) -> int:
         """Skip holes that the file system reports; the result is a multiple of a page."""
         if position % PAGE_BYTES:
-            return position  # inside a page that holds data; only whole pages can be holes
+            return position  # inside a page with data; only whole pages can be holes
         descriptor = self.access.cache.get(path)
         try:
             return max(position, os.lseek(descriptor.number, position, os.SEEK_DATA))
@@ -197,7 +197,7 @@ class QueueFiles(_table.FileRow):
             if exc.errno == errno.ENXIO:
                 return self.access.mapped_file_size
             if exc.errno == errno.EINVAL:
-                return position  # the file system knows nothing of holes
+                return position  # the file system does not report holes
             with os_errors("read a queue file", path):
                 raise
 
@@ -232,7 +232,7 @@ class QueueFiles(_table.FileRow):
         self.access.unsynced.note_file(path, len(data))
 
     def _create(self, start: int) -> None:
-        """Make the file that begins at ``start``, and the queue's folder if it is the first."""
+        """Create the file that begins at ``start``, and for the first file the queue's folder."""
         path, access = self.path(start), self.access
         if not self.starts:
             self._make_folders()
@@ -242,14 +242,14 @@ class QueueFiles(_table.FileRow):
         self.starts = sorted([*self.starts, start])
 
     def _make_folders(self) -> None:
-        """Make the queue's folder, and what is missing above it, unless it is there."""
+        """Create the queue's folder and missing parent folders, unless it exists."""
         missing = [self.folder]
         while missing:
             parent = missing[-1].rpartition("/")[0]
             try:
                 os.mkdir(missing[-1])  # noqa: PTH102 - paths stay text, there are many of them
             except FileExistsError:
-                pass  # if it is no folder, the file below it cannot be made
+                pass  # if it is not a folder, creating the file fails
             except FileNotFoundError:
                 missing.append(parent)
                 continue
@@ -260,10 +260,11 @@ class QueueFiles(_table.FileRow):
             missing.pop()
 
     def cut(self, logic_offset: int) -> None:
-        """Leave nothing but zeros from ``logic_offset`` on; callers raise ``generation`` first.
+        """Leave only zeros from ``logic_offset`` on; callers raise ``generation`` first.
 
-        Files behind it go, from the back, so that an interrupted cut leaves no gap. A first file
-        that starts there stays (in zeros) unless its start is 0: it tells the queue's next offset.
+        Later files are removed from last to first, so that an interrupted cut leaves no gap. A
+        first file that starts at ``logic_offset`` remains (zeroed) unless its start is 0, because
+        it records the queue's next offset.
         """
         keep = max(bisect_left(self.starts, logic_offset), 1) if logic_offset > 0 else 0
         for start in reversed(self.starts[keep:]):

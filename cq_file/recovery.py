@@ -1,10 +1,10 @@
-"""Finding the end of a queue from its files alone.
+"""Finds the end of a queue from its files alone.
 
-A queue's files are zero behind the end, save after a crash: then the newest pages may be missing,
-and anything may lie where something was cut without being zeroed. After a clean stop the end is
-found by bisection and its neighbours are checked; after a crash the last files are scanned. Units
-that were surely on disk (``safe_phy_offset``) are kept even behind a hole: no replay brings them
-back, and the hole shows when it is read.
+A queue's files contain zeros after the end, except after a crash: then the newest pages may be
+missing, and where something was cut but not zeroed there may be any bytes. After a clean stop, the
+end is found by bisection and its neighbours are checked; after a crash, the last files are scanned.
+Units that were surely on disk (``safe_phy_offset``) are kept even after a hole: no replay writes
+them again, and reads report the hole.
 
 Source: RocketMQ ``ConsumeQueue.recover``, which stops at the first hole.
 """
@@ -20,15 +20,15 @@ from cqstore.store.files import LAST_OFFSET
 
 _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 3276
-"""Units read at once, just under 64 KiB."""
+"""Number of units read at once, just under 64 KiB."""
 _FIRST_UNITS = 204
-"""Units of a file that are read first, just under a page of 4 KiB: short queues end in it."""
+"""Number of units read first, just under a page of 4 KiB: short queues end there."""
 _NEIGHBOURS = 200
-"""Units before the end whose order is checked after a clean stop."""
+"""Number of units before the end whose order is checked after a clean stop."""
 SCANNED_FILES = 3
-"""Files from the last one back that a crash may have left incomplete."""
+"""Number of last files that a crash may have left incomplete."""
 NO_PHY = -1
-"""In place of the phy offset of a pre-blank, and of no unit at all: below every record's."""
+"""Used as phy offset of a pre-blank, and of a missing unit: lower than every record's."""
 
 
 class QueueEnd(NamedTuple):
@@ -42,24 +42,24 @@ class QueueEnd(NamedTuple):
     end_phy: int
     """End of that record."""
     dirty: bool
-    """There are bytes other than zeros after the end."""
+    """Whether there are nonzero bytes after the end."""
     has_hole: bool
-    """Rows between the units are invalid: lost, or never written."""
+    """Whether rows between the units are invalid: lost, or never written."""
 
 
 def find_end(
     files: QueueFiles, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int
 ) -> QueueEnd:
-    """Return where the queue in ``files`` ends. Changes nothing.
+    """Return the end of the queue in ``files``. Changes nothing.
 
     Args:
         files: the queue's files.
         last_exit_ok: the store was stopped cleanly.
         safe_phy_offset: units of records below it were on disk, later ones are dispatched again.
-        max_phy_offset: the end of the log, which no unit can reach beyond.
+        max_phy_offset: the end of the log; records of units end at or before it.
 
     Raises:
-        FileNotFoundError: a file has gone since it was listed.
+        FileNotFoundError: a file was removed after it was listed.
         StoreIOError: an I/O operation failed.
     """
     end = _bisect_end(files, max_phy_offset) if last_exit_ok else None
@@ -84,19 +84,19 @@ def find_end(
 
 
 def record_end(phy_offset: int, size: int) -> int:
-    """Return the end of a record; a damaged unit may name one that does not fit in a long."""
+    """Return the end of a record, limited to a long, since a damaged unit may have any values."""
     return min(phy_offset + size, LAST_OFFSET)
 
 
 def find_first(files: QueueFiles, end: int) -> int:
-    """Return the offset of the first unit that is no pre-blank, ``end`` without one."""
+    """Return the offset of the first unit that is not a pre-blank, or ``end``."""
     if not files.starts:
         return end
     low = files.starts[0] // _UNIT
     high = min(end, (files.starts[0] + files.access.mapped_file_size) // _UNIT)
     if low >= high or _unit(files, low) != PRE_BLANK_UNIT:
         return low
-    while low < high:  # invariant: below low all are blank, from high on none is
+    while low < high:  # invariant: all rows below low are blank, none from high on
         middle = (low + high) // 2
         if _unit(files, middle) == PRE_BLANK_UNIT:
             low = middle + 1
@@ -123,8 +123,8 @@ def read_rows(files: QueueFiles, queue_offset: int, count: int) -> NDArray[np.vo
 def first_break(units: NDArray[np.void], previous: int, limit: int) -> tuple[int, int]:
     """Find the first row that does not continue a queue whose last phy offset is ``previous``.
 
-    A row that leads to ``limit`` or behind it, the end of the log, is damaged: it must not make
-    the good ones behind it look out of order.
+    A row that points to or after ``limit``, the end of the log, is damaged: it must not make valid
+    rows after it look out of order.
 
     Returns:
         Its index (the number of rows if all continue it) and the phy offset of the row before.
@@ -150,15 +150,15 @@ def _continues(unit: FileUnit, phy: int, limit: int) -> tuple[bool, int]:
 def _bisect_end(files: QueueFiles, limit: int) -> int | None:
     """Find the end by bisection; ``None`` if the units before it are out of order.
 
-    Most queues of a store with many are short: the first units are read at once, and what lies
-    behind them is looked at in steps that double.
+    In a store with many queues, most are short: the first units are read at once, and the rest is
+    searched in steps that double.
     """
     for start in reversed(files.starts):
         first, behind = start // _UNIT, (start + files.access.mapped_file_size) // _UNIT
         rows = read_rows(files, first, min(_FIRST_UNITS, behind - first))
         count, low_phy = first_break(rows, NO_PHY, limit)
         if not count:
-            continue  # a file made ahead of its first unit
+            continue  # a file created before its first unit
         if count < len(rows):
             return first + count
         low, high, step = first + count - 1, behind, count
@@ -177,7 +177,7 @@ def _bisect_end(files: QueueFiles, limit: int) -> int | None:
 
 
 def _scan_end(files: QueueFiles, limit: int) -> int:
-    """Find the first row of the last files that continues nothing."""
+    """Find the first row in the last files that does not continue the queue."""
     starts = files.starts
     for index in range(max(len(starts) - SCANNED_FILES, 0), -1, -1):
         if not starts:

@@ -1,8 +1,8 @@
 """FileConsumeQueueStore: all file queues of one store.
 
-Owns ``consumequeue/TOPIC/QUEUEID`` (read and written) and the batch queues and extension files
-beside it (read, cut, removed). They are in a ``QueueTable``; a reader looks one up and reads it
-without a lock, see ``named_queue`` and ``queue_files``.
+Owns ``consumequeue/TOPIC/QUEUEID`` (read and written) and the folders of batch queues and extension
+files next to it (read, cut, removed). Queues are in a ``QueueTable``; readers look them up and read
+them without a lock, see ``named_queue`` and ``queue_files``.
 
 Source: RocketMQ ``ConsumeQueueStore``.
 """
@@ -70,36 +70,34 @@ _UNIT = FILE_UNIT.size
 class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     """All consume queues in files.
 
-    After a failed write or flush every further write raises ``StoreFailedError``; but a batch that
-    found no room can be put again.
+    After a failed write or flush, every further write raises ``StoreFailedError``, except that a
+    batch can be put again if it failed because the disk was full.
     """
 
     def __init__(self, context: QueueStoreContext) -> None:
         super().__init__(context)
         self._folder = str(context.paths.consume_queue)
         self._table = QueueTable()
-        if (
-            type(self).queue is FileConsumeQueueStore.queue
-        ):  # a subclass that returns others is called
+        if type(self).queue is FileConsumeQueueStore.queue:  # a subclass may override it
             self.fast_reads = self._table
         self._unsynced = UnsyncedFiles()
         limit = descriptor_limit(context.config.queue_files_max)
         self._cache = DescriptorCache(limit, read_only=context.read_only)
-        self._access: FileAccess  # from ``load`` on
+        self._access: FileAccess  # set by ``load``
         self._loaded = False
-        self._appends: _append.FileAppends  # likewise
-        self._opened: OpenedQueues | None = None  # until the ends are found
+        self._appends: _append.FileAppends  # set by ``load``, too
+        self._opened: OpenedQueues | None = None  # ``None`` once the ends are found
         self._damaged = DamagedQueues()
         self._recovered = False
         self._queue_count = 0
         self._watch = LimitWatch(limit)
         self._failed = False
-        self._is_cut_short = False  # a batch is stored in part, and was not put again
+        self._is_cut_short = False  # a batch is stored partially, and was not put again
 
     # ---- opening
 
     def load(self) -> Self:
-        """List every queue and find the files' sizes, unless that is known; no file is opened."""
+        """List every queue and find the file sizes, unless they were saved; opens no file."""
         opened = load_queues(self.context, self._cache, self._unsynced)
         self._opened = opened
         self._access = opened.access
@@ -113,7 +111,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return self
 
     def recover(self) -> None:
-        """Find the end of every queue that is not known; nothing is written when read-only."""
+        """Find the end of every queue whose end is not known; read-only: writes nothing."""
         self._table.check_open()
         if self._opened is not None:
             find_ends(self.context, self._opened, self._damaged)
@@ -128,13 +126,13 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._damaged.clear_suspects()
 
     def dispatch_from_phy_offset(self) -> int:
-        """Return the end of the last record in any queue; after a crash what is surely on disk."""
+        """Return the end of the last record in any queue; after a crash only of those on disk."""
         self._table.check_open()
         ends = [queue.end_phy for queue in self._simple_queues()]
         ends += [queue.end_phy for queue in self._batch_queues()]
         newest = max(ends, default=0)
         if newest <= 0:
-            return 0  # no unit at all: whatever a checkpoint says was about queues that are gone
+            return 0  # no units: the checkpoint was about queues that are removed
         start = newest if self.context.last_exit_ok else safe_phy_offset(self.context)
         self._damaged.replay_from = start
         return start
@@ -163,14 +161,14 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         with self._failing("write the queues"):
             rest = self._append_fast(batch)
         if len(rest):
-            runs = rest.runs()  # refuses impossible offsets; the core has written nothing then
+            runs = rest.runs()  # refuses impossible offsets before anything is written
             with self._failing("write the queues"):
                 restarts = self._put_runs(runs)
         self._is_cut_short = False
         return restarts
 
     def _append_fast(self, batch: UnitBatch) -> UnitBatch:
-        """Write plain queues on the fast path; return the units of the other queues."""
+        """Write ordinary queues on the fast path; return the units of the other queues."""
         left = self._appends.append(batch, self._damaged.held_back)
         if 1 not in left:
             return UnitBatch()
@@ -233,7 +231,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return restarts
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """End the replay: from now on a unit that leaves a gap is an error."""
+        """End the replay: from now on, a unit that leaves a gap is an error."""
         _ = min_phy_offset
         self._damaged.replay_from = 0
 
@@ -246,7 +244,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return queue
 
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Drop units after the end of the log. Read-only: only in memory."""
+        """Remove units after the end of the log. Read-only: only in memory."""
         self._table.check_open()
         read_only = self.context.read_only
         if not read_only:
@@ -259,7 +257,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
         """Remove leading files whose records have all expired; return their number."""
-        _ = expired  # the last units of a queue's files, which decide, are in memory or one read
+        _ = expired  # the last unit of a file is decisive; it is in memory or takes one read
         self._check_writable()
         queues: list[Files] = [*self._simple_queues(), *self._batch_queues()]
         with self._failing("delete expired queue files"):
@@ -304,10 +302,10 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
         for path in files:
             self._unsynced.forget(path)
-        for_each(self._cache.forget, files)  # the last close of a removed file waits for its blocks
+        for_each(self._cache.forget, files)  # closing a removed file waits for its blocks
 
     def flush(self, least_pages: int = 0) -> None:
-        """Sync what changed: each file, or the whole file system where there are many."""
+        """Sync changed files one by one, or if there are many, the whole file system."""
         self._table.check_open()
         if self.context.read_only:
             return
@@ -335,7 +333,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return found if after is None else (key for key in found if key > after)
 
     def queues_estimate(self) -> int:
-        """Return how many folders of queues there are; one that both kinds have counts twice."""
+        """Return the number of queue folders; a queue of both kinds counts twice."""
         self._table.check_open()
         table = self._table
         return sum(len(queues) for kind in (table.simple, table.batch) for queues in kind.values())
@@ -375,7 +373,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return self._access.mapped_file_size // _UNIT
 
     def locks(self) -> Sequence[CheckedLock]:
-        """Return the locks of open files and of the notes of changed ones."""
+        """Return the locks of open files and of changed files."""
         return self._cache.lock, *self._unsynced.locks
 
     def describe(self) -> dict[str, object]:
@@ -397,16 +395,16 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return facts
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush if asked to, read-write and nothing failed, then close every file.
+        """Flush if ``flush``, the store is read-write and nothing failed, then close every file.
 
-        If interrupted, the next call closes the rest, and flushes nothing.
+        If interrupted, the next call closes the rest and flushes nothing.
         """
         try:
             # Otherwise there may be bytes after an end.
             sound = flush and not (self._table.closed or self._failed or self._is_cut_short)
             if self._loaded and not self.context.read_only and sound:
                 self._unsynced.sync(self._cache)
-                # An open that failed before ``recover`` was done knows no ends to write down.
+                # An open that failed before the end of ``recover`` has no ends to save.
                 if self._recovered and not (self._table.batch or self._table.ext):
                     size = self._access.mapped_file_size
                     write_ends(self.context.paths, size, self._table.simple)
@@ -426,10 +424,10 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     @contextmanager
     def _failing(self, action: str) -> Iterator[None]:
-        """Fail all later writes if the block is interrupted, except by a refusal before it wrote.
+        """Fail all later writes if the block is interrupted, unless nothing was written before.
 
-        A refusal of the disk, a file that has gone, an exception that a signal's handler raises
-        between two lines: what is known of a queue may not be what its files hold any more.
+        After a disk error, a missing file, or an exception of a signal handler, the state in memory
+        may differ from the content of the files.
         """
         try:
             with os_errors(action, self._folder):
@@ -454,7 +452,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
 
 def _can_have_queues(topic: str) -> bool:
-    """Return whether the topic can be the name of a folder, not a path that leads elsewhere."""
+    """Return whether the topic is a valid folder name, and not a path to another folder."""
     try:
         check_folder_name(topic)
     except IllegalMessageError:

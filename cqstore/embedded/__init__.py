@@ -1,1 +1,1 @@
-"""An embedded log: topics, groups that keep their place, and a tail for asyncio, in one process."""
+"""An embedded log in one process: topics, groups with consumer offsets, and tails for asyncio."""

@@ -1,9 +1,9 @@
-"""ConsumerOffsets: where each group goes on in each queue, kept as a broker keeps it.
+"""ConsumerOffsets: the consumer offsets of each group and queue, stored as a broker stores them.
 
 A commit is in memory at once and in ``config/consumerOffset.json`` within the interval, at a flush
-and at a close. Before the file the log is made durable: a group is never ahead of what a power cut
-leaves. So a killed process can lose the commits of an interval, whose messages come again, and no
-message is skipped.
+and at a close. The log is made durable before the file: a group is never ahead of the log that
+remains after a power cut. So a killed process can lose the commits of one interval, whose messages
+are delivered again, and no message is skipped.
 
 Source: RocketMQ ``ConsumerOffsetManager``, ``BrokerConfig.flushConsumerOffsetInterval``.
 """
@@ -39,12 +39,12 @@ from cqstore.store.service.runtime.watched_thread import Worker
 
 _LOG = StoreLogger(__name__)
 INTERVAL_SECONDS = 5.0
-"""Between two writes of what has changed, as a broker's."""
+"""Seconds between two writes of changed offsets, the same as a broker's."""
 _ONLY_BY_CALL = "consumer offsets are now written only by flush and close"
 
 
 class ConsumerOffsets:
-    """The offsets of all groups of one open store. Any thread; a lock is held for moments."""
+    """The offsets of all groups of one open store. Any thread; the lock is only held briefly."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class ConsumerOffsets:
         interval: float = INTERVAL_SECONDS,
         on_deleted: Callable[[Collection[str]], object] = noop,
     ) -> None:
-        """Read what was kept. Offsets beyond the end of their queue are set back.
+        """Read the stored offsets. Offsets beyond the end of their queue are reset.
 
-        ``on_deleted`` is called with topics whose queues were deleted, after that.
+        ``on_deleted`` is called with topics after their queues were deleted.
 
         Raises:
             CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
@@ -67,44 +67,44 @@ class ConsumerOffsets:
         self._lock = CheckedLock("a commit of a consumer offset")  # guards _offsets, _changes
         self._writing = CheckedLock("a write of consumer offsets")  # one write at a time
         self._changes = self._written = 0
-        self._incarnations: Counter[str] = Counter()  # of topics that were deleted meanwhile
+        self._incarnations: Counter[str] = Counter()  # number of deletions per topic
         self._deleting: frozenset[str] = frozenset()
         self._wake, self._stop = Wakeup(), Latch()
         self._closed = False
         self._pid = os.getpid()
         self.failures = 0
-        """Writes of the thread that failed; each is tried again."""
+        """Number of failed writes by the thread; each is retried."""
         self.worker = Worker("cqstore-offsets", self._run, self._give_up, _ONLY_BY_CALL)
         self._set_back()
 
     def start(self) -> None:
-        """Start the thread that writes. It ends with the store, also with one that is dropped."""
+        """Start the thread that writes. It ends when the store is closed or garbage-collected."""
         self._components.services.append(self)
         self.worker.start()
 
-    # ---- asking
+    # ---- queries
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it takes no more commits."""
+        """Return whether commits are refused."""
         return self._closed
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return the offset at which ``group`` goes on; ``None``: it has committed none there."""
+        """Return the offset at which ``group`` continues; ``None``: it has none for the queue."""
         with self._lock.entry():
             return self._offsets.get(_key(topic, group), {}).get(queue_id)
 
     def of_topic(self, group: str, topic: str) -> dict[int, int]:
-        """Return queue id → offset of all queues of ``topic`` in which ``group`` has one."""
+        """Return queue id → offset for the queues of ``topic`` in which ``group`` has an offset."""
         with self._lock.entry():
             return dict(self._offsets.get(_key(topic, group), {}))
 
     def page(self, at: int, count: int) -> list[tuple[str, str, dict[int, int]]]:
-        """Return group, topic and offsets of ``count`` rows from row ``at`` on, for figures.
+        """Return group, topic and offsets of ``count`` rows from row ``at`` on, for metrics.
 
-        A row whose key can be split into topic and group in several ways, or in none, or whose
-        topic no topic can be, is returned without offsets, so that rows keep their numbers. Past
-        the last row there is less, or nothing.
+        A row whose key can be split into topic and group in several ways or not at all, or whose
+        topic name is invalid, is returned without offsets, so that rows keep their numbers. After
+        the last row, the list is shorter or empty.
         """
         found: list[tuple[str, str, dict[int, int]]] = []
         with self._lock.entry():
@@ -118,20 +118,20 @@ class ConsumerOffsets:
             }))  # fmt: skip
         return found
 
-    # ---- committing
+    # ---- commits
 
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, incarnation: int | None = None
     ) -> int:
-        """Have ``group`` go on at ``offset``, never further back; return where it goes on.
+        """Advance the offset of ``group`` to ``offset``, never back; return the resulting offset.
 
-        In memory: see ``flush`` for what makes it durable. Whether there is such a queue is not
-        asked. With ``incarnation`` nothing is committed once the topic has another one.
+        Changes memory only; ``flush`` makes it durable. Whether the queue exists is not checked.
+        With ``incarnation``, nothing is committed if the topic now has another incarnation.
 
         Raises:
-            IllegalMessageError: no group could have the name.
-            RefusedStoreError: ``offset`` is no whole number from 0 on.
-            StoreClosedError: it is closed.
+            IllegalMessageError: the group name is invalid.
+            RefusedStoreError: ``offset`` is not an integer of 0 or more.
+            StoreClosedError: the log is closed.
         """
         self._check(group, offset)
         with self._lock.entry():
@@ -142,7 +142,7 @@ class ConsumerOffsets:
             before = row.get(queue_id)
             if before is not None and offset <= before:
                 return before
-            self._changes += 1  # first: of a commit that is cut short a write is one too many
+            self._changes += 1  # first: an interrupted commit causes at most one extra write
             row[queue_id] = offset
         self._wake.set()
         return offset
@@ -150,12 +150,12 @@ class ConsumerOffsets:
     def begin(
         self, group: str, topic: str, queue_ids: Iterable[int], first: Callable[[int], int]
     ) -> None:
-        """Commit ``first`` of each queue in which ``group`` has committed nothing.
+        """Commit ``first(queue_id)`` for each queue in which ``group`` has no offset.
 
         Raises:
             StoreError: as for ``commit``.
         """
-        incarnation = self.incarnation(topic)  # first: what ``first`` finds may be deleted then
+        incarnation = self.incarnation(topic)  # before first(): the topic may be deleted then
         there = self.of_topic(group, topic)
         for queue_id in queue_ids:
             if queue_id not in there:
@@ -164,7 +164,7 @@ class ConsumerOffsets:
     def assign(
         self, group: str, topic: str, queue_id: int, offset: int, incarnation: int | None = None
     ) -> None:
-        """Have ``group`` go on at ``offset``, further back too. In memory, as ``commit``.
+        """Set the offset of ``group`` to ``offset``, also back. Changes memory only.
 
         Raises:
             StoreError: as for ``commit``.
@@ -179,23 +179,23 @@ class ConsumerOffsets:
         self._wake.set()
 
     def _is_gone(self, topic: str, incarnation: int | None) -> bool:
-        """Return whether a commit is of messages whose topic was deleted; under the lock."""
+        """Return whether a commit is for messages of a deleted topic; under the lock."""
         if topic in self._deleting:
             return True
         return incarnation is not None and incarnation != self._incarnations[topic]
 
-    # ---- changes that are asked for, durable when they return
+    # ---- changes on request, durable when they return
 
     def reset(
         self, group: str, topic: str, target: Target, queue_id: int | None = None
     ) -> list[OffsetChange]:
-        """Have ``group`` go on where ``target`` says, in all queues of ``topic`` or in one.
+        """Set the offsets of ``group`` to ``target``, in all queues of ``topic`` or in one.
 
         Raises:
-            NoSuchQueueError: there is none.
-            RefusedStoreError: an offset is outside of its queue, or the topic was deleted
-                meanwhile; nothing was changed.
-            StoreError: it cannot be written; it holds in memory.
+            NoSuchQueueError: there is no such queue.
+            RefusedStoreError: an offset is outside of its queue, or the topic was deleted in the
+                meantime; nothing was changed.
+            StoreError: the file cannot be written; the change is in memory only.
         """
         check_group_name(group)
         return self._change(
@@ -203,11 +203,11 @@ class ConsumerOffsets:
         )
 
     def copy(self, source: str, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
-        """Have ``group`` go on where ``source`` does, in ``topics`` or in all but its retries.
+        """Set the offsets of ``group`` to those of ``source``, by default except retry topics.
 
         Raises:
-            RefusedStoreError: ``source`` has no offsets there, or a topic was deleted meanwhile;
-                nothing was changed.
+            RefusedStoreError: ``source`` has no offsets there, or a topic was deleted in the
+                meantime; nothing was changed.
             StoreError: as for ``reset``.
         """
         check_group_name(group)
@@ -216,40 +216,40 @@ class ConsumerOffsets:
         )
 
     def forget(self, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
-        """Remove the offsets of ``group``, in ``topics`` or all: it begins as a new group does.
+        """Remove the offsets of ``group``, in ``topics`` or all: it then starts like a new group.
 
         Raises:
-            RefusedStoreError: it has none; nothing was changed.
+            RefusedStoreError: the group has no offsets; nothing was changed.
             StoreError: as for ``reset``.
         """
         return self._change(group, lambda found: self._some(group, forget(found, group, topics)))
 
     def forget_topic(self, topic: str) -> None:
-        """Remove what groups have in ``topic``, which is written for the first time.
+        """Remove the offsets of all groups in ``topic``, which is about to get its first message.
 
-        Durable when it returns. A key that can be split in several ways stays if it is in doubt.
+        Durable when it returns. A key that can be split in several ways is kept if in doubt.
 
         Raises:
-            StoreError: it cannot be written; it holds in memory.
+            StoreError: the file cannot be written; the change is in memory only.
         """
         if self._forget([topic]):
             self.flush()
 
     @contextmanager
     def deleting(self, topics: Collection[str]) -> Iterator[None]:
-        """Remove what groups have in ``topics``, durably, and take no commits there until the exit.
+        """Remove the offsets of all groups in ``topics``, durably; refuse commits until the exit.
 
-        At both ends another incarnation of each topic begins, see ``incarnation``.
+        At entry and exit, each topic gets a new incarnation, see ``incarnation``.
 
         Raises:
-            StoreError: it cannot be written; it holds in memory.
+            StoreError: the file cannot be written; the change is in memory only.
         """
         with self._lock.entry():
             self._deleting = frozenset(topics)
             self._incarnations.update(topics)
         try:
             self._forget(topics)
-            self._write(self._components.commit.flush)  # inside of a deletion
+            self._write(self._components.commit.flush)  # not flush(): within a deletion
             yield
         finally:
             with self._lock.entry():
@@ -258,15 +258,15 @@ class ConsumerOffsets:
             self._on_deleted(topics)
 
     def incarnation(self, topic: str) -> int:
-        """Return a number that is another one after each deletion of ``topic``."""
+        """Return a number that changes with each deletion of ``topic``."""
         return self._incarnations[topic]
 
     def position_beyond(self, topic: str, queue_id: int) -> int:
-        """Return where a group goes on whose offset is beyond the end of a queue.
+        """Return where a group continues whose offset is beyond the end of a queue.
 
-        A topic that was deleted has new messages only: the group gets its first one. Any other
-        queue has lost its end (a power cut, a log that was cut): the group goes on at the end, as a
-        broker has it do, for it has consumed what is left.
+        A deleted topic has only new messages: the group gets the first one. Any other queue has
+        lost its end (a power cut, or a truncated log): the group continues at the end, as a broker
+        does, because it has consumed the remaining messages.
 
         Source: RocketMQ ``DefaultMessageStore.getMessage`` (``OFFSET_OVERFLOW_BADLY``).
         """
@@ -275,7 +275,7 @@ class ConsumerOffsets:
         return self._store.max_offset(topic, queue_id)
 
     def _forget(self, topics: Collection[str]) -> bool:
-        """Remove what groups have in ``topics``, in memory; return whether there was anything."""
+        """Remove all offsets in ``topics``, in memory only; return whether there were any."""
         keys = TopicKeys(self._components.paths, topics)
         with self._lock.entry():
             kept = {key: row for key, row in self._offsets.items() if key not in keys}
@@ -296,11 +296,11 @@ class ConsumerOffsets:
     def _change(
         self, group: str, plan: Callable[[BrokerMetadata], Iterable[OffsetChange]]
     ) -> list[OffsetChange]:
-        """Make the changes that ``plan`` returns for what there is, durably.
+        """Make the changes that ``plan`` returns for the current offsets, durably.
 
         Raises:
-            RefusedStoreError: a topic was deleted since; nothing was changed.
-            StoreError: as for ``flush``, or as ``plan`` raises it.
+            RefusedStoreError: a topic was deleted in the meantime; nothing was changed.
+            StoreError: as for ``flush``, or raised by ``plan``.
         """
         with self._lock.entry():
             self._check_open()
@@ -321,33 +321,33 @@ class ConsumerOffsets:
         self.flush()
         return changes
 
-    # ---- writing
+    # ---- writes
 
     def flush(self) -> None:
-        """Make durable what was committed before, and the messages up to there.
+        """Make earlier commits durable, and the messages up to them.
 
         Raises:
-            StoreError: it cannot be written; what was committed holds in memory.
+            StoreError: the file cannot be written; the commits are in memory only.
         """
         self._write(self._store.flush_log)
 
     def _write(self, flush_log: Callable[[], object]) -> None:
-        """Write what has changed, after the log is durable."""
+        """Write changed offsets, after the log is durable."""
         with self._writing.entry():
             if self._changes == self._written:
                 return
             with self._lock.entry():
                 changes = self._changes
                 rows = {key: dict(row) for key, row in self._offsets.items() if row}
-            flush_log()  # first: no group is ahead of the log on disk
+            flush_log()  # first, so that no group is ahead of the log on disk
             self._table.write(rows)
             self._written = changes
 
     def close(self) -> None:
-        """Write what has changed, and end the thread; while the store is open. In a child: nothing.
+        """Write changed offsets and end the thread; the store must be open. No-op in a child.
 
         Raises:
-            StoreError: as for ``flush``; what was not written is lost.
+            StoreError: as for ``flush``; unwritten offsets are lost.
         """
         if self._pid != os.getpid():
             return
@@ -360,29 +360,29 @@ class ConsumerOffsets:
             self._closed = True
 
     def stop(self) -> None:
-        """End the thread, and write nothing: the store is being closed."""
+        """End the thread without a write: the store is being closed."""
         self._stop.set()
         self._wake.set()
         self.worker.end()
 
     def halt(self) -> None:
-        """End the thread, and take no more commits: the store was dropped."""
+        """End the thread and refuse commits: the store was garbage-collected."""
         self.stop()
         self._closed = True
 
     @property
     def _store(self) -> MessageStore:
-        """Return the store, which the thread does not keep.
+        """Return the store, to which the thread has only a weak reference.
 
         Raises:
-            StoreClosedError: it was dropped.
+            StoreClosedError: the store was garbage-collected.
         """
         if (store := self._owner()) is None:
             raise StoreClosedError("the log is closed", path=self._components.paths.root)
         return store
 
     def _run(self) -> None:
-        """Write what was committed, once an interval, until the end."""
+        """Write commits once per interval, until the end."""
         while not self._stop.is_set():
             self._wake.wait()
             if self._stop.wait(self._interval):
@@ -401,12 +401,12 @@ class ConsumerOffsets:
         self.failures += 1
         _LOG.error("%s: %s", _ONLY_BY_CALL, exc)
 
-    # ---- what is asked before
+    # ---- checks
 
     def _set_back(self) -> None:
-        """Set offsets back that are beyond the end of their queue, see ``position_beyond``.
+        """Reset offsets that are beyond the end of their queue, see ``position_beyond``.
 
-        A queue that is not there says nothing: another program may know it.
+        Offsets of a missing queue are kept: another program may use them.
         """
         for key, row in self._offsets.items():
             ways = list(readings(key))
@@ -438,7 +438,7 @@ class ConsumerOffsets:
 
 
 def log_beyond(group: str, queue: QueueKey, offset: int, position: int, end: int) -> None:
-    """Log that a group had an offset beyond the end of a queue, and where it goes on."""
+    """Log that a group's offset was beyond the end of a queue, and where the group continues."""
     why = "the end of the queue was lost" if position == end else "the topic was deleted"
     _LOG.warning(
         "group %r: offset %d in queue %d of topic %r is after the max offset %d; continuing at %d"

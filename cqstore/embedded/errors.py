@@ -7,7 +7,7 @@ from cqstore.store.service.results import PutMessageStatus
 
 
 class PutRefusedError(StoreError):
-    """A message was not stored; ``reason`` says why, ``status`` is RocketMQ's status."""
+    """A message was not stored; ``reason`` is the cause, ``status`` is RocketMQ's status."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""GroupMembers: the consumers of one group and topic in this process, and who has which queue.
+"""GroupMembers: the consumers of one group and topic in this process, and their queues.
 
-A queue has one consumer at a time. It changes hands when the one that has it asks for its next
-message, or is closed or gone: then all that it was given and committed is behind it.
+A queue has one consumer at a time. It is handed over when its consumer requests its next message,
+is closed, or is garbage-collected: then everything delivered and committed is before the handover.
 """
 
 import weakref
@@ -14,30 +14,30 @@ from cqstore.store.errors import RefusedStoreError
 
 
 class Member(Protocol):
-    """One consumer of a group, as the group's members see it."""
+    """One consumer of a group, as seen by the group."""
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it asks for no more messages."""
+        """Return whether the consumer has stopped reading."""
 
     def wake(self) -> None:
-        """Have it look at its share; any thread, and never waits."""
+        """Make the consumer check its share of the queues. Any thread; does not block."""
 
 
 class GroupMembers:
     """The consumers of one group and topic. Any thread."""
 
     def __init__(self, topic: str, queue_ids: list[int], filtered_by: str) -> None:
-        """``filtered_by``: the tags that all of them read."""
+        """``filtered_by``: the tags that all consumers of the group read."""
         self.topic = topic
         self._queue_ids = queue_ids
         self._filtered_by = filtered_by
-        self._lock = CheckedLock("a change of consumers")  # guards all below
+        self._lock = CheckedLock("a change of consumers")  # guards all fields below
         self._members: list[weakref.ref[Member]] = []
         self._holders: dict[int, weakref.ref[Member]] = {}
         self._versions = count(1)
         self.version = 0
-        """Another one whenever shares may have changed."""
+        """Changes whenever shares may have changed."""
 
     @property
     def has_any(self) -> bool:
@@ -45,10 +45,11 @@ class GroupMembers:
         return bool(self._live())
 
     def join(self, member: Member, filtered_by: str) -> None:
-        """Add a consumer; the queues are shared anew.
+        """Add a consumer; the queues are distributed again.
 
         Raises:
-            RefusedStoreError: it filters by other tags: what one passes over, the other would miss.
+            RefusedStoreError: it filters by other tags, so messages that one consumer skips would
+                be lost to the other.
         """
         with self._lock.entry():
             if filtered_by != self._filtered_by and self._live():
@@ -62,15 +63,15 @@ class GroupMembers:
         self.change()
 
     def share(self, member: Member) -> tuple[int, set[int]]:
-        """Return the version, and the queues that ``member`` has there.
+        """Return the version, and the queues that ``member`` now has.
 
-        It lets those go that are no longer its share, and takes those that are free. The rest of
-        its share it gets when those who have them let go.
+        Releases queues that are no longer in its share, and takes those in its share that are
+        free. It gets the rest of its share when the current consumers release them.
         """
         with self._lock.entry():
             version = self.version
             live = self._live()
-            if member not in live:  # it has just been closed by another thread
+            if member not in live:  # closed by another thread just now
                 return version, set()
             fair = set(self._queue_ids[live.index(member) :: len(live)])
             released = [each for each in self._held_by(member) if each not in fair]
@@ -86,16 +87,16 @@ class GroupMembers:
         return version, mine
 
     def change(self, *_: object) -> None:
-        """Wake all consumers, to look at their shares.
+        """Wake all consumers so that they check their shares.
 
-        Any thread, also amid a garbage collection.
+        Any thread, also during a garbage collection.
         """
         self.version = next(self._versions)
         for member in self._live():
             member.wake()
 
     def _forget(self, gone: "weakref.ref[Member]") -> None:
-        """Let a consumer go that nothing refers to any more; takes no lock."""
+        """Remove a garbage-collected consumer; takes no lock."""
         if gone in self._members:
             self._members.remove(gone)
         self.change()
@@ -116,7 +117,7 @@ class LogMembers(dict[tuple[str, str], GroupMembers]):
         self._lock = CheckedLock("the creation of a tail")
 
     def of(self, topic: str, group: str, queue_ids: list[int], tags: str) -> GroupMembers:
-        """Return the consumers of ``group`` and ``topic``, new ones if there are none yet."""
+        """Return the consumers of ``group`` and ``topic``; created if there are none."""
         with self._lock.entry():
             members = self.get((topic, group))
             if members is None:
@@ -124,17 +125,17 @@ class LogMembers(dict[tuple[str, str], GroupMembers]):
             return members
 
     def share_anew(self, topics: Collection[str]) -> None:
-        """Have the consumers of ``topics``, which were deleted, begin anew."""
+        """Make the consumers of ``topics``, which were deleted, start again."""
         with self._lock.entry():
             found = [each for (topic, _), each in self.items() if topic in topics]
         for each in found:
             each.change()
 
     def forget(self, topic: str) -> None:
-        """Forget groups of a topic: later consumers see the queues that it has by then.
+        """Forget the groups of a topic: later consumers use the queues that it then has.
 
         Raises:
-            RefusedStoreError: one has consumers; nothing is forgotten.
+            RefusedStoreError: a group has consumers; nothing is forgotten.
         """
         with self._lock.entry():
             mine = {key: each for key, each in self.items() if key[0] == topic}
@@ -147,10 +148,10 @@ class LogMembers(dict[tuple[str, str], GroupMembers]):
                 del self[key]
 
     def refuse_consumed(self, group: str, *topics: str) -> None:
-        """Refuse to change the offsets of a group that consumes, in ``topics`` or in any.
+        """Refuse to change the offsets of a group with consumers, in ``topics`` or in any topic.
 
         Raises:
-            RefusedStoreError: it has consumers.
+            RefusedStoreError: the group has consumers.
         """
         with self._lock.entry():
             consumed = [

@@ -38,14 +38,14 @@ from cqstore.store.service.reading.topic_reader import read_topic
 from cqstore.store.service.results import PutMessageResult
 
 QUEUES = 4
-"""Of a new topic, as a broker gives it for a producer's default."""
+"""Number of queues of a new topic, a broker's default."""
 Begin = Literal["earliest", "latest"] | Time
 
 
 class EmbeddedLog:
-    """One open log: topics to write and to read, and groups that store their offsets.
+    """One open log: topics to write and read, and groups that store their offsets.
 
-    A log that is dropped without ``close`` is released as a killed process leaves it, with a
+    A log that is garbage-collected without ``close`` is released as by a killed process, with a
     ``ResourceWarning``. Tails and readers keep it open.
     """
 
@@ -56,9 +56,9 @@ class EmbeddedLog:
         interval: float = INTERVAL_SECONDS,
         open_again: Callable[[], MessageStore] | None = None,
     ) -> None:
-        """Serve ``store``, which is the log's own from now on; see ``cqstore.open``.
+        """Take over ``store``, which then belongs to the log; see ``cqstore.open``.
 
-        ``open_again`` opens one that is read-only as it is later.
+        ``open_again`` opens the current state of a read-only store again.
         """
         self._snapshots: StoreSnapshots | None = None
         if store.read_only:
@@ -334,10 +334,10 @@ class EmbeddedLog:
         return Tail(self.store, offsets, members, topic, group, tags=tags, auto_commit=auto_commit)
 
     def _follow(self, topic: str, begin: Begin, tags: str, poll_seconds: float) -> ReadOnlyTail:
-        """Return a tail of a log that is read-only.
+        """Return a tail of a read-only log.
 
         Raises:
-            RefusedStoreError: the log is written here.
+            RefusedStoreError: the log was opened for writing.
         """
         if self._snapshots is None:
             raise RefusedStoreError(
@@ -445,7 +445,7 @@ class EmbeddedLog:
     ) -> None:
         self.close()
 
-    # ---- what the others ask
+    # ---- internal
 
     def _writable_topics(self) -> LogTopics:
         if self._topics is None:

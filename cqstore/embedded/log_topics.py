@@ -1,7 +1,7 @@
-"""LogTopics: the topics of a log and how many queues each has, kept as a broker keeps it.
+"""LogTopics: the topics of a log and their numbers of queues, stored as a broker stores them.
 
-The number is fixed before the first message of a topic is put: messages with one key are in one
-queue as long as it stays.
+The number is fixed before the first message of a topic is put: messages with the same key are in
+the same queue as long as the number does not change.
 
 Source: RocketMQ ``TopicConfigManager``, ``SelectMessageQueueByHash``.
 """
@@ -23,18 +23,18 @@ from cqstore.store.service.opening.components import components_of
 _MAY_WRITE = 2
 _MAX_QUEUES = 1 << 16
 _DEFAULT_QUEUES = 16
-"""Of a row that does not say it, as in RocketMQ's ``TopicConfig``."""
+"""Number of queues of a row without one, as in RocketMQ's ``TopicConfig``."""
 
 
 class LogTopics:
-    """The topics of one open store. Any thread; a new one is durable before it is used."""
+    """The topics of one open store. Any thread; a new topic is durable before it is used."""
 
     def __init__(self, store: MessageStore, queues: int, on_new: Callable[[str], object]) -> None:
-        """``queues``: of a topic that says nothing else; ``on_new`` hears of one without queues.
+        """``queues``: default for new topics; ``on_new`` is called with topics without queues.
 
         Raises:
             CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
-            RefusedStoreError: no topic can have so many queues.
+            RefusedStoreError: ``queues`` is out of range.
         """
         _check_count(queues)
         self._store = store
@@ -42,23 +42,23 @@ class LogTopics:
         self._on_new = on_new
         self._table = OwnedTable(components_of(store).paths, Table.TOPICS)
         self._rows: dict[str, Json] = dict(self._table.found.topics)
-        self._writable: dict[str, int] = {}  # what puts have asked for
-        self._lock = CheckedLock("the creation of a topic")  # guards _rows, and the table
+        self._writable: dict[str, int] = {}  # queues per topic, as used by puts
+        self._lock = CheckedLock("the creation of a topic")  # guards _rows and the table
         self._turns = count()
 
     def names(self) -> list[str]:
-        """Return the topics that are known."""
+        """Return the names of the topics in the table."""
         return sorted(self._rows)
 
     def create(self, topic: str, queues: int | None = None) -> int:
-        """Make ``topic`` known, durably; return how many queues take messages.
+        """Add ``topic`` to the table, durably; return its number of writable queues.
 
-        None of one that is being drained. Its readers go on.
+        The result is 0 for a topic that is being drained. Its readers are not affected.
 
         Raises:
-            IllegalMessageError: a broker would not take the name.
-            RefusedStoreError: it has another number of queues than ``queues``.
-            CorruptionError: the table says nothing that can be.
+            IllegalMessageError: a broker would not accept the name.
+            RefusedStoreError: the topic exists with a different number of queues.
+            CorruptionError: the table has an invalid number of queues.
             StoreIOError: the table cannot be written; nothing has changed.
         """
         check_topic_name(topic)
@@ -77,7 +77,7 @@ class LogTopics:
         return found
 
     def create_unless_known(self, topic: str, queues: int) -> None:
-        """Make ``topic`` known with so many queues; one that is known has those that it has.
+        """Create ``topic`` with ``queues`` queues, unless it exists with any number of queues.
 
         Raises:
             StoreError: as for ``create``.
@@ -85,7 +85,7 @@ class LogTopics:
         self.create(topic, None if topic in self._rows else queues)
 
     def forget(self, topic: str) -> None:
-        """Have ``topic``, whose queues were deleted, be unknown, durably.
+        """Remove ``topic``, whose queues were deleted, from the table, durably.
 
         Raises:
             StoreIOError: the table cannot be written; nothing has changed.
@@ -119,7 +119,7 @@ class LogTopics:
         return abs(java_hash(key)) % queues
 
     def queues_to_read(self, topic: str) -> list[int]:
-        """Return the ids of all queues that have messages of ``topic``, or can get some.
+        """Return the ids of all queues of ``topic`` that have or may get messages.
 
         Raises:
             StoreError: as for ``create``.
@@ -139,10 +139,10 @@ class LogTopics:
         self._rows[topic] = row
 
     def _number(self, topic: str, name: str) -> int:
-        """Return a number of queues that the table of topics has.
+        """Return a number of queues from the table of topics.
 
         Raises:
-            CorruptionError: it is none.
+            CorruptionError: the value is not a valid number of queues.
         """
         found = self._rows[topic].get(name, _DEFAULT_QUEUES)
         if type(found) is not int or not 0 <= found <= _MAX_QUEUES:

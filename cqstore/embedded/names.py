@@ -8,14 +8,14 @@ from cqstore.store.record.topic_names import is_exempt, is_name
 from cqstore.store.service.reading.arguments import check_texts
 
 _MAX_TOPIC, _MAX_GROUP = 127, 255
-"""Characters."""
+"""Maximum lengths in characters."""
 
 
 def check_topic_name(topic: str) -> None:
     """Refuse a topic name that a program cannot use.
 
     Raises:
-        IllegalMessageError: a broker would not accept it, or it is reserved.
+        IllegalMessageError: a broker would not accept the name, or it is reserved.
         TypeError: the name is not a string.
     """
     _check("topic", topic, _MAX_TOPIC)
@@ -34,7 +34,7 @@ def check_group_name(group: str) -> None:
     """Refuse a group name that a broker would not accept.
 
     Raises:
-        IllegalMessageError: it has other characters than letters, digits and ``%|_-``.
+        IllegalMessageError: it is too long, or has characters other than letters, digits, ``%|_-``.
         TypeError: the name is not a string.
     """
     _check("group", group, _MAX_GROUP)

@@ -1,4 +1,4 @@
-"""OneReader: an iterator over messages that one task, or one thread, reads at a time."""
+"""OneReader: an iterator over messages, for one task or one thread at a time."""
 
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
@@ -17,17 +17,17 @@ SKIPPED_MESSAGE = "skipped message %d of queue %d of topic %r: %s"
 
 
 def filter_of(tags: str) -> TagFilter | None:
-    """Return the filter that ``tags`` of a read or a tail asks for; ``None``: ``*``, all messages.
+    """Return the filter for the ``tags`` of a read or a tail; ``None``: ``*``, all messages.
 
     Raises:
-        TypeError: it is no text.
+        TypeError: ``tags`` is not a string.
     """
     check_texts(tags=tags)
     return None if tags == "*" else TagFilter(tags)
 
 
 class OneReader(ABC, Generic[M]):
-    """Base class of tails: ``async for`` in a task of asyncio, ``for`` in a thread."""
+    """Base class of tails: ``async for`` in an asyncio task, ``for`` in a thread."""
 
     _is_reading = False
 
@@ -44,7 +44,7 @@ class OneReader(ABC, Generic[M]):
 
     @property
     def _reader(self) -> str:
-        """Return what ``repr`` says of who reads."""
+        """Return the reader's part of ``repr``."""
         return ""
 
     @abstractmethod
@@ -52,25 +52,25 @@ class OneReader(ABC, Generic[M]):
 
     @abstractmethod
     def _next_in_thread(self, deadline: float) -> M | None:
-        """Wait until ``deadline`` of the monotonic clock; ``None``: nothing came, or it is closed.
+        """Wait until ``deadline`` of the monotonic clock; ``None``: no message, or closed.
 
         Raises:
-            StoreError: nothing will come.
+            StoreError: no more messages can be read.
         """
 
     @abstractmethod
     def _read_again(self) -> None:
-        """Read what may have been lost: a handler has raised while a message was on its way."""
+        """Recover from an exception of a signal handler while a message was being delivered."""
 
     @abstractmethod
     def close(self) -> None:
         """Stop reading."""
 
     def _end(self, *, is_clean: bool) -> None:
-        """End a ``with``, ``is_clean``: that no exception leaves."""
+        """End a ``with`` block; ``is_clean``: no exception was raised in it."""
         self.close()
 
-    # ---- a task
+    # ---- in a task
 
     def __aiter__(self) -> Self:
         return self
@@ -84,11 +84,11 @@ class OneReader(ABC, Generic[M]):
         """
         if self._is_reading:
             raise StoreStateError(_ONE_READER)
-        # No call since the test: no other thread and no handler ran in between.
+        # No call since the test, so no other thread and no handler ran in between.
         self._is_reading = True
         try:
             return await self._next()
-        except (StoreError, StopAsyncIteration, CancelledError):  # a task is cancelled in a wait
+        except (StoreError, StopAsyncIteration, CancelledError):  # cancelled while it waits
             raise
         except BaseException:
             self._read_again()
@@ -104,7 +104,7 @@ class OneReader(ABC, Generic[M]):
     ) -> None:
         self._end(is_clean=kind is None)
 
-    # ---- a thread
+    # ---- in a thread
 
     def __iter__(self) -> Iterator[M]:
         return self.messages()

@@ -1,4 +1,4 @@
-"""Opening an embedded log."""
+"""Opens an embedded log."""
 
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,9 @@ def open_log(
 ) -> EmbeddedLog:
     """Open the log in ``root``, or create it if there is none and not ``read_only``.
 
-    Close the log, or use it in a ``with`` block. One that is dropped instead is released with a
-    ``ResourceWarning`` and not flushed, see ``MessageStore.open``; commits of the last
-    ``commit_seconds`` are lost.
+    Close the log, or use it in a ``with`` block. A log that is garbage-collected instead is
+    released with a ``ResourceWarning`` and not flushed, see ``MessageStore.open``; commits of the
+    last ``commit_seconds`` are lost.
 
     Args:
         root: root folder of the log.

@@ -1,4 +1,4 @@
-"""The message of one put to an embedded log, and its outcome."""
+"""Creates the message of a put to an embedded log, and checks the result of the put."""
 
 from collections.abc import Mapping
 
@@ -26,11 +26,11 @@ def put_message_of(
     queue_id: int | None,
     delay_level: int | None,
 ) -> Message:
-    """Return the message, for the queue of its key; see ``EmbeddedLog.put``.
+    """Return the message to put, with the queue for its key; see ``EmbeddedLog.put``.
 
     Raises:
-        IllegalMessageError: ``key`` is not one key, or ``tags`` not one tag.
-        RefusedStoreError: the topic has no such queue, or it is no delay level.
+        IllegalMessageError: ``key`` is not a single key, or ``tags`` not a single tag.
+        RefusedStoreError: the topic has no such queue, or the delay level is invalid.
         StoreError: as for ``LogTopics.queue_of``.
     """
     if properties is not None:
@@ -60,10 +60,10 @@ def put_message_of(
 
 
 def checked_level(level: int) -> int:
-    """Return ``level`` if it is a whole number, as a delay level is.
+    """Return ``level`` if it is an integer, as a delay level must be.
 
     Raises:
-        RefusedStoreError: it is no number.
+        RefusedStoreError: it is not an integer.
     """
     if type(level) is not int:
         raise RefusedStoreError(f"invalid delay level {level!r}: expected an integer")

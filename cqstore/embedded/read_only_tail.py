@@ -26,12 +26,12 @@ from cqstore.store.service.reading.topic_reader import TopicDamage, TopicMessage
 
 _LOG = StoreLogger(__name__)
 _BATCH = 32
-"""Messages after which the loop gets a turn."""
+"""Number of messages after which other tasks of the event loop run."""
 POLL_SECONDS = 0.2
 
 
 def report_damage(damage: TopicDamage) -> None:
-    """Log units that are skipped."""
+    """Log units that were skipped."""
     _LOG.error(
         "skipped %d messages of queue %d, starting at offset %d: %s",
         damage.units, damage.queue_id, damage.queue_offset, damage.reason,
@@ -48,9 +48,9 @@ def stored_messages(
     queue_ids: Collection[int] | None = None,
     log_end: int | None = None,
 ) -> Iterator[TopicMessage]:
-    """Yield what queues show and ``follower`` finds behind them before ``log_end``, by store time.
+    """Yield messages in the queues, and later ones of ``follower`` before ``log_end``, by time.
 
-    ``store`` is the one that the follower was made of.
+    ``store`` must be the store of ``follower``; times are store times.
     """
 
     def is_wanted(found: TopicMessage) -> bool:
@@ -73,9 +73,9 @@ def read_snapshot(
     tags: TagFilter | None,
     queue_ids: Collection[int] | None,
 ) -> Iterator[LogMessage]:
-    """Yield the messages that the log had when the store was opened last, see ``EmbeddedLog.read``.
+    """Yield the messages that the log had when it was last opened, see ``EmbeddedLog.read``.
 
-    Also those that its queues did not show yet.
+    Includes messages that were not in their queues yet.
     """
     with snapshots.reading() as store:
         follower = TopicFollower(components_of(store))
@@ -106,9 +106,9 @@ class ReadOnlyTail(OneReader[LogMessage]):
         tags: str,
         poll_seconds: float,
     ) -> None:
-        """Read from the store time ``begin`` on, or with ``is_new_alone`` what comes from now on.
+        """Read from the store time ``begin`` on; with ``is_new_alone`` only messages put later.
 
-        Of what comes later each message is given, whatever its store time.
+        Messages that are put later are delivered whatever their store time is.
 
         Raises:
             RefusedStoreError: ``poll_seconds`` is not more than 0.
@@ -141,18 +141,18 @@ class ReadOnlyTail(OneReader[LogMessage]):
         return self._closed
 
     def close(self) -> None:
-        """Stop reading. Any thread; in a task or thread that waits, the iteration ends."""
+        """Stop reading. Any thread; a waiting task or thread ends its iteration."""
         self._closed = True
         self._ended.set()
         self._release()
 
     async def _next(self) -> LogMessage:
-        """Return the next message, once there is one.
+        """Return the next message; wait until there is one.
 
         Raises:
-            RefusedStoreError: the log was cut back: what was read is no longer part of it.
+            RefusedStoreError: the log was truncated before what was already read.
             StoreClosedError: the log was closed.
-            StoreIOError: it cannot be read.
+            StoreIOError: the log cannot be read.
         """
         if self._given % _BATCH == _BATCH - 1:
             await asyncio.sleep(0)
@@ -174,14 +174,14 @@ class ReadOnlyTail(OneReader[LogMessage]):
         return None
 
     def _read_again(self) -> None:
-        """Refuse to go on: no group keeps a place to go on from."""
+        """Refuse to continue: without a group, there is no offset to continue from."""
         self._is_cut_short = True
 
     def _take(self) -> LogMessage | None:
-        """Return the next message of those that were found; ``None``: there is none.
+        """Return the next of the messages that were found; ``None``: there is none.
 
         Raises:
-            StoreStateError: an earlier call was interrupted: a message may be missing.
+            StoreStateError: an earlier call was interrupted, so a message may be missing.
         """
         if self._is_cut_short:
             raise StoreStateError("an earlier read of this tail was interrupted: open a new tail")
@@ -195,11 +195,11 @@ class ReadOnlyTail(OneReader[LogMessage]):
             return message
         _report(self._follower)
         if self._follower.has_passed_opening:
-            self._release()  # the store is asked nothing any more
+            self._release()  # the store is not used any more
         return None
 
     def _poll_log(self) -> None:
-        """Look at the log for what another process has put."""
+        """Check the log for records that another process has put."""
         self._snapshots.check_open()
         self._found = _undispatched(self._follower, self.topic, self._tags)
 
@@ -209,7 +209,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
         return stored_messages(store, self._follower, self.topic, self._times, tags=self._tags)
 
 
-# No method: it would keep a tail that is not used any more.
+# Not a method: it would keep a reference to a tail that is no longer used.
 def _undispatched(
     follower: TopicFollower, topic: str, tags: TagFilter | None
 ) -> Iterator[TopicMessage]:

@@ -1,4 +1,4 @@
-"""Where a group is reset to, as a program says it."""
+"""The position to which a group is reset, from the arguments of a program."""
 
 from typing import Literal
 
@@ -21,7 +21,7 @@ def reset_target(
     """Return the target of ``EmbeddedLog.reset_group``.
 
     Raises:
-        RefusedStoreError: both are given, or neither.
+        RefusedStoreError: both arguments are given, or neither.
         TypeError: ``to`` is neither an end nor an offset.
     """
     if (to is None) == (time is None):

@@ -1,4 +1,4 @@
-"""Messages that a group could not process: its retry topic, and finally its dead letters.
+"""Messages that a group could not process: its retry topic, and its dead-letter topic.
 
 Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``, ``MixAll.getRetryTopic``.
 """
@@ -19,10 +19,10 @@ from cqstore.store.service.reading.arguments import check_kind, check_numbers
 MAX_RECONSUME_TIMES = 16
 """``SubscriptionGroupConfig.retryMaxTimes``."""
 _QUEUES = 1
-"""Of a new retry topic, and of one for dead letters."""
+"""Number of queues of a new retry or dead-letter topic."""
 _FIRST_LEVEL = 3
 _OF_RECORD = {MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET}
-"""Properties that a record gets from the store."""
+"""Properties that the store adds to a record."""
 
 
 class RetryTopics:
@@ -35,11 +35,11 @@ class RetryTopics:
 
     @property
     def is_on(self) -> bool:
-        """Return whether what is sent back is delivered again."""
+        """Return whether messages that are sent back are delivered again."""
         return self._store.config.enable_schedule_message_service
 
     def of(self, group: str) -> str | None:
-        """Return the retry topic of ``group``, made known; ``None``: it has none.
+        """Return the retry topic of ``group``, created if needed; ``None``: it has none.
 
         Raises:
             StoreError: as for ``LogTopics.create``.
@@ -53,11 +53,11 @@ class RetryTopics:
     def sent_back(
         self, message: LogMessage, group: str, level: int | None, max_reconsume_times: int
     ) -> Message:
-        """Return what is to be put, see ``EmbeddedLog.send_back``.
+        """Return the message to put, see ``EmbeddedLog.send_back``.
 
         Raises:
-            RefusedStoreError: nothing delivers it, or it is in the log no more.
-            CorruptionError: it is damaged.
+            RefusedStoreError: delayed delivery is disabled, or the message has expired.
+            CorruptionError: the message is damaged.
             StoreError: as for ``LogTopics.create``.
         """
         check_kind(LogMessage, "a LogMessage", message=message)
@@ -74,20 +74,20 @@ class RetryTopics:
         is_dead = times >= max_reconsume_times or wanted < 0
         topic = (DLQ_PREFIX if is_dead else RETRY_PREFIX) + group
         self._topics.create_unless_known(topic, _QUEUES)
-        if not is_dead:  # so that figures show the lag of retries that no tail reads
+        if not is_dead:  # so that metrics include the lag of retries that no tail reads
             first = partial(self._store.min_offset, topic)
             self._offsets.begin(group, topic, self._topics.queues_to_read(topic), first)
         delay = 0 if is_dead else wanted or _FIRST_LEVEL + times
         return _copy(stored, topic, self._topics.queue_of(topic, None), delay)
 
     def _stored(self, message: LogMessage) -> StoredMessage:
-        """Return the record of a message that the log gave."""
+        """Return the record of a message that was read from the log."""
         place = message.topic, message.queue_id, message.queue_offset
         found = self._store.get_message(*place, 1)
         for queue_offset, stored in zip(found.queue_offsets, found.messages(), strict=True):
             same = stored.store_timestamp == message.store_timestamp
             if queue_offset == message.queue_offset and same:
-                stored.check_body()  # its copy would have a checksum of its own
+                stored.check_body()  # the copy would get a new checksum that hides damage
                 return stored
         raise RefusedStoreError(
             f"message {place[2]} of queue {place[1]} of topic {place[0]!r} no longer exists",
@@ -96,7 +96,7 @@ class RetryTopics:
 
 
 def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> Message:
-    """Return the copy of a message that goes to ``topic``: it has failed once more."""
+    """Return the copy of a message for ``topic``, with one more failed attempt."""
     properties = {
         name: value for name, value in stored.properties.items() if name not in _OF_RECORD
     }

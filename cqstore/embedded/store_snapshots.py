@@ -17,21 +17,21 @@ class StoreSnapshots:
     """The newest open of one store, and older ones that are still being read. Any thread."""
 
     def __init__(self, store: MessageStore, open_again: Callable[[], MessageStore]) -> None:
-        """Begin with ``store``, which was opened to read."""
+        """Begin with ``store``, which must be open read-only."""
         self._open_again = open_again
         self._lock = CheckedLock("a read of a store that another process writes")  # guards below
         self.newest = store
-        """The store as it was opened last."""
+        """The store as of the last refresh."""
         self._readers = Counter[MessageStore]()
         self._released = deque[MessageStore]()
         self._closed = False
 
     def refresh(self) -> None:
-        """Open the store anew; what is asked from now on sees it as it is.
+        """Open the store again; later calls use its current state.
 
         Raises:
-            StoreClosedError: all were closed.
-            StoreError: it cannot be opened; it is read as it was.
+            StoreClosedError: the snapshots were closed.
+            StoreError: the store cannot be opened; the previous state stays in use.
         """
         self.check_open()
         made = self._open_again()
@@ -39,7 +39,7 @@ class StoreSnapshots:
         with self._lock.entry():
             if not self._closed:
                 before, self.newest = self.newest, made
-                self._readers[before] += 1  # which is released below
+                self._readers[before] += 1  # released below
         if before is None:
             made.close()
             self.check_open()
@@ -50,7 +50,7 @@ class StoreSnapshots:
         """Return the newest store, which stays open until it is released.
 
         Raises:
-            StoreClosedError: all were closed.
+            StoreClosedError: the snapshots were closed.
         """
         with self._lock.entry():
             self.check_open()
@@ -58,9 +58,9 @@ class StoreSnapshots:
             return self.newest
 
     def release(self, store: MessageStore) -> None:
-        """Release a store that was acquired; the last one closes it if there is a newer one.
+        """Release an acquired store; the last reader closes it if there is a newer one.
 
-        A finalizer may call it amid any call here: then the next one closes the store.
+        A finalizer may call this during any other call; then the next call closes the store.
         """
         self._released.append(store)
         while self._released and not self._lock.is_mine():
@@ -70,7 +70,7 @@ class StoreSnapshots:
                 each.close()
 
     def _take_released(self) -> Iterator[MessageStore]:
-        """Yield the stores that were released and are not read any more."""
+        """Yield the stores that were released and are no longer read."""
         while self._released:
             store = self._released.popleft()
             self._readers[store] -= 1
@@ -80,7 +80,7 @@ class StoreSnapshots:
 
     @contextmanager
     def reading(self) -> Iterator[MessageStore]:
-        """Give the newest store, which stays open inside the block."""
+        """Yield the newest store, which stays open inside the block."""
         store = self.acquire()
         try:
             yield store
@@ -88,7 +88,7 @@ class StoreSnapshots:
             self.release(store)
 
     def close(self) -> None:
-        """Close all openings; a reader of one gets an error. A second call does nothing."""
+        """Close all open stores; their readers get an error. A second call does nothing."""
         with self._lock.entry():
             self._closed = True
             stores = {self.newest, *self._readers}
@@ -96,10 +96,10 @@ class StoreSnapshots:
             store.close()
 
     def check_open(self) -> None:
-        """Refuse what comes after ``close``.
+        """Refuse calls after ``close``.
 
         Raises:
-            StoreClosedError: all were closed.
+            StoreClosedError: the snapshots were closed.
         """
         if self._closed:
             raise StoreClosedError("the log is closed", path=self.newest.root)

@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 _LOG = StoreLogger(__name__)
 _BATCH = 32
-"""Messages of one pull; after so many the loop gets a turn, and all queues are looked at."""
+"""Messages per pull; after that many, other tasks run and all queues are checked."""
 _BATCH_BYTES = 1 << 20
 _NEVER = (1 << 62) - 1
 
 
 class _Cursor:
-    """How far a tail has read one queue, and what it has read ahead."""
+    """Position of a tail in one queue, and messages that were read ahead."""
 
     __slots__ = ("at", "buffer", "commit", "incarnation", "is_at_end")
 
     def __init__(self, at: int, incarnation: int, commit: Callable[[str, str, int, int], int]):
         self.at = at
         self.incarnation = incarnation
-        """Of the topic, see ``ConsumerOffsets.incarnation``."""
+        """Incarnation of the topic, see ``ConsumerOffsets.incarnation``."""
         self.commit = commit
         self.buffer: deque[tuple[tuple[int, int], TailMessage]] = deque()
         self.is_at_end = False
@@ -67,9 +67,9 @@ class Tail(OneReader[TailMessage]):
         tags: str,
         auto_commit: bool,
     ) -> None:
-        """Join the group; ``offsets`` has one for each queue that does not begin at its begin.
+        """Join the group; queues without an entry in ``offsets`` are read from their start.
 
-        ``members``: of ``topic``, and of the group's retry topic, whose messages no tag is asked.
+        ``members``: those of ``topic``, and of the group's retry topic, which is not filtered.
         """
         self._store = store
         self._offsets = offsets
@@ -102,7 +102,7 @@ class Tail(OneReader[TailMessage]):
         return sorted(key.queue_id for key in self._cursors if key.topic == self.topic)
 
     def wake(self) -> None:
-        """Have the task or thread that waits look at its share again. Any thread."""
+        """Make the waiting task or thread check its share of the queues. Any thread."""
         if (wait := self._wait) is not None:
             wait.wake()
 
@@ -152,7 +152,7 @@ class Tail(OneReader[TailMessage]):
         return None
 
     def _read_again(self) -> None:
-        """Begin where the group has committed; what was given and not committed comes again."""
+        """Restart at the group's offsets; messages that were not committed are delivered again."""
         self._last = None
         self._cursors.clear()
         self._versions = [0] * len(self._members)
@@ -163,7 +163,7 @@ class Tail(OneReader[TailMessage]):
         return message
 
     async def _arrival(self) -> None:
-        """Wait until there may be something to read, or until the queues are shared anew."""
+        """Wait until there may be a message, or until the queues are distributed again."""
         with self._store.loop_wait(awaited := self._awaited()) as wait:
             self._wait = wait
             try:
@@ -172,7 +172,7 @@ class Tail(OneReader[TailMessage]):
                 if self._is_at_end:
                     await wait.future
                 else:
-                    await asyncio.sleep(0)  # a filter lets nothing through: read on
+                    await asyncio.sleep(0)  # the filter matched nothing: read on
             finally:
                 self._wait = None
         if wait.error is not None:
@@ -180,7 +180,7 @@ class Tail(OneReader[TailMessage]):
         self._reset_ends()
 
     def _arrival_in_thread(self, deadline: float) -> None:
-        """Wait as ``_arrival`` does, until ``deadline`` at most."""
+        """Wait as ``_arrival`` does, at most until ``deadline``."""
         with self._store.thread_wait(awaited := self._awaited()) as wait:
             self._wait = wait
             try:
@@ -193,15 +193,15 @@ class Tail(OneReader[TailMessage]):
         self._reset_ends()
 
     def _awaited(self) -> dict[QueueKey, int]:
-        """Return the offsets to wait for.
+        """Return the queue offsets to wait for.
 
-        Without a queue it is woken by the others, and by the store's end.
+        Without a queue, other consumers or the closing of the store end the wait.
         """
         found = {key: cursor.at for key, cursor in self._cursors.items()}
         return found or {QueueKey(self.topic, 0): _NEVER}
 
     def _needs_no_wait(self, awaited: dict[QueueKey, int]) -> bool:
-        """Read on once the wait has begun; return whether there is something to do."""
+        """Read again after the wait has been registered; return whether there is work to do."""
         self._reset_ends()
         return self._has_next() or self._is_stale or self._has_gone_back(awaited)
 
@@ -210,7 +210,7 @@ class Tail(OneReader[TailMessage]):
         return all(cursor.is_at_end for cursor in self._cursors.values())
 
     def _take(self) -> TailMessage | None:
-        """Take the message that was stored first of those that are there; ``None``: none is."""
+        """Take the message with the lowest store time of those read ahead; ``None``: none."""
         if self._is_stale and not self._closed:
             self._take_share()
         if self._closed:
@@ -228,7 +228,7 @@ class Tail(OneReader[TailMessage]):
         return self._closed or self._versions != [each.version for each in self._members]
 
     def _has_next(self) -> bool:
-        """Read on where nothing is buffered; return whether there is a message."""
+        """Read queues without buffered messages; return whether there is a message."""
         for key, cursor in self._cursors.items():
             if not cursor.buffer and not cursor.is_at_end:
                 self._read(key, cursor)
@@ -244,7 +244,7 @@ class Tail(OneReader[TailMessage]):
             cursor.is_at_end = False
 
     def _take_share(self) -> None:
-        """Let queues go and take others; a queue is read from where the group has committed."""
+        """Update the own share of the queues; a new queue is read from the group's offset."""
         for number, members in enumerate(self._members):
             self._versions[number], mine = members.share(self)
             keys = {QueueKey(members.topic, queue_id) for queue_id in mine}
@@ -253,32 +253,32 @@ class Tail(OneReader[TailMessage]):
                 if key not in keys or self._is_gone(key, self._cursors[key]):
                     del self._cursors[key]
             for key in keys - self._cursors.keys():
-                incarnation = self._offsets.incarnation(key.topic)  # first: it may change meanwhile
+                incarnation = self._offsets.incarnation(key.topic)  # first, as it may change
                 commit = partial(self._offsets.commit, incarnation=incarnation)
                 at = self._offsets.committed(self.group, *key)
                 at = self._store.min_offset(*key) if at is None else at
                 self._cursors[key] = _Cursor(at, incarnation, commit)
 
     def _commit_last(self) -> None:
-        """Commit the message that was given last, as its consumer asks for the next."""
+        """Commit the message that was delivered last, when the consumer requests the next."""
         last = self._last
         if not self._auto_commit or last is None:
             return
         last.commit()
         cursor = self._cursors.get(QueueKey(last.topic, last.queue_id))
-        if cursor is not None and not cursor.buffer:  # behind it a filter let nothing through
+        if cursor is not None and not cursor.buffer:  # skip what the filter did not match
             cursor.commit(self.group, last.topic, last.queue_id, cursor.at)
         self._last = None
 
     # ---- reading
 
     def _read(self, key: QueueKey, cursor: _Cursor) -> None:
-        """Pull once; the cursor is at the end then, or further on."""
+        """Pull once; afterwards, the cursor has advanced or is at the end."""
         at = cursor.at
-        tags = self._tags if key.topic == self.topic else None  # sent back: it had one of them
+        tags = self._tags if key.topic == self.topic else None  # retries matched before
         found = self._store.get_message(*key, at, _BATCH, tags, _BATCH_BYTES)
         messages = found.messages()
-        if self._is_gone(key, cursor):  # deleted meanwhile: the share is taken anew
+        if self._is_gone(key, cursor):  # deleted in between: the share is taken again
             cursor.is_at_end = True
             return
         _report(key, found)
@@ -300,11 +300,11 @@ class Tail(OneReader[TailMessage]):
         if cursor.at <= at:
             cursor.is_at_end = True
         elif self._auto_commit and not messages:
-            # All before was committed: what was passed over is not read again.
+            # Everything before is committed, so messages that the filter skipped are not reread.
             cursor.commit(self.group, *key, cursor.at)
 
     def _go_back(self, key: QueueKey, cursor: _Cursor, at: int) -> int:
-        """Return where the group goes on in a queue that ends before ``at``."""
+        """Return where the group continues in a queue that ends before ``at``."""
         position = self._offsets.position_beyond(*key)
         log_beyond(self.group, key, at, position, cursor.at)
         self._offsets.assign(self.group, *key, position, cursor.incarnation)

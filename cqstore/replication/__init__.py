@@ -1,7 +1,7 @@
-"""RocketMQ's replication wire: a store that follows a master, and one that feeds followers.
+"""RocketMQ's replication protocol: a store that follows a master, and one that feeds followers.
 
-These names do not change between releases; the modules below this package may. Each is imported
-when it is first used.
+These names do not change between releases; the modules below this package may. Each name is
+imported when it is first used.
 """
 
 from cqstore.store.lazy_names import lazy_names

@@ -21,7 +21,7 @@ def address(text: str, what: str = "the master", *, any_port: bool = False) -> t
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = _ipv6(host[1:-1])
-    elif _NO_HOST.search(host):  # an address without brackets has no certain end
+    elif _NO_HOST.search(host):  # without brackets, the end of an IPv6 address is ambiguous
         host = ""
     ports = range(0 if any_port else 1, _MAX_PORT + 1)
     if not host or not port.isascii() or not port.isdecimal() or int(port) not in ports:
@@ -29,7 +29,7 @@ def address(text: str, what: str = "the master", *, any_port: bool = False) -> t
             f"invalid address {text!r} for {what}: expected HOST:PORT or [IPV6]:PORT"
         )
     try:
-        host.encode("idna")  # as the lookup does, which raises in the middle of a run
+        host.encode("idna")  # like the name lookup, which would raise in the middle of a run
     except UnicodeError as exc:
         raise typer.BadParameter(f"invalid host name in {text!r} for {what}") from exc
     return host, int(port)

@@ -9,7 +9,7 @@ import ssl
 from cqstore.store.errors import StoreError, StoreIOError
 
 _CALL_FAILED = "Connect call failed"
-"""asyncio's, with the number of the system's error for each address of a name."""
+"""asyncio's text, followed by the system's error number for each address of a name."""
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
 _REFUSED = "connection refused (nothing is listening on this port)"
 
@@ -40,7 +40,7 @@ def find_host(host: str, port: int, what: str = "the master") -> None:
 
 
 def not_found(host: str, exc: socket.gaierror, what: str = "the master") -> StoreIOError:
-    """Return the error of a host that has no address."""
+    """Return the error for a host name that cannot be resolved."""
     return StoreIOError(f"cannot resolve the host name {host!r} of {what}: {exc.strerror}")
 
 

@@ -1,8 +1,8 @@
-"""The replication wire under a controller: as ``wire``, with a handshake, and epochs in each frame.
+"""The replication protocol under a controller: ``wire`` with a handshake and an epoch per frame.
 
-An epoch is the reign of one master: its number, and where in the log it began. The slave begins and
-says who it is. The master answers with all its epochs. Then the slave reports, and the master sends
-frames as on the other wire, each with the epoch of its bytes.
+An epoch is the part of the log that one master wrote: a number and the phy offset of its start. The
+slave starts with a handshake that identifies it. The master responds with all its epochs. Then the
+slave reports, and the master sends frames as in ``wire``, each with the epoch of its bytes.
 
 Source: RocketMQ ``AutoSwitchHAClient``, ``AutoSwitchHAConnection``.
 """
@@ -14,25 +14,25 @@ from cqstore.replication.wire import REPORT, FrameHead, FrameParser, hint_at_tex
 from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 HANDSHAKE, TRANSFER = 1, 2
-"""``HAConnectionState``: what a frame is; on the wire: do not renumber."""
+"""``HAConnectionState``, the kind of a frame. Part of the protocol: do not renumber."""
 _FIELD_BYTES = 4
-"""Of each of the first two fields of a handshake."""
+"""Size of each of the first two fields of a handshake."""
 MAX_EPOCHS = 1000
-"""That a master can send: RocketMQ's has a buffer for so many."""
+"""Maximum number of epochs that a master can send: the buffer size of RocketMQ's master."""
 _NO_CONTROLLER = ". Is it a master under a controller? Any other is followed without --controller"
 _NOWHERE = -1
-"""Phy offset of a heartbeat of a master whose log has no file yet."""
+"""Phy offset in a heartbeat from a master whose log has no file yet."""
 
 
 class EpochEntry(NamedTuple):
-    """One epoch of a log: since when one master has written it."""
+    """One epoch of a log: the range that one master wrote, by its start."""
 
     epoch: Annotated[int, Wire("i", "epoch number, increasing")]
     start_offset: Annotated[int, Wire("q", "phy offset of its start, increasing")]
 
 
 class SlaveHandshake(NamedTuple):
-    """What a slave sends first; RocketMQ's master reads it only if it comes as one."""
+    """First frame of a slave; RocketMQ's master reads it only if it arrives in one piece."""
 
     state: Annotated[int, Wire("i", "1: handshake")]
     sync_from_last_file: Annotated[int, Wire("h", "1: an empty slave begins at the last file")]
@@ -41,7 +41,7 @@ class SlaveHandshake(NamedTuple):
 
 
 class SlaveReport(NamedTuple):
-    """What a slave sends after its handshake: how far it has the log."""
+    """Frame of a slave after its handshake: the phy offset up to which it has the log."""
 
     state: Annotated[int, Wire("i", "2: transfer")]
     phy_offset: Annotated[
@@ -50,7 +50,7 @@ class SlaveReport(NamedTuple):
 
 
 class MasterHandshake(NamedTuple):
-    """What a master answers a handshake, before its epochs."""
+    """Header of the master's response to a handshake; the epochs follow it."""
 
     state: Annotated[int, Wire("i", "1: handshake")]
     size: Annotated[int, Wire("i", "bytes of the epochs that follow")]
@@ -59,7 +59,7 @@ class MasterHandshake(NamedTuple):
 
 
 class TransferHead(NamedTuple):
-    """What a master sends before each run of bytes of its log."""
+    """Header that the master sends before each range of bytes of its log."""
 
     state: Annotated[int, Wire("i", "2: transfer")]
     size: Annotated[int, Wire("i", "bytes that follow; 0: heartbeat")]
@@ -72,7 +72,7 @@ class TransferHead(NamedTuple):
 
     @property
     def entry(self) -> EpochEntry:
-        """Return the epoch that it names."""
+        """Return the epoch in this header."""
         return EpochEntry(self.epoch, self.epoch_start_offset)
 
 
@@ -84,10 +84,10 @@ TRANSFER_HEAD = Layout(TransferHead)
 
 
 def parse_handshake(data: bytes) -> MasterHandshake:
-    """Return the head of a master's handshake.
+    """Return the header of a master's handshake.
 
     Raises:
-        WireError: no master under a controller sends such.
+        WireError: the bytes are not a handshake of a master under a controller.
     """
     head = MASTER_HANDSHAKE.unpack_from(data)
     _check_state(data, head.state, HANDSHAKE)
@@ -106,20 +106,20 @@ def parse_handshake(data: bytes) -> MasterHandshake:
 
 
 def is_slave_handshake(data: bytes) -> bool:
-    """Return whether the first bytes of a slave are a handshake, and not two reports."""
+    """Return whether the first bytes of a slave are a handshake rather than two reports."""
     if len(data) < SLAVE_HANDSHAKE.size:
         return False
     hello = SLAVE_HANDSHAKE.unpack_from(data)
     flags = {hello.sync_from_last_file, hello.async_learner}
-    (as_report,) = REPORT.unpack_from(data)  # a slave's next report would not be before this one
+    (as_report,) = REPORT.unpack_from(data)  # a slave's second report is never lower than its first
     return hello.state == HANDSHAKE and flags <= {0, 1} and hello.broker_id < as_report
 
 
 def refuse_other_answer(begin: bytes) -> None:
-    """Refuse an answer to a handshake that ended early, if its begin is no master's handshake.
+    """Refuse a truncated response to a handshake that does not begin like a master's handshake.
 
     Raises:
-        WireError: no master under a controller begins so.
+        WireError: the bytes do not begin like a handshake of a master under a controller.
     """
     if len(whole := begin[: len(begin) - len(begin) % _FIELD_BYTES]) >= _FIELD_BYTES:
         parse_handshake(whole[: 2 * _FIELD_BYTES].ljust(MASTER_HANDSHAKE.size, b"\0"))
@@ -129,7 +129,8 @@ def parse_epochs(head: MasterHandshake, body: bytes) -> list[EpochEntry]:
     """Return the epochs of a handshake, oldest first.
 
     Raises:
-        WireError: they do not grow, begin behind the log's end, or end with another than it says.
+        WireError: the epochs do not increase, one begins after the end of the log, or the last one
+            differs from the header.
     """
     entries = list(EPOCH_ENTRY.iter_unpack(body))
     refuse_unordered(entries, WireError)
@@ -148,10 +149,10 @@ def parse_epochs(head: MasterHandshake, body: bytes) -> list[EpochEntry]:
 
 
 def refuse_unordered(entries: list[EpochEntry], error: Callable[[str], Exception]) -> None:
-    """Refuse epochs whose numbers or starts do not grow, from 0 on.
+    """Refuse epochs whose numbers or starts do not increase, or are negative.
 
     Raises:
-        Exception: what ``error`` makes of the sentence.
+        Exception: the result of ``error``, called with the message.
     """
     before = EpochEntry(-1, -1)
     for entry in entries:
@@ -164,19 +165,19 @@ def refuse_unordered(entries: list[EpochEntry], error: Callable[[str], Exception
 
 
 class TransferParser(FrameParser):
-    """Takes what a master under a controller sends behind its handshake."""
+    """Parser for the frames that a master under a controller sends after its handshake."""
 
     head_size = TRANSFER_HEAD.size
 
     def __init__(self, enter: Callable[[TransferHead], None]) -> None:
-        """``enter`` gets each head before its body, and may refuse it."""
+        """``enter`` is called with each header before its body, and may raise to refuse it."""
         super().__init__()
         self._enter = enter
         self.head = TransferHead(TRANSFER, 0, 0, -1, 0, -1)
-        """Of the frame that the piece is of which was yielded last."""
+        """Header of the frame to which the last yielded piece belongs."""
 
     def begin(self, head: bytes) -> FrameHead:
-        """Return where the body lies whose head has come, and its size."""
+        """Return phy offset and size of the body that follows the header ``head``."""
         found = TRANSFER_HEAD.unpack_from(head)
         _check_state(head, found.state, TRANSFER)
         if found.phy_offset == _NOWHERE and not found.size:

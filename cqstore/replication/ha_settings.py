@@ -1,4 +1,4 @@
-"""HaSettings: RocketMQ's keys of replication, with its defaults."""
+"""HaSettings: RocketMQ's settings for replication, with its defaults."""
 
 from pathlib import Path
 from typing import Self
@@ -13,7 +13,7 @@ from cqstore.store.settings.validation import faults
 
 
 class HaSettings(BaseModel):
-    """Times of one connection, ms, and where it begins; frozen.
+    """Times of a connection in ms, and where replication begins; frozen.
 
     Fields are given by name or by RocketMQ's key.
     """
@@ -21,20 +21,20 @@ class HaSettings(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=INT_MAX)
-    """After which a slave that has nothing new to report reports again."""
+    """Interval at which a slave without news repeats its last report."""
     ha_housekeeping_interval: int = Field(20_000, ge=1, le=INT_MAX)
-    """After which a connection that has brought no byte is given up."""
+    """Time without a received byte after which a connection is closed."""
 
     sync_from_last_file: bool = False
-    """Under a controller: an empty follower begins at the master's last file, not at its first."""
+    """Under a controller: an empty follower begins with the master's last file, not its first."""
 
     @classmethod
     def read(cls, path: Path | None) -> Self:
-        """Return what a broker has by its ``broker.conf``; without one the defaults.
+        """Return the settings in a ``broker.conf``; without ``path``, the defaults.
 
         Raises:
             StoreIOError: the file cannot be read.
-            StoreConfigError: a value does not fit, or connections would not outlast a heartbeat.
+            StoreConfigError: a value is invalid, or connections would end before a heartbeat.
         """
         keys = [to_camel(name) for name in cls.model_fields]
         given = BrokerConf.read(path).taken(keys) if path is not None else {}

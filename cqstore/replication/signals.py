@@ -1,19 +1,19 @@
-"""Work that goes on until it is done or a signal comes."""
+"""Runs work until it is done or a signal arrives."""
 
 import asyncio
 import signal
 from collections.abc import Coroutine
 
 ENDED_BY_SIGNAL = 128
-"""What is added to a signal's number for the exit code."""
+"""Added to a signal's number for the exit code."""
 
 
 async def ended_by(work: Coroutine[object, object, object]) -> signal.Signals | None:
-    """Do ``work``, which SIGINT and SIGTERM cancel; return the signal that did.
+    """Run ``work`` until SIGINT or SIGTERM cancels it; return the signal, if any.
 
     Raises:
         asyncio.CancelledError: another caller cancelled it.
-        Exception: what ``work`` raises.
+        Exception: any exception that ``work`` raises.
     """
     loop, received = asyncio.get_running_loop(), list[signal.Signals]()
     task = asyncio.ensure_future(work)

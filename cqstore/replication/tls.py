@@ -1,4 +1,4 @@
-"""TLS between our own master and follower. RocketMQ's wire has none."""
+"""TLS between a cqstore master and follower. RocketMQ's replication does not support it."""
 
 import ssl
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ _NO_PEM = "no valid PEM data found"
 
 
 def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
-    """Return what a master shows; with ``client_ca`` the CA that followers' certificates need.
+    """Return the TLS context of a master; ``client_ca`` must have signed followers' certificates.
 
     Raises:
-        StoreConfigError: a file cannot be read, or is none of its kind.
+        StoreConfigError: a file cannot be read, or has an invalid content.
     """
-    # Not the default context: since CPython 3.13 it refuses a certificate without the identifier
-    # of its authority's key, which a follower accepts.
+    # Not the default context: since CPython 3.13 it refuses certificates without the key identifier
+    # of their authority, which a follower accepts.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, cert, key)
     if client_ca is not None:
@@ -27,12 +27,13 @@ def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.
 
 
 def follower_context(ca: Path, cert: Path | None) -> ssl.SSLContext:
-    """Return the CA that a follower trusts, and what it shows: certificate and key in one file.
+    """Return the TLS context of a follower that trusts ``ca``.
 
-    The master's certificate must be for the name or address that is followed.
+    ``cert`` is a file with the follower's certificate and key. The master's certificate must be
+    for the name or address that is followed.
 
     Raises:
-        StoreConfigError: a file cannot be read, or is none of its kind.
+        StoreConfigError: a file cannot be read, or has an invalid content.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _trust(context, ca)
@@ -44,7 +45,7 @@ def follower_context(ca: Path, cert: Path | None) -> ssl.SSLContext:
 def _load(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
     try:
         context.load_cert_chain(cert, key)
-    except OSError as exc:  # SSLError is one
+    except OSError as exc:  # includes SSLError
         place, why = _fault(exc, [cert] if key is None else [cert, key])
         within = "" if key is None else f" in {key}"
         raise StoreConfigError(
@@ -61,7 +62,7 @@ def _trust(context: ssl.SSLContext, ca: Path) -> None:
 
 
 def _fault(exc: OSError, paths: Sequence[Path]) -> tuple[Path, str]:
-    """Return which file it is about, the first if that is not said, and why in words."""
+    """Return the file that caused the error, the first if unknown, and the reason as text."""
     missing = next((path for path in paths if not exists(path)), None)
     if missing is not None:
         return missing, "the file does not exist"

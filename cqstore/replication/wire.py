@@ -1,8 +1,8 @@
-"""The default replication wire: what master and slave send each other, each frame declared once.
+"""The default replication protocol: the frames of master and slave, each layout defined once.
 
-A connection has no handshake. The slave begins: it reports where it wants to begin, and later how
-far it has come. The master sends frames, each a head and as many bytes of its log; one without
-bytes is a heartbeat. A frame may begin and end inside a record.
+A connection has no handshake. The slave sends first: it reports where it wants to begin, and later
+up to where it has the log. The master sends frames, each a header and a range of bytes of its log;
+a frame without bytes is a heartbeat. A frame may begin and end inside a record.
 
 Source: RocketMQ ``DefaultHAClient``, ``DefaultHAConnection``.
 """
@@ -14,12 +14,12 @@ from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 MAX_BODY_BYTES = 4 << 20
-"""Of one frame: RocketMQ's slave has a buffer of this size, so no master may send more."""
+"""Maximum size of a frame's body: the buffer size of RocketMQ's slave."""
 MAX_PHY_OFFSET = LONG_MAX
 
 
 class Report(NamedTuple):
-    """What a slave sends: how far it has the log, or from where it wants it."""
+    """Frame of a slave: the phy offset up to which it has the log, or from which it wants it."""
 
     phy_offset: Annotated[
         int, Wire("q", "first report: where to begin; later: end of the slave's log")
@@ -27,18 +27,18 @@ class Report(NamedTuple):
 
 
 class FrameHead(NamedTuple):
-    """What a master sends before each run of bytes of its log."""
+    """Header that the master sends before each range of bytes of its log."""
 
     phy_offset: Annotated[int, Wire("q", "log position of these or the next bytes")]
     size: Annotated[int, Wire("i", "bytes that follow; 0: heartbeat")]
 
 
 class Piece(NamedTuple):
-    """A run of bytes of the master's log, as much of a frame as came at once."""
+    """A range of bytes of the master's log: the part of a frame that was received at once."""
 
     phy_offset: int
     data: bytes
-    """Empty: a heartbeat, and nothing else is."""
+    """Empty if and only if this is a heartbeat."""
 
 
 REPORT = Layout(Report)
@@ -46,28 +46,28 @@ FRAME_HEAD = Layout(FrameHead)
 
 
 class FrameParser:
-    """Takes what a master sends, cut anywhere; keeps at most a part of a head.
+    """Parser for the frames of a master, in pieces of any size; keeps at most a partial header.
 
-    A wire with another head overrides ``head_size`` and ``begin``.
+    A protocol with a different header overrides ``head_size`` and ``begin``.
     """
 
     head_size = FRAME_HEAD.size
 
     def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        """Begin with the first byte of a connection; a larger body than that is refused."""
+        """Begin with the first byte of a connection; a larger body is refused."""
         self._limit = max_body_bytes
         self._head = b""
         self._at = 0
         self.frames = 0
-        """That have ended."""
-        self._left = 0  # bytes of the body that are still to come
+        """Number of frames that were received completely."""
+        self._left = 0  # bytes of the body that are still missing
 
     def feed(self, data: bytes) -> Iterable[Piece]:
-        """Return what ``data`` brings; to be read to its end before more is fed.
+        """Return the pieces in ``data``. Iterate over all of them before the next call.
 
         Raises:
-            WireError: a head that no master sends, here or as the pieces are read; nothing of the
-                connection is of use behind it.
+            WireError: a header that no master sends, in this call or in the iteration; the
+                connection cannot be used any more.
         """
         head_size = self.head_size
         if self._left or self._head or len(data) <= head_size:
@@ -75,11 +75,11 @@ class FrameParser:
         head = self.begin(data[:head_size])
         if head.size != len(data) - head_size:
             return self._pieces(data, head_size, head)
-        self.frames += 1  # one frame, as they come where a master sends put by put
+        self.frames += 1  # fast path: exactly one frame, as when a master sends put by put
         return (Piece(head.phy_offset, data[head_size:]),)
 
     def _pieces(self, data: bytes, at: int, head: FrameHead | None = None) -> Iterator[Piece]:
-        """Yield what comes from ``at`` on, behind ``head`` if there is one."""
+        """Yield the pieces in ``data`` from index ``at`` on, after ``head`` if it is given."""
         while at < len(data) or head is not None:
             if head is not None:
                 self._at, self._left = head
@@ -103,18 +103,18 @@ class FrameParser:
                     self._head = b""
 
     def begin(self, head: bytes) -> FrameHead:
-        """Return where the body lies whose head has come, and its size.
+        """Return phy offset and size of the body that follows the header ``head``.
 
         Raises:
-            WireError: a head that no master sends.
+            WireError: a header that no master sends.
         """
         return self.possible(FRAME_HEAD.unpack_from(head))
 
     def possible(self, head: FrameHead) -> FrameHead:
-        """Return ``head``, whose size and place a frame may have.
+        """Return ``head`` if its size and phy offset are valid.
 
         Raises:
-            WireError: none has them.
+            WireError: the size or the phy offset is invalid.
         """
         if not 0 <= head.size <= self._limit:
             raise WireError(
@@ -132,10 +132,10 @@ class FrameParser:
 
 
 def outside_log(requested: int, piece: Piece) -> str:
-    """Return what the first heartbeat says, if it is at another offset than was asked for; else "".
+    """Return what a first heartbeat at another offset than ``requested`` means; else "".
 
-    A feed of ours answers so where its log does not have that offset. RocketMQ's master repeats
-    the offset, and its slave ends a connection in which another one comes.
+    A cqstore feed sends such a heartbeat if its log does not have the requested offset. RocketMQ's
+    master repeats the requested offset, and its slave ends a connection with another one.
 
     Source: RocketMQ ``DefaultHAClient.dispatchReadRequest``.
     """
@@ -146,11 +146,11 @@ def outside_log(requested: int, piece: Piece) -> str:
 
 
 def _hint(head: FrameHead) -> str:
-    """Return what to say of a size that is text, as that of a command or of HTTP would be."""
+    """Return a hint if the size is text, like the start of a command or of HTTP would be."""
     return hint_at_text(FRAME_HEAD.pack(head)[FRAME_HEAD.offset("size") :])
 
 
 def hint_at_text(signs: bytes) -> str:
-    """Return what to say of bytes in the place of a number, if they are text."""
+    """Return a hint if the bytes that should be a number are text."""
     is_text = signs.isascii() and signs.decode().isprintable()
     return ": the bytes are text. Is this the master's replication port (haListenPort)?" * is_text

@@ -1,9 +1,9 @@
-"""Tails: what the ends of records, from the topic's length on, say about their units.
+"""Tails: extracts units from the ends of records, which consist of topic and properties.
 
 A tail is *ordinary* if every queued record with it has one unit, in its own queue, whose tags code
-is the hash of its tags; for any other the exact decoder has to be asked. Producers repeat
-themselves: a whole tail met before costs one look into a dictionary. Where each message has a key
-of its own, topic and tags are looked up alone.
+is the hash of its tags; all other tails need the exact decoder. Producers repeat themselves, so a
+tail seen before costs one dictionary lookup. If each message has a different key, topic and tags
+are looked up separately.
 """
 
 from array import array
@@ -23,17 +23,17 @@ _MAX_ENTRIES = 1 << 16
 _MAX_BYTES = 256
 _CODES_BYTES = 8 << 20
 _EXACT = 0
-"""Number of a tail that is not ordinary, or not valid."""
+"""Number for a tail that is not ordinary, or invalid."""
 _Int64s = NDArray[np.int64]
 _Found = tuple[NDArray[np.bool_], _Int64s, _Int64s]
-"""Which tails are ordinary, their topics, their tags codes."""
+"""Per tail: whether it is ordinary, the number of its topic, and its tags code."""
 
 
 class Tails:
     """Parses the tails of records, topic and properties, under one configuration. One thread."""
 
     def __init__(self, units: RecordUnits, *, no_zeros: bool) -> None:
-        """With ``no_zeros`` no tail with a zero byte is ordinary: a crash may have left it."""
+        """``no_zeros``: no tail with a zero byte is ordinary, as a crash may have left it."""
         self._no_zeros = no_zeros
         self._units = units
         self._names = _Names(units)
@@ -42,7 +42,7 @@ class Tails:
 
     @property
     def topics(self) -> list[str]:
-        """Return the topics by number; the list only grows."""
+        """Return the topics, indexed by their number; the list only grows."""
         return self._names.topics
 
     def topic_number(self, topic: str) -> int:
@@ -50,7 +50,7 @@ class Tails:
         return self._names.number(topic)
 
     def parse(self, data: bytes, starts: _Int64s, ends: _Int64s) -> _Found:
-        """Return what the tails say that lie in ``data``, each of 3 bytes or more."""
+        """Return the results for the tails in ``data``, each of at least 3 bytes."""
         whole = self._whole
         if not self._repeat and not self._no_zeros and self._units.are_ordinary(data):
             return self._parse_slow(data, starts, ends)
@@ -61,7 +61,7 @@ class Tails:
         return whole.lookup(numbers)
 
     def _parse_slow(self, data: bytes, starts: _Int64s, ends: _Int64s) -> _Found:
-        """Look up topics and tags of properties that no dictionary would find again."""
+        """Parse tails that do not repeat, by separate lookups of topics and tags."""
         octets, names = np.frombuffer(data, np.uint8), self._names
         name_end = starts + 1 + octets[starts]
         ordinary = (octets[starts] <= _MAX_TOPIC) & (name_end <= ends - 2)
@@ -80,7 +80,7 @@ class Tails:
     def _codes(
         self, data: bytes, octets: NDArray[np.uint8], first: _Int64s, ends: _Int64s
     ) -> tuple[_Int64s, NDArray[np.bool_]]:
-        """Return tags codes of properties, and which have to be parsed to know."""
+        """Return the tags codes of properties, and for which of them a full parse is needed."""
         find, code_of = data.find, self._names.codes
         last = ends.tolist()
         at = np.array(
@@ -140,7 +140,7 @@ class _Names(dict[bytes, int]):
 
 
 class _WholeTails(dict[bytes, int]):
-    """Bytes of a tail → number of its topic and tags code, or ``_EXACT``."""
+    """Bytes of a tail → number for its topic and tags code, or ``_EXACT``."""
 
     def __init__(self, names: _Names, units: RecordUnits, *, no_zeros: bool) -> None:
         super().__init__()
@@ -148,12 +148,12 @@ class _WholeTails(dict[bytes, int]):
         self._units = units
         self._no_zeros = no_zeros
         self.misses = 0
-        """Since ``forget`` was called last."""
+        """Number of misses since the last ``forget``."""
         self._numbers: dict[tuple[int, int], int] = {}
         self._topic_of, self._code_of = array("q", [0]), array("q", [0])
 
     def forget(self) -> None:
-        """Forget all if it is too much; numbers are good until then."""
+        """Clear the dictionary if it is too large, which invalidates all numbers."""
         self.misses = 0
         if len(self) > _MAX_ENTRIES or len(self._numbers) > _MAX_ENTRIES:
             self.clear()
@@ -161,7 +161,7 @@ class _WholeTails(dict[bytes, int]):
             self._topic_of, self._code_of = array("q", [0]), array("q", [0])
 
     def lookup(self, numbers: _Int64s) -> _Found:
-        """Return what tails of these numbers say."""
+        """Return the results for tails with these numbers."""
         topic_of, code_of = np.array(self._topic_of), np.array(self._code_of)
         return numbers != _EXACT, topic_of[numbers], code_of[numbers]
 
@@ -173,7 +173,7 @@ class _WholeTails(dict[bytes, int]):
         return number
 
     def _number(self, tail: bytes) -> int:
-        """Return the number of a record's topic and tags code; ``_EXACT``: read it exactly."""
+        """Return the number for topic and tags code; ``_EXACT``: use the exact decoder."""
         at = tail[0] + 3
         size = len(tail) - at
         if tail[0] > _MAX_TOPIC or size < 0 or (tail[at - 2] << 8 | tail[at - 1]) != size:

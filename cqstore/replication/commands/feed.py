@@ -1,4 +1,4 @@
-"""The verb of ``cqstore feed``."""
+"""The command ``cqstore feed``."""
 
 import asyncio
 import ipaddress
@@ -66,7 +66,7 @@ def feed(
         cqstore feed DIR --listen 0.0.0.0:10912 --allow 10.0.0.0/24
     """
     given = read_config(config, root)
-    resolve_layout(root, given, read_only=True)  # a new store is not to be made
+    resolve_layout(root, given, read_only=True)  # refuse to create a new store
     settings = FeedSettings.read(config)
     host, port = _place(listen, settings, config)
     networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
@@ -90,7 +90,7 @@ def _place(listen: str | None, settings: FeedSettings, config: Path | None) -> t
     """Return the host and port to listen on.
 
     Raises:
-        StoreConfigError: the settings name no port.
+        StoreConfigError: the settings contain no valid port.
     """
     if listen is not None:
         return address(listen, "--listen", any_port=True)
@@ -111,7 +111,7 @@ def _open(root: Path, config: StoreConfig, backend: str | None) -> MessageStore:
 async def _serve(
     feeder: Feeder, store: MessageStore, host: str, interval: float, slaves: list[SlaveBroker]
 ) -> None:
-    """Feed followers, and say how far they are, until SIGINT or SIGTERM comes."""
+    """Feed followers and print their lag until SIGINT or SIGTERM arrives."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
@@ -136,7 +136,7 @@ async def _serve(
 
 
 def _line(feeder: Feeder, end: int) -> str:
-    """Return one line of all followers, and what each lacks."""
+    """Return one line with the number of followers and the lag of each."""
     lags = [
         f"{link.address} lags by {end - link.position} bytes"
         for link in feeder.followers.links()
@@ -146,11 +146,11 @@ def _line(feeder: Feeder, end: int) -> str:
 
 
 def _networks(host: str, texts: list[str]) -> list[Network]:
-    """Return which addresses may follow.
+    """Return the networks from which followers may connect.
 
     Raises:
-        StoreConfigError: other machines could connect, and it is not said which may.
-        typer.BadParameter: a text is no network.
+        StoreConfigError: other machines can connect to ``host``, but no network is allowed.
+        typer.BadParameter: a text is not a valid network.
     """
     try:
         networks = [ipaddress.ip_network(text) for text in texts]
@@ -167,11 +167,11 @@ def _networks(host: str, texts: list[str]) -> list[Network]:
 
 
 def _slaves(texts: list[str], host: str, cert: Path | None) -> list[SlaveBroker]:
-    """Return the slave brokers to lead.
+    """Return the slave brokers to direct to this feed.
 
     Raises:
-        StoreConfigError: ``host`` is no address that they could be led to.
-        typer.BadParameter: a text is no address, or they could not follow over TLS.
+        StoreConfigError: slave brokers cannot connect to ``host``.
+        typer.BadParameter: a text is not a valid address, or the feed uses TLS.
     """
     if texts and cert is not None:
         raise typer.BadParameter(

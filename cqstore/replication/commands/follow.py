@@ -1,4 +1,4 @@
-"""The verb of ``cqstore follow``."""
+"""The command ``cqstore follow``."""
 
 import signal
 import ssl
@@ -111,20 +111,20 @@ def follow(
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """What of the master's metadata is brought, and how often."""
+    """The master's metadata to replicate: from which broker and how often."""
 
     broker: tuple[str, int] | None
-    """The broker; ``None``: nothing is."""
+    """Address of the broker; ``None``: replicate no metadata."""
     intervals: Intervals
     accept_lower_offsets: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _MasterSource:
-    """Which master to follow, and how."""
+    """The master to follow, and the settings of the connection."""
 
     master: str
-    """As the operator wrote it."""
+    """The address as the operator wrote it."""
     place: tuple[str, int]
     timing: Timing
     verify_tail: int
@@ -133,7 +133,7 @@ class _MasterSource:
     tables: _Tables
 
     def followers(self, store: MessageStore) -> tuple[Follower, SlaveSynchronize | None]:
-        """Return the follower of the log, and that of the tables."""
+        """Return the follower of the log and the follower of the metadata, if any."""
         follower = Follower(
             store, *self.place, timing=self.timing, verify_tail_bytes=self.verify_tail,
             tls=self.tls, learner=self.learner, on_event=note,
@@ -149,25 +149,25 @@ class _MasterSource:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Until when to follow; without either field for ever."""
+    """When to stop following; with both fields ``None``: never."""
 
     phy_offset: int | None
     quiet_timeout: float | None
-    """Seconds; the master is to become quiet."""
+    """Follow until the master is quiet, or until this many seconds pass without progress."""
 
     @classmethod
     def given(cls, until: int | None, quiet_timeout: float | None, *, until_quiet: bool) -> Self:
-        """Return the end that the options name.
+        """Return the end that the options describe.
 
         Raises:
-            BadParameter: there is a timeout without ``until_quiet``.
+            BadParameter: a timeout is given without ``until_quiet``.
         """
         if not until_quiet and quiet_timeout is not None:
             raise typer.BadParameter("--quiet-timeout needs --until-quiet")
         return cls(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
 
     def of(self, store: MessageStore) -> tuple[Until, QuietDeadline | None]:
-        """Return what says that it is enough, and what counts the timeout."""
+        """Return the predicate that ends following, and the deadline if there is a timeout."""
         if self.quiet_timeout is None:
             return self._is_reached, None
         deadline = QuietDeadline(components_of(store).log, self.quiet_timeout)
@@ -182,12 +182,12 @@ class _End:
 
 
 _Outcome = tuple[signal.Signals | None, dict[str, object], str]
-"""The signal that ended it, what came, and why the master did not become quiet in time."""
+"""Signal that ended the run, results, and why the master did not become quiet in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One call of ``cqstore follow``: where the log goes, from which master, until when."""
+    """One call of ``cqstore follow``: the store, the master to follow, and when to stop."""
 
     root: Path
     settings: StoreConfig
@@ -197,7 +197,7 @@ class _Run:
     interval: float
 
     def once(self) -> _Outcome:
-        """Open the store and follow; return how it ended."""
+        """Open the store and follow; return the outcome."""
         with _open(self.root, self.settings, self.backend) as store:
             _report_start(store, self.root, self.source.master, self.source.learner)
             follower, tables = self.source.followers(store)
@@ -208,7 +208,7 @@ class _Run:
             return ended, facts, deadline.reason(follower.progress)
 
     def run(self, *, cut: bool) -> _Outcome:
-        """Follow; with ``cut``, where this log goes on after the master's, cut it and go on."""
+        """Follow; with ``cut``, truncate a log that continues after the master's, and retry."""
         try:
             return self.once()
         except BeyondEpochError as exc:
@@ -219,13 +219,13 @@ class _Run:
 
 
 def _settings(config: Path | None, root: Path, learner: Learner | None) -> StoreConfig:
-    """Return the settings that the store is opened with.
+    """Return the settings to open the store with.
 
     Raises:
-        StoreConfigError: they are wrong.
-        RefusedStoreError: the log lies elsewhere.
+        StoreConfigError: the settings are invalid.
+        RefusedStoreError: the settings place the log outside of ``root``.
     """
-    given = read_config(config, root, is_new=True)  # only its master's bytes are added here
+    given = read_config(config, root, is_new=True)  # only bytes from the master are added
     followed = given.without_schedule()
     settings = followed.as_master() if learner is None else followed.as_learner()
     refuse_log_elsewhere(root, settings, config)
@@ -241,10 +241,10 @@ def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
 def _learner(
     ha: HaSettings, *, controller: bool, broker_id: int | None, truncate: bool
 ) -> Learner | None:
-    """Return the learner that the options describe, ``None`` without a controller.
+    """Return the learner that the options describe; ``None`` without a controller.
 
     Raises:
-        typer.BadParameter: options lack or contradict each other.
+        typer.BadParameter: options are missing or contradict each other.
     """
     if not controller and (broker_id is not None or truncate):
         raise typer.BadParameter("--broker-id and --truncate need --controller")
@@ -258,7 +258,7 @@ def _learner(
 
 
 def _cut(root: Path, why: BeyondEpochError, phy_offset: int, settings: StoreConfig) -> None:
-    """Cut what goes on behind the place up to which the log is the master's."""
+    """Truncate the log at ``phy_offset``, up to which it equals the master's."""
     note(f"{root}: {why.reason}")
     with progress("cutting", about_end(root, settings)) as tick:
         cut = cut_to(root, phy_offset, settings, tick)
@@ -268,7 +268,7 @@ def _cut(root: Path, why: BeyondEpochError, phy_offset: int, settings: StoreConf
 
 
 def _report_start(store: MessageStore, root: Path, master: str, learner: Learner | None) -> None:
-    """Say what the opening cut, and where a new log begins."""
+    """Print how much the opening cut, and where a new log begins."""
     opened = store.report
     if opened.dropped_bytes:
         kept = ", ".join(str(tail.path) for tail in opened.saved)
@@ -296,10 +296,10 @@ def _broker_address(
     metadata_interval: float | None,
     accept_lower_offsets: bool,  # noqa: FBT001
 ) -> tuple[str, int] | None:
-    """Return where the broker is asked for its tables; ``None``: it is not.
+    """Return the address of the broker that provides the metadata; ``None``: no metadata.
 
     Raises:
-        typer.BadParameter: an option is about its tables, and it is not asked.
+        typer.BadParameter: an option for metadata is given without ``broker``.
     """
     if broker is not None:
         return address(broker, "--broker")
@@ -309,12 +309,13 @@ def _broker_address(
 
 
 def _end_late(master: str, late: str, ended: signal.Signals | None) -> None:
-    """End with a code of its own where what was waited for has not come.
+    """Exit with a nonzero code if the run did not end as requested.
 
-    ``late``: why the master did not become quiet in time; ``ended``: by this signal before that.
+    ``late`` is the reason why the master did not become quiet in time, or empty. ``ended`` is the
+    signal that ended the run before that.
 
     Raises:
-        typer.Exit: it is so.
+        typer.Exit: one of them is set.
     """
     if late:
         note(f"{master}: {late}")
@@ -324,10 +325,10 @@ def _end_late(master: str, late: str, ended: signal.Signals | None) -> None:
 
 
 def _find_hosts(master: tuple[str, int], broker: tuple[str, int] | None) -> None:
-    """Refuse a host that has no address, before anything is made.
+    """Resolve both host names before anything is created.
 
     Raises:
-        StoreIOError: no host has such a name.
+        StoreIOError: a host name cannot be resolved.
     """
     find_host(*master)
     if broker is not None:
@@ -335,14 +336,14 @@ def _find_hosts(master: tuple[str, int], broker: tuple[str, int] | None) -> None
 
 
 def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: str | None) -> None:
-    """Take the base, if there is one; a store that has a log has begun, and goes on."""
+    """Copy the base if one is given and the store has no log yet."""
     if base is None:
         return
     if matching(StorePaths(root).commit_log, "*"):
         note(f"{root}: already has a log, which is continued; --base is ignored")
         return
     layout, settings = resolve_layout(root, settings, read_only=False)
-    choose_backends(layout, settings, backend)  # what could not be opened then is not begun
+    choose_backends(layout, settings, backend)  # fail before the copy if a backend cannot be opened
     with progress("copying the base", about_end(base, StoreConfig())) as tick:
         size = copy_base(base, root, tick)
     note(f"{root}: copied {size} bytes of log files; checking records and building queues")

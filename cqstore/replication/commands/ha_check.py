@@ -1,4 +1,4 @@
-"""The verbs of ``cqstore ha``."""
+"""The command ``cqstore ha check``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -75,7 +75,7 @@ def check(
 def side_configs(
     config: Path | None, one: MasterAddress, other: MasterAddress
 ) -> tuple[StoreConfig, StoreConfig]:
-    """Return the settings of both sides by one file."""
+    """Return the settings of both sides, both read from one file."""
     first, second = read_configs(
         config, *(each if isinstance(each, Path) else None for each in (one, other))
     )
@@ -83,7 +83,7 @@ def side_configs(
 
 
 def show(found: Checked, kind: OutputFormat) -> None:
-    """Print what was found; a table and sentences, or one object."""
+    """Print the result: a table and sentences, or one JSON object."""
     if kind is not OutputFormat.TABLE:
         output(kind).record(found.as_json())
         return
@@ -94,7 +94,7 @@ def show(found: Checked, kind: OutputFormat) -> None:
 
 
 def place(text: str, config: Path | None) -> MasterAddress:
-    """Return what a word names: a folder if there is one of that name, else a master."""
+    """Return a folder if ``text`` names an existing one, else a running master."""
     path = named_path(text)
     if exists(path) or ":" not in text or "/" in text:
         return meant(path) or path

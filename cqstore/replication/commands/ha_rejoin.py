@@ -1,4 +1,4 @@
-"""The verb of ``cqstore ha rejoin``."""
+"""The command ``cqstore ha rejoin``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +70,7 @@ def rejoin(
 
 
 def _show(former: Path, found: Rejoin, facts: dict[str, object], kind: OutputFormat) -> None:
-    """Print what was cut, or would be."""
+    """Print what was cut, or what would be cut."""
     output(kind).record({
         "former": str(former), "commonEnd": found.phy_offset, "needed": found.needed,
         "done": found.done, **facts, "saved": [str(each.path) for each in found.saved],
@@ -87,7 +87,7 @@ def _show(former: Path, found: Rejoin, facts: dict[str, object], kind: OutputFor
 
 
 def report_offsets_beyond(found: Rejoin) -> None:
-    """Say which offsets of consumers lie behind a cut."""
+    """Print the consumer offsets that are beyond the cut."""
     for each in found.beyond[:_SHOWN]:
         note(
             f"group {each.group}: offset {each.offset} in queue {each.queue.queue_id} of topic"

@@ -1,4 +1,4 @@
-"""A follower at work: its tables beside it, its progress reported and noted, until its end."""
+"""Runs a follower and its metadata replication until the end, and reports progress."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ def followed(
     until: Until,
     interval: float,
 ) -> tuple[signal.Signals | None, dict[str, object]]:
-    """Follow until the end or a signal; return that, and what came of it."""
+    """Follow until ``until`` returns True or a signal arrives; return signal and results."""
     log, progress = components_of(store).log, follower.progress
     begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
     ended = asyncio.run(_run(follower, beside, until, store, interval))
@@ -44,7 +44,7 @@ async def _run(
     store: MessageStore,
     interval: float,
 ) -> signal.Signals | None:
-    """Follow until ``until`` says so or a signal comes; return the signal."""
+    """Follow until ``until`` returns True or a signal arrives; return the signal."""
     others = [
         asyncio.create_task(_report_progress(follower, store, interval)),
         asyncio.create_task(_note(follower, store)),
@@ -59,14 +59,14 @@ async def _run(
             with contextlib.suppress(asyncio.CancelledError):
                 await other
     if beside is not None and not signal_received:
-        await beside.once()  # as new as the end of the log
+        await beside.once()  # so that the metadata is as new as the end of the log
     with contextlib.suppress(StoreError):
         write_following(components_of(store).paths, follower.figures())
     return signal_received
 
 
 async def _report_progress(follower: Follower, store: MessageStore, interval: float) -> None:
-    """Say how far it is, again and again; nothing where nothing has changed."""
+    """Print the progress every ``interval`` seconds, if it has changed."""
     before, printed = follower.progress.end, ""
     while True:
         await asyncio.sleep(interval)
@@ -78,7 +78,7 @@ async def _report_progress(follower: Follower, store: MessageStore, interval: fl
 
 
 async def _note(follower: Follower, store: MessageStore) -> None:
-    """Write down how far it is, again and again, for ``cqstore top`` in another process."""
+    """Record the progress periodically in a file, for ``cqstore top`` in another process."""
     reported = ""
     while True:
         try:
@@ -91,10 +91,10 @@ async def _note(follower: Follower, store: MessageStore) -> None:
 
 
 def line_of(progress: FollowerProgress, bytes_per_second: float, age_seconds: float | None) -> str:
-    """Return one line of how far a follower is.
+    """Return the progress of a follower as one line.
 
-    The wire does not say where the master's log ends, but that it has nothing more. A broker that
-    is asked does.
+    A master does not send the end of its log; it only signals that it has nothing more to send.
+    The end is known if a broker is queried for it.
     """
     line = f"replicated up to {progress.end}"
     if progress.caught_up:

@@ -1,1 +1,1 @@
-"""Feeding followers: the log of a store, served as a master serves it."""
+"""Feeding followers: serves the log of a store as a RocketMQ master does."""

@@ -1,10 +1,10 @@
 # cython: language_level=3
-"""Links: the connections of a store's followers, what each has, and the puts that wait for it.
+"""Links: the connections of a store's followers, their progress, and the puts that wait for them.
 
-A thread hears a follower without the interpreter's lock, and wakes the threads whose puts it
-serves. Where one put after the other waits alone, it lends the hearing, and the put hears its own
-answer. What they share lies under a native lock; no line of Python runs under that one. A waiter
-is taken from, and given back to, those that are free under the interpreter's lock.
+A thread receives a follower's reports without the interpreter's lock, and wakes the threads whose
+puts are acknowledged. If puts wait one at a time, the thread lends receiving to the waiting put,
+which then reads its own acknowledgement. A native lock protects shared state; no Python code runs
+while it is held. The list of free waiters is protected by the interpreter's lock.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -59,17 +59,17 @@ cdef enum:
 
 
 cdef struct State:
-    # Of a link. Changed under the lock of its links, but for ``sent``; read by any thread.
+    # State of a link. Changed under the lock of its links, except ``sent``; any thread may read it.
     int64_t position
     int64_t start
     int64_t sent
     int64_t acknowledged
-    Py_ssize_t slot  # in ``best``: those of one address have the same
+    Py_ssize_t slot  # index in ``_best``; links of one address share it
     Receiver receiver
 
 
 cdef class Link:
-    """One connection of a follower. Any thread may read; its links alone change it, but ``sent``."""
+    """One connection of a follower. Any thread may read; only ``Links`` writes, except ``sent``."""
 
     cdef State state
     cdef readonly str address
@@ -94,17 +94,17 @@ cdef class Link:
 
     @property
     def position(self):
-        """Return up to where it says that it has the log: what it asked for, then acknowledged."""
+        """Return the phy offset that the follower reported last; at first the requested one."""
         return load_of(&self.state.position)
 
     @property
     def start(self):
-        """Return from where on it is sent the log."""
+        """Return the phy offset from which the log is sent."""
         return load_of(&self.state.start)
 
     @property
     def sent(self):
-        """Return up to where it was sent the log; set by who has the turn to send."""
+        """Return the phy offset up to which the log was sent; set by the sending thread."""
         return load_of(&self.state.sent)
 
     @sent.setter
@@ -113,34 +113,34 @@ cdef class Link:
 
     @property
     def acknowledged(self):
-        """Return up to where it says that it has what it was sent; its request says nothing."""
+        """Return the phy offset up to which sent bytes were acknowledged; -1: none were."""
         return load_of(&self.state.acknowledged)
 
     @property
     def is_received_by_put(self):
-        """Return whether a put that waits hears it now, instead of its thread."""
+        """Return whether a waiting put receives from it now, instead of its thread."""
         return load_of(&self.state.receiver.taken) != 0
 
     @property
     def received_by_puts(self):
-        """Return how often a put that waited has heard it, instead of its thread."""
+        """Return how often a waiting put has received from it, instead of its thread."""
         return load_of(&self.state.receiver.turns)
 
 
 cdef class Links:
-    """The links of one store, and who waits for them. Any thread."""
+    """The links of one store, and the puts that wait for them. Any thread."""
 
     cdef PyThread_type_lock _lock
     cdef list _links
     cdef State **_states  # of ``_links``
-    cdef int64_t *_best  # scratch, a place for each slot
+    cdef int64_t *_best  # scratch space, one element per slot
     cdef Py_ssize_t _count, _room, _slots
     cdef Line _waiting  # by phy offset
     cdef Line _free  # waiters not in use
     cdef int64_t _lease  # microseconds
 
     def __cinit__(self, double lease=LEASE * 1e-6):
-        """Have who lends the hearing of a connection look after it each ``lease`` seconds."""
+        """A thread that lends receiving checks on the connection every ``lease`` seconds."""
         self._links, self._lease = [], <int64_t> (lease * 1e6)
         self._lock = PyThread_allocate_lock()
         if self._lock == NULL:
@@ -155,27 +155,27 @@ cdef class Links:
 
     @property
     def waiting(self):
-        """Return how many puts wait."""
+        """Return the number of waiting puts."""
         self._acquire()
         count = self._waiting.count
         self._release()
         return count
 
     def links(self):
-        """Return the connections there are."""
+        """Return the current connections."""
         return list(self._links)
 
-    # ---- what feeders report
+    # ---- called by feeders
 
     def join(self, Link link):
-        """Note a connection."""
+        """Add a connection."""
         if self._count == self._room:
             self._make_room(max(2 * self._room, 8))
         slot = self._slot(link.address)
-        self._links.append(link)  # the last that may fail
+        self._links.append(link)  # the last step that may fail
         self._acquire()
         if self._count:
-            reclaim(&self._states[0].receiver)  # a put would hear this one alone
+            reclaim(&self._states[0].receiver)  # a put receives only if this is the only link
         link.state.slot = slot
         self._states[self._count] = &link.state
         self._count += 1
@@ -196,7 +196,7 @@ cdef class Links:
         return 0
 
     cdef Py_ssize_t _slot(self, str address) except -1:
-        """Return the slot of an address: that of its other links, or the first that is free."""
+        """Return the slot of an address: that of its other links, or the first free one."""
         taken = set()
         for other in self._links:
             if (<Link> other).address == address:
@@ -208,7 +208,7 @@ cdef class Links:
         return slot
 
     def leave(self, Link link):
-        """Forget a connection, if it is there; what it acknowledged counts no more."""
+        """Remove a connection, if it exists; its acknowledgements no longer count."""
         cdef Py_ssize_t at
         for at in range(self._count):
             if self._states[at] == &link.state:
@@ -221,7 +221,7 @@ cdef class Links:
                 return
 
     def begin(self, Link link, int64_t request, int64_t start):
-        """Note that it asked for ``request``, and is served from ``start`` on."""
+        """Record that the follower requested ``request`` and is served from ``start``."""
         self._acquire()
         store_to(&link.state.position, request)
         store_to(&link.state.start, start)
@@ -229,18 +229,18 @@ cdef class Links:
         self._release()
 
     def acknowledge(self, Link link, int64_t phy_offset):
-        """Note that it has what it was sent, up to ``phy_offset``; the caller has checked that."""
+        """Record an acknowledgement up to ``phy_offset``, which the caller has checked."""
         with nogil:
             self._acknowledge(&link.state, phy_offset)
 
     def receive(self, Link link, int fd, double patience):
-        """Take whole reports of what it was sent, as they come, until something else comes.
+        """Process reports that are complete and valid, until other bytes arrive.
 
-        Returns what came then, nothing of it taken; empty: it has closed the connection.
+        Returns those bytes unprocessed; empty if the follower closed the connection.
 
         Raises:
-            TimeoutError: nothing came for ``patience`` seconds.
-            OSError: the connection is of no more use.
+            TimeoutError: nothing was received for ``patience`` seconds.
+            OSError: the connection failed.
         """
         cdef Receiver *receiver = &link.state.receiver
         cdef Py_ssize_t got
@@ -262,9 +262,9 @@ cdef class Links:
         return <bytes> receiver.data[:got]
 
     cdef Py_ssize_t _lend(self, Receiver *receiver, double patience) noexcept nogil:
-        """Have puts hear if they wait one by one, until one calls or none hears.
+        """Lend receiving to puts if they wait one at a time, until one returns it or none uses it.
 
-        Returns what one has left to its thread, or ``NOTHING``.
+        Returns the result of ``recv`` that a put could not process, or ``NOTHING``.
         """
         cdef int64_t turns
         cdef bint called
@@ -276,20 +276,20 @@ cdef class Links:
             self._release()
             called = PyThread_acquire_lock_timed(receiver.gate, self._lease, 0) == PY_LOCK_ACQUIRED
             self._acquire()
-            if receiver.lent:  # no put has called
+            if receiver.lent:  # timed out: no put has woken this thread
                 receiver.reclaimed = (
                     receiver.turns == turns or monotonic() > receiver.received_at + patience
                 )
                 turns = receiver.turns
                 receiver.lent = receiver.taken != 0 or not receiver.reclaimed
-                called = not receiver.lent  # by itself
+                called = not receiver.lent  # no wake-up follows
         self._release()
-        if not called:  # a put is about to call
+        if not called:  # a put is about to wake this thread
             PyThread_acquire_lock(receiver.gate, WAIT_LOCK)
         return receiver.got
 
     cdef bint _take(self, State *state, Py_ssize_t size) noexcept nogil:
-        """Take reports that rise, and lie within what was sent; return whether they are such."""
+        """Process reports if they increase and are within the sent bytes; return whether so."""
         cdef const uint8_t *data = state.receiver.data
         cdef int64_t last = max(load_of(&state.position), <int64_t> 0)
         cdef int64_t phy_offset
@@ -310,7 +310,7 @@ cdef class Links:
         cdef Line served
         self._acquire()
         store_to(&state.position, phy_offset)
-        if phy_offset > state.start:  # else it is of nothing that was sent here
+        if phy_offset > state.start:  # else nothing sent on this link is acknowledged
             store_to(&state.acknowledged, phy_offset)
         served = self._served()
         state.receiver.received_at = monotonic()
@@ -318,10 +318,10 @@ cdef class Links:
         self._release()
         open_gates(served.first)
 
-    # ---- what a store asks
+    # ---- called by a store
 
     def reached(self, Py_ssize_t followers):
-        """Return up to where so many distinct followers have the log; -1: nothing, or too few."""
+        """Return the phy offset that this many distinct followers have; -1: none, or too few."""
         cdef int64_t found
         self._acquire()
         found = self._reached(followers)
@@ -329,7 +329,7 @@ cdef class Links:
         return found
 
     def in_sync(self, int64_t phy_offset, int64_t gap):
-        """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
+        """Return how many distinct followers lag ``phy_offset`` by less than ``gap`` bytes."""
         cdef Py_ssize_t at, found = 0
         cdef int64_t position
         self._acquire()
@@ -344,12 +344,12 @@ cdef class Links:
         return found
 
     def wait(self, int64_t phy_offset, Py_ssize_t followers, double deadline, looks):
-        """Return once so many distinct followers have the log up to ``phy_offset``.
+        """Wait until this many distinct followers have the log up to ``phy_offset``.
 
-        False when it is ``deadline``, by ``time.monotonic``. ``looks`` are called once it waits.
+        Returns False at ``deadline`` (``time.monotonic``). ``looks`` are called after it is queued.
 
         Raises:
-            BaseException: what one of ``looks`` raises, or a signal's handler in the sleep.
+            BaseException: raised by one of ``looks``, or by a signal handler during the wait.
         """
         cdef Waiter *mine = self._new(phy_offset, followers)
         cdef bint is_woken = False, served
@@ -370,7 +370,7 @@ cdef class Links:
         PyThread_release_lock(self._lock)
 
     cdef int64_t _reached(self, Py_ssize_t followers) noexcept nogil:
-        """Under the lock."""
+        """Return as ``reached``; under the lock."""
         cdef Py_ssize_t at, slot, there = 0
         for at in range(self._slots):
             self._best[at] = -2
@@ -384,7 +384,7 @@ cdef class Links:
         return self._best[self._slots - followers]
 
     cdef Line _served(self) noexcept nogil:
-        """Take out those that have waited long enough, and return them; under the lock."""
+        """Remove and return the waiters that are acknowledged; under the lock."""
         cdef Waiter *waiter = self._waiting.first
         cdef Waiter *behind
         cdef Line served = Line(NULL, NULL, 0)
@@ -406,7 +406,7 @@ cdef class Links:
         return served
 
     cdef Waiter *_new(self, int64_t phy_offset, Py_ssize_t followers) except? NULL:
-        """Return a waiter in its line; ``NULL``: there is nothing to wait for."""
+        """Return a queued waiter; ``NULL``: the condition already holds."""
         cdef Waiter *mine = new_waiter(&self._free, phy_offset)
         cdef Waiter *before
         cdef bint is_there
@@ -425,7 +425,7 @@ cdef class Links:
         return mine
 
     cdef bint _sleep(self, Waiter *mine, double deadline) except -1:
-        """Return whether the call has come; ``deadline`` is over, or it was served, if not."""
+        """Return whether the wake-up arrived; if not, it timed out or was served otherwise."""
         cdef double left
         cdef int64_t microseconds
         cdef PyLockStatus status = PY_LOCK_INTR
@@ -443,7 +443,7 @@ cdef class Links:
         return False
 
     cdef bint _received_alone(self, Waiter *mine, double deadline) noexcept nogil:
-        """Hear what comes for a moment, if that was lent; return whether. Its thread waits for that."""
+        """Receive for a moment if receiving is lent; return whether. The link's thread waits."""
         cdef State *state = self._taken()
         cdef Py_ssize_t got
         cdef bint is_other = False
@@ -460,7 +460,7 @@ cdef class Links:
         return True
 
     cdef State *_taken(self) noexcept nogil:
-        """Return of which connection it may hear now what comes; ``NULL``: of none."""
+        """Take the connection from which this put may receive now; ``NULL``: none."""
         cdef State *state = NULL
         self._acquire()
         if self._count and may_be_taken(&self._states[0].receiver):
@@ -470,7 +470,7 @@ cdef class Links:
         return state
 
     cdef void _give_back(self, Receiver *receiver, Waiter *mine, Py_ssize_t got) noexcept nogil:
-        """Leave the hearing to the next put, or to its thread; ``got`` is for that alone."""
+        """Return receiving to the next put or to the thread; only the thread processes ``got``."""
         cdef bint is_over
         self._acquire()
         store_to(&receiver.taken, 0)
@@ -483,7 +483,7 @@ cdef class Links:
             PyThread_release_lock(receiver.gate)
 
     cdef bint _leave(self, Waiter *mine, bint is_woken) noexcept:
-        """Give one back, also where a handler raised in the sleep; return whether it was served."""
+        """Free a waiter, also after an exception in the wait; return whether it was served."""
         cdef bint served
         self._acquire()
         served = load_of(&mine.served) != 0
@@ -491,8 +491,8 @@ cdef class Links:
             remove(mine)
         self._release()
         if served and not is_woken:
-            with nogil:  # the thread that served it is about to call
+            with nogil:  # the thread that served it is about to wake it
                 PyThread_acquire_lock(mine.gate, WAIT_LOCK)
-        mine.line = NULL  # the line of those that were served together has gone
+        mine.line = NULL  # the list of waiters served together no longer exists
         append(&self._free, mine)
         return served

@@ -1,5 +1,5 @@
-# How a connection is heard: by a thread of its own, which lends that to a put that waits alone. Of
-# two threads that are woken for each such put one is saved.
+# Receives the reports of a connection: in its own thread, which lends the task to a put that waits
+# alone. That saves one of the two thread wake-ups per put.
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
@@ -31,29 +31,29 @@ cdef enum:
     RECEIVED_BYTES = 4096  # bytes that are received at once
     TOO_LATE = -2
     NOTHING = -3
-    LONGEST = 60000  # milliseconds of one call that waits
-    LEASE = 10000  # microseconds after which who has lent looks again; who was lent, after half
-    ALONE = 16  # puts one after another of which each waited alone, before hearing is lent
+    LONGEST = 60000  # maximum milliseconds of one blocking call
+    LEASE = 10000  # microseconds until the lending thread checks; a borrowing put stops at half
+    ALONE = 16  # consecutive puts that waited alone, before receiving is lent
 
 
 cdef struct Receiver:
-    # Of a link. All but ``data`` and ``fd`` is changed under the lock of its links; these by who
-    # hears. ``gate`` is taken, but from a call of its thread until that has heard it.
+    # Receiving state of a link. Changed under the lock of its links, but ``data`` and ``fd`` by the
+    # receiving thread. ``gate`` is held, except between a wake-up of its thread and its reaction.
     PyThread_type_lock gate
     int fd
-    int alone  # puts that were served last, each of which had waited alone
-    bint lent  # its thread sleeps at ``gate``; what ends that is noted first
-    int64_t taken  # by a put, which receives
-    bint reclaimed  # by its thread, or for it: who has taken it gives it back to that
-    int64_t turns  # of puts that have heard
-    double received_at  # when something came last
-    Py_ssize_t got  # what a put has received, of which it can take nothing; ``NOTHING``
-    int fault  # ``errno`` of that
+    int alone  # number of last served puts that each waited alone
+    bint lent  # its thread sleeps at ``gate``; cleared before the thread is woken
+    int64_t taken  # a put is receiving
+    bint reclaimed  # a put that has taken it must give it back to the thread
+    int64_t turns  # number of times that a put has received
+    double received_at  # time of the last received bytes
+    Py_ssize_t got  # result of a put's ``recv`` that it cannot process, or ``NOTHING``
+    int fault  # ``errno`` of that call
     uint8_t data[RECEIVED_BYTES]
 
 
 cdef inline void count_alone(Receiver *receiver, Py_ssize_t served, Py_ssize_t left) noexcept nogil:
-    """Note how many puts a report served, and how many wait on; under the lock."""
+    """Count the puts served by a report; ``left`` puts still wait. Under the lock."""
     if served + left > 1:
         receiver.alone = 0
     else:
@@ -61,9 +61,9 @@ cdef inline void count_alone(Receiver *receiver, Py_ssize_t served, Py_ssize_t l
 
 
 cdef inline bint may_be_lent(Receiver *receiver, Py_ssize_t links, Py_ssize_t puts) noexcept nogil:
-    """Return whether a put would hear this one, and no other, as soon as it waits; under the lock.
+    """Return whether the next put that waits could receive for this link alone; under the lock.
 
-    One that waits already sleeps: it would not hear.
+    A put that is already waiting sleeps, so it would not receive.
     """
     if links != 1 or puts or receiver.alone < ALONE:
         return False
@@ -72,12 +72,12 @@ cdef inline bint may_be_lent(Receiver *receiver, Py_ssize_t links, Py_ssize_t pu
 
 
 cdef inline bint may_be_taken(Receiver *receiver) noexcept nogil:
-    """Return whether a put may hear now; under the lock."""
+    """Return whether a put may receive now; under the lock."""
     return receiver.lent and not receiver.taken
 
 
 cdef inline void reclaim(Receiver *receiver) noexcept nogil:
-    """Have its thread hear again, at once or when the put is over that hears; under the lock."""
+    """Make the thread receive again, at once or after the put that is receiving. Under the lock."""
     if may_be_taken(receiver):
         receiver.lent = False
         PyThread_release_lock(receiver.gate)
@@ -101,7 +101,7 @@ cdef inline int by_size(const void *one, const void *other) noexcept nogil:
 cdef inline Py_ssize_t received(
     Receiver *receiver, double deadline, bint interruptible
 ) noexcept nogil:
-    """Return what ``recv`` does; ``TOO_LATE``: nothing came until ``deadline``, or a signal did."""
+    """Return the result of ``recv``; ``TOO_LATE``: timed out at ``deadline``, or interrupted."""
     cdef double left
     cdef pollfd polled
     cdef Py_ssize_t got

@@ -1,8 +1,9 @@
-"""FeedConnection: one follower is sent the log, and heard, until it goes or says what cannot be.
+"""FeedConnection: sends the log to one follower and receives its reports, until one side ends it.
 
-What it has not taken yet waits in its own buffers, never in more memory than one turn takes. So a
-slow one holds up no other. A plain one is heard by a thread, and sent what puts wait for by theirs
-(``Lane``): a turn of the loop for each would cost more than the put.
+Bytes that a follower has not accepted yet wait in the kernel's buffers; in this process, they never
+need more memory than one turn. So a slow follower does not delay the others. On a TCP connection
+without TLS, a thread receives the reports, and the threads of waiting puts send new bytes
+(``Lane``): an iteration of the event loop for each would cost more than the put.
 
 Source: RocketMQ ``DefaultHAConnection``, ``FlowMonitor``.
 """
@@ -26,22 +27,22 @@ from cqstore.replication.feed.served_log import ServedLog
 from cqstore.replication.wire import FRAME_HEAD, MAX_PHY_OFFSET, FrameHead
 
 REPORT_BYTES = 4096
-"""Most that is read at once of what a follower says."""
+"""Maximum number of bytes of a follower's reports that are read at once."""
 TURN_BYTES = 256 << 10
-"""Of the log that are sent before others have their turn, in as many frames as that takes."""
+"""Bytes of the log that are sent in one turn, in any number of frames, before other connections."""
 _BEYOND = MAX_PHY_OFFSET
-"""Asked for by a follower whose words are no request."""
+"""Assumed request of a follower whose first bytes are not a valid request."""
 _MIN_SECONDS = 0.001
-"""0 would not wait, but not be late either."""
+"""Minimum timeout of a socket: 0 would make it non-blocking."""
 
 
 class FeedConnection:
-    """One connection; ``begin``, then ``run``, once, within the loop of its feeder.
+    """One connection. Call ``begin``, then ``run``, once each, in the event loop of its feeder.
 
     Both raise:
-        OSError: the follower has gone, or says or takes nothing.
-        WireError: it said what no slave says.
-        OutsideLogError: it wants what the log does not have.
+        OSError: the follower disconnected, sends no reports, or accepts no bytes.
+        WireError: the follower sent bytes that no slave sends.
+        OutsideLogError: the follower requests bytes that the log does not have.
         StoreError: the log cannot be read.
     """
 
@@ -56,7 +57,7 @@ class FeedConnection:
         writer: asyncio.StreamWriter,
         peer: socket.socket | None = None,
     ) -> None:
-        """``peer``: the socket below ``reader`` and ``writer``, if these are that and no more."""
+        """``peer``: the socket of ``reader`` and ``writer``; ``None`` if there is TLS between."""
         self._log = log
         self._followers = followers
         self._link = link
@@ -68,7 +69,7 @@ class FeedConnection:
         self._patience = settings.ha_housekeeping_interval / 1000
         self._allowance = Allowance(settings)
         self._reports = Reports()
-        self._wrote_at = -math.inf  # the first heartbeat is due at once
+        self._wrote_at = -math.inf  # so that the first heartbeat is due at once
         self._sent_bytes = 0
         self._peer = peer
         self._lane: Lane | None = None
@@ -77,26 +78,26 @@ class FeedConnection:
 
     @property
     def sent_bytes(self) -> int:
-        """Return how many it was sent, heads of frames among them."""
+        """Return the number of bytes that were sent, including frame headers."""
         return self._sent_bytes + (self._lane.sent_bytes if self._lane is not None else 0)
 
     async def begin(self) -> None:
-        """Hear where it wants to begin."""
+        """Receive the follower's first report: where it wants to begin."""
         self._writer.transport.set_write_buffer_limits(high=0)
         request, more = _BEYOND, list[int]()
         try:
             request, *more = await self._received()
             start = self._log.start(request)
         except (OutsideLogError, WireError):
-            # A heartbeat where the log begins or ends: a slave of RocketMQ's logs that offset too,
-            # and one of ours does not come again.
+            # Send a heartbeat at the start or end of the log: RocketMQ's slave logs that offset,
+            # and cqstore's follower then does not reconnect.
             await self._write([FRAME_HEAD.pack(FrameHead(self._log.nearest(request), 0))])
             raise
         self._followers.begin(self._link, request, start)
         self._acknowledge(more)
 
     async def run(self) -> None:
-        """Send the log and hear reports until the follower goes or is refused."""
+        """Send the log and receive reports until the follower disconnects or is refused."""
         if self._peer is not None:
             await self._leave_reading()
         tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._send())]
@@ -113,7 +114,7 @@ class FeedConnection:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # ---- what it says
+    # ---- receiving
 
     async def _listen(self) -> None:
         if self._peer is not None:
@@ -122,11 +123,11 @@ class FeedConnection:
             self._acknowledge(await self._received())
 
     async def _leave_reading(self) -> None:
-        """Take what the loop has read, and leave the rest to a thread."""
+        """Take the bytes that the event loop has read; a thread reads from then on."""
         transport = self._writer.transport
         assert isinstance(transport, asyncio.Transport)
         while True:
-            transport.pause_reading()  # each time: the reader lets it go on
+            transport.pause_reading()  # in each iteration, because the reader resumes it
             try:
                 async with asyncio.timeout(0):
                     data = await self._reader.read(REPORT_BYTES)
@@ -135,7 +136,7 @@ class FeedConnection:
             self._acknowledge(self._reported(data))
 
     def _receive(self, peer: socket.socket) -> NoReturn:
-        """Receive in a thread, which shares ``peer`` with no other."""
+        """Receive in a thread; ``peer`` is not shared with another thread."""
         try:
             while True:
                 self._complete(peer)
@@ -145,10 +146,10 @@ class FeedConnection:
             raise self._silent() from None
 
     def _complete(self, peer: socket.socket) -> None:
-        """Receive until no part of a report is left.
+        """Receive until no partial report is left.
 
         Raises:
-            OSError: nothing came in time, or the connection ended.
+            OSError: nothing was received in time, or the connection ended.
         """
         deadline = time.monotonic() + self._patience
         while self._reports.is_torn:
@@ -158,7 +159,7 @@ class FeedConnection:
                 deadline = time.monotonic() + self._patience
 
     async def _received(self) -> list[int]:
-        """Wait for bytes of the follower; return the phy offsets that it reports, at least one."""
+        """Wait for reports of the follower; return their phy offsets, at least one."""
         found: list[int] = []
         deadline = time.monotonic() + self._patience
         while not found:
@@ -184,10 +185,10 @@ class FeedConnection:
         if phy_offsets:
             self._followers.acknowledge(self._link, phy_offsets[-1])
 
-    # ---- what it is sent
+    # ---- sending
 
     async def _send(self) -> None:
-        """Send what the log has, a turn at a time and within the allowance, without end."""
+        """Send new bytes of the log, one turn at a time and within the allowance, endlessly."""
         while True:
             at, now = self._link.sent, time.monotonic()
             if not self._log.size_at(at):
@@ -224,7 +225,7 @@ class FeedConnection:
                 await self._write([rest])
 
     def _is_due(self) -> bool:
-        """Return whether the loop has something to do for this one."""
+        """Return whether the event loop has something to do for this connection."""
         is_left = self._lane is not None and self._lane.needs_loop
         return is_left or self._log.size_at(self._link.sent) != 0
 
@@ -245,15 +246,15 @@ class FeedConnection:
                 raise ConnectionAbortedError(
                     f"the follower accepted nothing for {self._patience:g} s"
                 )
-        await self._writer.drain()  # raises what ended the connection
+        await self._writer.drain()  # raises the error that ended the connection
         self._wrote_at = time.monotonic()
-        await asyncio.sleep(0)  # a fast one must not keep the others from their turn
+        await asyncio.sleep(0)  # a fast follower must not starve the others
 
 
 class Allowance:
-    """What one connection may be sent in this second, with ``haFlowControlEnable``.
+    """Bytes that one connection may be sent in the current second (``haFlowControlEnable``).
 
-    Heads and bodies count: RocketMQ counts the heads alone, so its flow control controls nothing.
+    Counts headers and bodies. RocketMQ counts only headers, so its flow control has no effect.
     """
 
     def __init__(self, settings: FeedSettings) -> None:
@@ -263,7 +264,7 @@ class Allowance:
         self._until = 0.0
 
     def remaining(self, now: float) -> int:
-        """Return how many bytes may be sent now, by ``time.monotonic``."""
+        """Return how many bytes may be sent now; ``now`` is ``time.monotonic()``."""
         if not self._counts:
             return _NO_LIMIT
         if now >= self._until:
@@ -271,11 +272,11 @@ class Allowance:
         return max(self._limit - self._taken, 0)
 
     def seconds_left(self, now: float) -> float:
-        """Return when more may be sent."""
+        """Return the seconds until more may be sent."""
         return max(self._until - now, 0)
 
     def consume(self, size: int) -> None:
-        """Count ``size`` bytes that were sent in this second."""
+        """Count ``size`` bytes as sent in this second."""
         self._taken += size
 
 

@@ -8,28 +8,28 @@ from cqstore.store.java_numbers import INT_MAX, LONG_MAX
 
 
 class FeedSettings(HaSettings):
-    """How one master feeds; frozen. The times of ``HaSettings`` hold for it too."""
+    """Settings of a master that feeds slaves; frozen. Includes the times of ``HaSettings``."""
 
     ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=INT_MAX)
     """Milliseconds without a frame after which a heartbeat is sent."""
     ha_housekeeping_interval: int = Field(20_000, ge=1, le=INT_MAX)
-    """Milliseconds without a report, or without taking a byte, until a follower is disconnected."""
+    """Milliseconds without a report, or without accepting bytes, until a follower is dropped."""
     listen_port: int = Field(10_911, le=65_535)
     """Port for clients of the broker."""
     ha_listen_port: int = Field(0, le=65_535)
     """Port for slaves; 0 or less: the one after ``listen_port``."""
     ha_transfer_batch_size: int = Field(32_768, ge=1, le=MAX_BODY_BYTES - FRAME_HEAD.size)
-    """Bytes of the log in one frame; a larger frame fits no slave's buffer."""
+    """Bytes of the log in one frame; a larger frame does not fit into a slave's buffer."""
     ha_flow_control_enable: bool = False
-    """Whether ``max_ha_transfer_byte_in_second`` limits what a connection gets."""
+    """Whether ``max_ha_transfer_byte_in_second`` limits each connection."""
     max_ha_transfer_byte_in_second: int = Field(104_857_600, ge=1, le=LONG_MAX)
-    """Bytes that each connection gets in a second, heads of frames among them."""
+    """Maximum bytes per second and connection, including frame headers."""
 
     @property
     def port(self) -> int:
         """Return the port for slaves.
 
-        Source: RocketMQ ``BrokerStartup.buildBrokerController`` (before 5.1.1 it was always the
-        one after ``listenPort``).
+        Source: RocketMQ ``BrokerStartup.buildBrokerController`` (before 5.1.1 it was always
+        ``listenPort`` plus 1).
         """
         return self.ha_listen_port if self.ha_listen_port > 0 else self.listen_port + 1

@@ -41,8 +41,8 @@ _BACKLOG = 128
 class Feeder:
     """Serves the log of one open store to followers; an asynchronous context manager.
 
-    Any number of threads may put meanwhile; puts wait for followers only under ``SYNC_MASTER``.
-    ``followers`` are those that the store was opened with (``replicas``), if any.
+    Any number of threads may put in the meantime; puts wait for followers only under
+    ``SYNC_MASTER``. ``followers`` is the object that the store was opened with (``replicas``).
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Feeder:
         """
         self.followers = followers or Followers()
         self.port = port
-        """The port on which it listens, once it does."""
+        """The port on which the feeder listens, once it does."""
         self.connections = 0
         """Number of connections that were accepted."""
         self.sent_bytes = 0
@@ -82,7 +82,7 @@ class Feeder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        """Listen.
+        """Start to listen.
 
         Raises:
             StoreIOError: the feeder cannot listen on its address.
@@ -99,10 +99,10 @@ class Feeder:
         """Disconnect every follower, and stop listening."""
         await self._end_serving()
 
-    # ---- inside
+    # ---- internal
 
     def _begin_serving(self, listener: socket.socket) -> None:
-        """Start the tasks that take connections and look for the log's growth."""
+        """Start the tasks that accept connections and check for growth of the log."""
         self.port = listener.getsockname()[1]
         self._log = ServedLog(self._store)
         self._growth = growth = AppendNotifier()
@@ -114,7 +114,7 @@ class Feeder:
             )
 
     async def _end_serving(self) -> None:
-        """End all connections, and take none any more."""
+        """Close all connections and accept no more."""
         if self._growth is not None:
             self.followers.remove_listener(self._growth.check_soon)
         for task in (tasks := [*self._own, *self._tasks]):
@@ -124,16 +124,16 @@ class Feeder:
         self._listener.close()
 
     async def _accept_all(self, growth: AppendNotifier) -> None:
-        """Take connections and begin to feed them, without end."""
+        """Accept connections and begin to feed them, endlessly."""
         while True:
             await asyncio.sleep(0)  # many new connections must not starve the others
             await _readable(self._listener)
-            try:  # at once: a connection that was taken is not lost to a cancellation
+            try:  # no await in between: a cancellation must not lose an accepted connection
                 peer, address = self._listener.accept()
                 peer.settimeout(0)
-            except BlockingIOError:  # it has gone again
+            except BlockingIOError:  # the client has already disconnected
                 continue
-            except OSError as exc:  # no descriptor is left, or it went while it waited
+            except OSError as exc:  # no descriptor is left, or the client disconnected
                 self._on_event(f"cannot accept a connection: {exc.strerror or exc}")
                 await asyncio.sleep(_NO_ROOM_SECONDS)
                 continue
@@ -145,9 +145,9 @@ class Feeder:
             self._begin(peer, self.followers.join(str(ip), address[1]), growth)
 
     def _begin(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
-        """Begin to feed a connection, in a task of its own."""
+        """Begin to feed a connection in a separate task."""
 
-        def ended(task: asyncio.Task[None]) -> None:  # also of one that never ran
+        def ended(task: asyncio.Task[None]) -> None:  # is called even if the task never ran
             self._tasks.discard(task)
             self.followers.leave(link)
             peer.close()
@@ -166,7 +166,7 @@ class Feeder:
         return None
 
     async def _serve(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
-        """Serve one connection to its end, and report why it ended."""
+        """Serve one connection until it ends, and report why it ended."""
         who = f"{link.address}:{link.port}"
         try:
             reader, writer = await self._streams(peer)
@@ -194,7 +194,7 @@ class Feeder:
     async def _streams(
         self, peer: socket.socket
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return the streams of a connection, behind its TLS handshake if there is one."""
+        """Return the streams of a connection, after the TLS handshake if TLS is used."""
         loop = asyncio.get_running_loop()
         patience = min(self._settings.ha_housekeeping_interval / 1000, _HANDSHAKE_SECONDS)
         reader = asyncio.StreamReader(limit=REPORT_BYTES, loop=loop)
@@ -207,7 +207,7 @@ class Feeder:
 
 
 async def _readable(listener: socket.socket) -> None:
-    """Wait until the listener has a connection."""
+    """Wait until the listener has a pending connection."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(listener, ready.set)
@@ -223,19 +223,19 @@ def _log_fault(meaning: str, task: asyncio.Task[None]) -> None:
 
 
 def check_listen(host: str, port: int) -> None:
-    """Refuse an address where nothing can listen now, before a store is opened for it.
+    """Refuse an address that is not available, before a store is opened.
 
     Raises:
-        StoreIOError: as said.
+        StoreIOError: cannot listen on the address.
     """
     _listen(host, port).close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
+    """Return a listening socket.
 
     Raises:
-        StoreIOError: it cannot.
+        StoreIOError: cannot listen on the address.
     """
     try:
         kind, _, _, _, address = socket.getaddrinfo(
@@ -243,14 +243,14 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.create_server((address[0], port), family=kind, backlog=_BACKLOG)
     except OSError as exc:
-        why = str(exc.strerror or exc).partition(" (while")[0]  # what Python adds names it again
+        why = str(exc.strerror or exc).partition(" (while")[0]  # Python's suffix repeats it
         raise StoreIOError(f"cannot listen on {endpoint(host, port)}: {why}") from exc
     listener.settimeout(0)
     return listener
 
 
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return a peer's address; one of IPv4 that came over IPv6 is that of IPv4."""
+    """Return a peer's address; an IPv4-mapped IPv6 address is returned as IPv4."""
     ip = ipaddress.ip_address(text.partition("%")[0])
     return getattr(ip, "ipv4_mapped", None) or ip
 
@@ -260,7 +260,7 @@ _NEWS_SECONDS = 60.0
 
 
 class _OncePerMinute:
-    """Reports the same event once a minute: a refused follower reconnects every few seconds."""
+    """Reports an event at most once a minute: refused followers reconnect every few seconds."""
 
     def __init__(self, on_event: Callable[[str], object]) -> None:
         self._reported: OrderedDict[str, float] = OrderedDict()

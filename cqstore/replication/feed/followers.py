@@ -1,9 +1,9 @@
-"""Followers: the followers of a store, how far each is, and the puts that wait for them.
+"""Followers: the followers of a store, the progress of each, and the puts that wait for them.
 
-A follower is identified by its peer address, because the wire carries no name. So two connections
-from one address count as one follower, and so do two followers that share one address. Progress and
-waits are compiled: the thread that reads a follower's reports wakes puts without the interpreter's
-lock, and a put that waits alone reads the report itself.
+A follower is identified by its peer address, because the protocol carries no name. So two
+connections from one address count as one follower, and so do two followers that share one address.
+Progress and waits are compiled: the thread that reads a follower's reports wakes puts without the
+interpreter's lock, and a put that waits alone reads the report itself.
 
 Source: RocketMQ ``GroupTransferService``, ``DefaultHAService``, which count connections.
 """
@@ -27,10 +27,10 @@ class Followers:
         self._looks: tuple[Callable[[], object], ...] = ()  # replaced as a whole, under the lock
         self._changing = CheckedLock("a change of the listeners for waiting puts")
 
-    # ---- what a store asks (``cqstore.store.service.writing.replicas.Replicas``)
+    # ---- called by a store (``cqstore.store.service.writing.replicas.Replicas``)
 
     def reached(self, followers: int) -> int:
-        """Return the phy offset that this many distinct followers have; -1: none, or too few."""
+        """Return the phy offset that this many distinct followers have; -1: too few followers."""
         return self._links.reached(followers)
 
     def in_sync(self, phy_offset: int, gap: int) -> int:
@@ -50,7 +50,7 @@ class Followers:
         """Return the number of waiting puts."""
         return self._links.waiting
 
-    # ---- what a feeder reports
+    # ---- called by a feeder
 
     def add_listener(self, look: Callable[[], object]) -> None:
         """Call ``look``, in any thread, when a put begins to wait."""
@@ -84,7 +84,7 @@ class Followers:
         """Record reports from the socket ``fd``, as long as they are complete and valid.
 
         Blocks. Returns the first bytes that are not, of which nothing is recorded; empty if the
-        follower closed the connection. Meanwhile a ``wait`` may read ``fd``.
+        follower closed the connection. In the meantime, a ``wait`` may read ``fd``.
 
         Raises:
             TimeoutError: nothing was received for ``patience`` seconds.

@@ -1,4 +1,4 @@
-"""Bytes of the log as frames."""
+"""Splits bytes of the log into frames."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from cqstore.replication.wire import FRAME_HEAD, FrameHead
 
 
 def frames(phy_offset: int, data: bytes, batch: int) -> Iterator[bytes | memoryview]:
-    """Yield head and body of each frame that brings ``data``, with ``batch`` bytes at most."""
+    """Yield header and body of each frame for ``data``, with at most ``batch`` bytes per body."""
     if len(data) <= batch:
         yield FRAME_HEAD.struct.pack(phy_offset, len(data))
         yield data

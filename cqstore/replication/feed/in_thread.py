@@ -1,4 +1,4 @@
-"""Feeding from a separate thread, for a program without an event loop."""
+"""Runs a feeder in a separate thread, for programs without an event loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _SECONDS = 1.0
 
 @contextmanager
 def feeding(feeder: Feeder) -> Iterator[Feeder]:
-    """Run ``feeder`` in a thread of its own until the block ends.
+    """Run ``feeder`` in a separate thread until the block ends.
 
     Raises:
         StoreIOError: the feeder cannot listen on its address.
@@ -25,24 +25,24 @@ def feeding(feeder: Feeder) -> Iterator[Feeder]:
         loop.ready.result()
         yield feeder
     finally:
-        loop.is_over = True  # here: an exception may come before the first line of a call
+        loop.is_over = True  # not in end(), which may be interrupted before its first line
         loop.end()
 
 
 class _Loop:
-    """The thread of a feeder's loop; it may be ended before it has begun."""
+    """The thread of a feeder's event loop; it may be ended before it has started."""
 
     def __init__(self, feeder: Feeder) -> None:
         self._feeder = feeder
         self.is_over = False
-        """The thread finds out within a second, also if nothing wakes it."""
+        """Checked by the thread once a second, in case nothing wakes it."""
         self._wake: Callable[[], object] | None = None
         self.ready = StoreFuture[None]()
-        """Done when followers are admitted, or cannot be."""
+        """Completed when followers can connect, or when the feeder failed to start."""
         self.thread = StoreThread("cqstore-feed", self._run)
 
     def end(self) -> None:
-        """Wake the thread, if it is as far, and wait for its end; ``is_over`` is set."""
+        """Wake the thread if its loop runs, and wait for its end; ``is_over`` must be set."""
         if self._wake is not None:
             with suppress(RuntimeError):  # the loop is closed: its thread has failed
                 self._wake()
@@ -57,7 +57,7 @@ class _Loop:
             self.ready.set_exception(exc)
 
     async def _feed(self) -> None:
-        """Feed followers in this thread's loop until the caller ends it."""
+        """Feed followers in this thread's event loop until the caller ends it."""
         async with self._feeder:
             ended = asyncio.Event()
             self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)

@@ -1,9 +1,9 @@
-"""Lane: the short way of a plain connection, beside the loop of its feeder.
+"""Lane: sends to a connection without TLS from the threads of puts, without the event loop.
 
-A turn of a loop costs more than a put. So while the follower has all of the log, a thread whose put
-waits for it sends what is new itself, by one call that never waits; and a thread hears what the
-follower says. All else is the loop's: the first report, who lags far, who takes less than he
-is sent, heartbeats.
+An iteration of the event loop costs more than a put. So while a follower has all of the log, the
+thread of a put that waits for it sends new bytes itself, with one call that never blocks, and a
+thread receives the follower's reports. The event loop does everything else: the first report,
+followers that lag far or accept bytes slower than they are sent, and heartbeats.
 """
 
 import asyncio
@@ -22,19 +22,20 @@ from cqstore.store.concurrency.thread import StoreThread
 from cqstore.store.errors import StoreError
 
 MAX_BYTES = 64 << 10
-"""Of the log that a thread sends which has a put to wait for; more is left to the loop."""
+"""Maximum bytes that the thread of a waiting put sends; the event loop sends more than that."""
 _SECONDS = 1.0
 
 
 class Lane:
-    """Sends on one connection from any thread, while the loop of the feeder leaves it alone.
+    """Sends on one connection from any thread, while the event loop leaves the connection alone.
 
-    The loop has the connection but from ``open`` to ``reclaim``. The holder of ``_turn`` may send,
-    and the loop holds it from the begin on: what the loop sends and what threads send never mix.
+    The event loop owns the connection except from ``open`` to ``reclaim``. Only the holder of
+    ``_turn`` may send, and the loop holds it at first, so bytes from the loop and from threads
+    never mix.
     """
 
     def __init__(self, log: ServedLog, link: Link, peer: socket.socket, batch: int) -> None:
-        """``peer`` does not block, and ``batch`` bytes of the log make a frame at most."""
+        """``peer`` is non-blocking; ``batch`` is the maximum bytes of the log per frame."""
         self._log, self._link, self._batch = log, link, batch
         self._peer = peer
         self._turn = threading.Lock()
@@ -42,24 +43,24 @@ class Lane:
         self._rest = b""
         self._fault: BaseException | None = None
         self.needs_loop = False
-        """Something is left that only the loop can do; until it has, threads send nothing."""
-        self.wrote_at = -math.inf  # nothing yet, whatever the clock says
-        """When a thread last sent something, by ``time.monotonic``."""
+        """Only the event loop can do what is left; threads send nothing until it has done so."""
+        self.wrote_at = -math.inf  # nothing was sent yet, whatever the clock shows
+        """``time.monotonic()`` of the last send by a thread."""
         self.sent_bytes = 0
-        """By threads."""
+        """Bytes sent by threads."""
 
-    # ---- the threads of puts
+    # ---- called by the threads of puts
 
     def send(self) -> bool:
-        """Send what the log has that was not sent; return whether nothing is left for the loop.
+        """Send the bytes of the log not sent yet; return whether nothing is left for the loop.
 
-        A thread that is sending meanwhile checks again after its send.
+        If another thread is sending, that thread checks again after its send.
         """
         size_at, link, turn = self._log.size_at, self._link, self._turn
         while size_at(link.sent) and turn.acquire(blocking=False):
             try:
                 if self.needs_loop:
-                    return True  # it has been asked, or is about to look
+                    return True  # the loop has been notified, or is about to check
                 if not self._send(link.sent):
                     return False
             finally:
@@ -67,15 +68,15 @@ class Lane:
         return True
 
     def _send(self, at: int) -> bool:
-        """Send what lies from ``at`` on; return whether nothing is left for the loop."""
+        """Send the bytes from ``at`` on; return whether nothing is left for the loop."""
         try:
             if not (body := self._log.read_near(at, MAX_BYTES)):
                 return not self._log.size_at(at)
             data = b"".join(frames(at, body, self._batch))
-            self._link.sent = at + len(body)  # first: it may be acknowledged within the next call
+            self._link.sent = at + len(body)  # first: it may be acknowledged during the call
             sent = self._sent(data)
         except (OSError, StoreError) as exc:
-            # The put only waits: the thread that serves the connection ends it.
+            # The put only waits; the thread that serves the connection closes it.
             self._fault, self.needs_loop = exc, True
             return False
         except BaseException as exc:
@@ -88,26 +89,26 @@ class Lane:
         return not self.needs_loop
 
     def _sent(self, data: bytes) -> int:
-        """Return how many bytes the kernel took, without a wait."""
+        """Return how many bytes the kernel accepted; does not block."""
         try:
             return self._peer.send(data)
-        except BlockingIOError:  # it takes nothing now
+        except BlockingIOError:  # the kernel's buffer is full
             return 0
 
-    # ---- the loop
+    # ---- called by the event loop
 
     def open(self) -> None:
-        """Allow threads to send; the caller sends nothing until it has called ``reclaim``."""
+        """Allow threads to send; the caller sends nothing until it calls ``reclaim``."""
         self._turn.release()
 
     def reclaim(self) -> bytes:
-        """Stop threads from sending; return what the kernel did not take of a frame.
+        """Stop threads from sending; return the part of a frame that the kernel did not accept.
 
         Raises:
-            OSError, StoreError: a thread could not send.
+            OSError, StoreError: a thread failed to send.
         """
         while not self._turn.acquire(timeout=_SECONDS):
-            pass  # a call that does not wait is under way
+            pass  # a thread is in a call that does not block
         rest, self._rest = self._rest, b""
         if self._fault is not None:
             raise self._fault
@@ -116,27 +117,27 @@ class Lane:
 
 
 class ReceiverThread:
-    """A thread that hears one connection: a turn of a loop for each report costs more."""
+    """Receives from one connection in a thread: an event loop iteration per report costs more."""
 
     def __init__(self, peer: socket.socket, take: Callable[[socket.socket], object]) -> None:
-        """``take`` hears ``peer`` until it raises; shut down, ``peer`` has it raise soon."""
+        """``take`` receives from ``peer`` until it raises, soon after ``peer`` is shut down."""
         self._loop = asyncio.get_running_loop()
         self._peer, self._take = peer, take
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
     async def receive(self) -> None:
-        """Hear until the connection ends.
+        """Receive until the connection ends.
 
         Raises:
-            BaseException: what ``take`` raises.
+            BaseException: any exception that ``take`` raises.
         """
-        with self._peer.dup() as peer:  # its time to wait is its own
+        with self._peer.dup() as peer:  # a copy with its own timeout
             thread = StoreThread("cqstore-hear", partial(self._run, peer))
             try:
                 thread.start()
                 await self._ended
             finally:
-                with suppress(OSError):  # it has gone already
+                with suppress(OSError):  # already disconnected
                     peer.shutdown(socket.SHUT_RD)
                 thread.join()
 

@@ -1,7 +1,7 @@
-"""Reports: what a slave says, checked against what it was sent.
+"""Reports: the phy offsets that a slave reports, checked against what it was sent.
 
-RocketMQ looks at the last of the reports that have come and believes whatever it says: one
-connection that writes 2^50 is a replica of all that will ever be put.
+RocketMQ uses the last report that was received and does not check it: a single connection that
+reports 2^50 counts as a replica of everything that will ever be put.
 """
 
 from cqstore.replication.epoch_wire import is_slave_handshake
@@ -12,21 +12,21 @@ _LOWER = "the slave reported a lower phy offset than before"
 
 
 class Reports:
-    """Takes what one slave sends, cut anywhere; keeps at most a part of a report."""
+    """Parses the bytes of one slave, in pieces of any size; keeps at most a partial report."""
 
     def __init__(self) -> None:
         self._torn = b""
 
     @property
     def is_torn(self) -> bool:
-        """Return whether a part of a report has come."""
+        """Return whether a partial report was received."""
         return bool(self._torn)
 
     def feed(self, data: bytes, last: int) -> list[int]:
-        """Return the phy offsets that ``data`` brings, in order; ``last`` came before, -1: none.
+        """Return the phy offsets in ``data``, in order; ``last`` is the previous one, -1: none.
 
         Raises:
-            WireError: one goes back, or lies before every log; or it is a slave under a controller.
+            WireError: a phy offset decreases or is negative, or the slave is under a controller.
         """
         data = self._torn + data
         if last < 0 and is_slave_handshake(data):
@@ -48,10 +48,10 @@ class Reports:
 
 
 def check_sent(phy_offset: int, sent: int) -> None:
-    """Refuse an acknowledgement of what was not sent.
+    """Refuse an acknowledgement of bytes that were not sent.
 
     Raises:
-        WireError: it is one.
+        WireError: ``phy_offset`` is after the last sent byte.
     """
     if phy_offset > sent:
         raise WireError(

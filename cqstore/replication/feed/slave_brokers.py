@@ -1,8 +1,9 @@
-"""Leads slave brokers of RocketMQ's to a feed: gives each the address where the log is served.
+"""Directs RocketMQ slave brokers to a feed: sends each the address where the log is served.
 
-A broker drops its ``haMasterAddress``: it sets it before there is a client that would use it. A
-name server's answer brings the address of a master that is registered there. A request brings any
-address. A broker forgets it when it stops, so it is sent again and again.
+A broker ignores its own ``haMasterAddress``, because it applies the setting before the client that
+would use it exists. A name server can only supply the address of a master that is registered there.
+A request to the broker can set any address. A broker forgets the address when it stops, so it is
+sent periodically.
 
 Source: RocketMQ ``AdminBrokerProcessor.updateBrokerHaInfo``, ``DefaultHAService.init``.
 """
@@ -20,23 +21,23 @@ _EXCHANGE_BROKER_HA_INFO = 906
 _ADDRESS_FIELD = "masterHaAddress"
 _NOT_DIRECTED = "cannot be directed to this feed"
 LEAD_SECONDS = 30.0
-"""Between two requests to a broker: a restarted one has no master for that long at most."""
+"""Time between two requests to a broker: a restarted broker has no master for at most that long."""
 RETRY_SECONDS = 5.0
-"""The same where the last request failed."""
+"""Time between two requests after the last one failed."""
 
 
 class SlaveBroker:
-    """One broker that is to follow the feed; one task asks it."""
+    """One broker that is to follow the feed. One task at a time."""
 
     def __init__(self, host: str, port: int, report: Callable[[str], None]) -> None:
-        """Lead the broker whose ``listenPort`` is ``port``; ``report`` takes what changes."""
+        """Direct the broker whose ``listenPort`` is ``port``; ``report`` receives changes."""
         self._host, self._port, self._report = host, port, report
         self._reported = ""
 
     async def lead(self, ha_address: str) -> NoReturn:
-        """Give the broker ``ha_address``, ``HOST:PORT``, again and again, until cancelled.
+        """Send ``ha_address`` (``HOST:PORT``) to the broker periodically, until cancelled.
 
-        What fails is reported, once until it changes, and tried again.
+        A failure is retried; it is reported only if it differs from the last report.
         """
         while True:
             try:
@@ -47,7 +48,7 @@ class SlaveBroker:
             await asyncio.sleep(LEAD_SECONDS if is_led else RETRY_SECONDS)
 
     async def _send_address(self, ha_address: str) -> bool:
-        """Return whether the broker has taken the address."""
+        """Return whether the broker accepted the address."""
         async with BrokerClient(self._host, self._port) as client:
             what = "the master address"
             answer = await client.request_ok(what, _EXCHANGE_BROKER_HA_INFO)
@@ -67,10 +68,10 @@ class SlaveBroker:
 
 
 def ha_address(host: str, port: int) -> str:
-    """Return where slaves reach a feed that listens at ``host``, as RocketMQ writes it.
+    """Return the address at which slaves connect to ``host``, in RocketMQ's form.
 
     Raises:
-        StoreConfigError: ``host`` means all addresses of this machine, so it is not one.
+        StoreConfigError: ``host`` stands for all addresses of this machine.
     """
     try:
         ip = ipaddress.ip_address(host)

@@ -1,1 +1,1 @@
-"""Following a master: its log, proven and appended."""
+"""Following a master: verifies that its log continues the local log, and appends it."""

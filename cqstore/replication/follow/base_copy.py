@@ -1,9 +1,9 @@
-"""A base: the closed log files of a copy of the master's log, on which a follower goes on.
+"""A base: the closed log files of a copy of the master's log, from which a follower starts.
 
-Only the files before the last written one are taken: nothing writes to them any more; a broker
-makes its next file before it needs it, and that one is empty. They become a log
-under its name when all are there and durable; the opening then checks every record and builds the
-queues, and the first connection proves that their end is the master's (``LogReceiver``).
+Only the files before the last written one are copied: nothing writes to them any more. (A broker
+creates its next file ahead of time; that file is empty.) The folder gets the name of a commit log
+when all files are in it and durable. The next open then checks every record and builds the queues,
+and the first connection verifies that the last bytes equal the master's (``LogReceiver``).
 """
 
 import shutil
@@ -20,21 +20,21 @@ from cqstore.store.service.offline.store_copy import copy_file
 from cqstore.store.service.opening.unopened import mark_unopened
 
 _HEAD_BYTES = 8
-"""Size and magic of a record, neither of them 0."""
+"""Size of the first two fields of a record, size and magic, neither of which is 0."""
 
 
 def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
     """Copy the closed log files in ``source`` into the new store ``root``; return their bytes.
 
-    ``source`` is a folder of log files, or one that has such a folder ``commitlog``. An
-    interrupted copy is begun again. ``progress`` is called with the phy offset copied up to.
+    ``source`` is a folder of log files, or a folder with a subfolder ``commitlog``. An interrupted
+    copy is started again. ``progress`` is called with the phy offset copied up to.
 
     Raises:
-        RefusedStoreError: something else lies in ``root``, or ``source`` has no closed log file.
-        StoreLockedError: the store is open, or another process takes a base.
-        CorruptionError: a file of the row is missing, or has another size.
-        DiskFullError: there is no room; nothing was copied.
-        StoreIOError: something cannot be read or written.
+        RefusedStoreError: ``root`` is not empty, or ``source`` has no closed log file.
+        StoreLockedError: the store is open, or another process copies a base into it.
+        CorruptionError: a log file is missing in the sequence, or has a different size.
+        DiskFullError: there is not enough disk space; nothing was copied.
+        StoreIOError: a file cannot be read or written.
     """
     paths = StorePaths(root)
     _refuse_unless_empty(paths)
@@ -51,7 +51,7 @@ def _take(files: list[Path], paths: StorePaths, progress: Progress) -> int:
     """Copy the log files of the base into the folder; return their bytes.
 
     Raises:
-        DiskFullError: there is no room; nothing was copied.
+        DiskFullError: there is not enough disk space; nothing was copied.
     """
     partial = _partial(paths)
     with os_errors("read the size of the base", files[0].parent):
@@ -89,11 +89,11 @@ def _refuse_unless_empty(paths: StorePaths) -> None:
 
 
 def closed_files(source: Path) -> list[Path]:
-    """Return the log files in ``source`` that another one with a record follows, in order.
+    """Return the log files in ``source`` that are followed by a file with a record, in order.
 
     Raises:
-        RefusedStoreError: there is none.
-        CorruptionError: a file of the row is missing, or has another size.
+        RefusedStoreError: ``source`` has no closed log file.
+        CorruptionError: a log file is missing in the sequence, or has a different size.
     """
     folder = source / "commitlog" if is_dir(source / "commitlog") else source
     with os_errors("list the base", folder):

@@ -1,4 +1,4 @@
-"""Blocking steps beside a loop."""
+"""Runs blocking calls for a task of an event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,10 +13,10 @@ R = TypeVar("R")
 async def to_the_end(step: Callable[[*A], R], *given: *A) -> R:
     """Run a blocking step in a thread; a cancellation waits for its end.
 
-    A fault of the store counts for more than the cancellation.
+    If the step fails after a cancellation, an error of the store takes precedence.
 
     Raises:
-        Exception: what ``step`` raises.
+        Exception: any exception that ``step`` raises.
         asyncio.CancelledError: the task was cancelled; the step has ended.
     """
     job = asyncio.ensure_future(asyncio.to_thread(step, *given))

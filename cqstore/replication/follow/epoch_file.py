@@ -1,8 +1,8 @@
 """``epochFileCheckpoint``: the epochs of a log under a controller, as RocketMQ keeps them.
 
-Lines of text: how many epochs, the CRC-32 of the lines that follow without its highest bit (0: not
-checked), and a line ``epoch-start`` for each. RocketMQ copies the former content to ``.bak`` and
-writes in place.
+Lines of text: the number of epochs; the CRC-32 of the lines that follow, without its highest bit
+(0: not checked); and a line ``epoch-start`` for each epoch. RocketMQ copies the previous content to
+``.bak`` and then writes in place.
 
 Source: RocketMQ ``EpochFileCache``, ``CheckpointFile``.
 """
@@ -26,8 +26,8 @@ def read_epochs(path: Path) -> list[EpochEntry]:
     """Return the epochs in the file, oldest first; none if there is no file.
 
     Raises:
-        CorruptionError: it is no such file.
-        StoreIOError: it cannot be read.
+        CorruptionError: the file is not a valid epoch file.
+        StoreIOError: the file cannot be read.
     """
     with os_errors("read the epoch file", path):
         try:
@@ -48,12 +48,12 @@ def read_epochs(path: Path) -> list[EpochEntry]:
 
 
 def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
-    """Make ``entries``, of which there is one at least, all of the file, durably.
+    """Replace the content of the file by ``entries``, at least one, durably.
 
-    What was there goes to ``.bak`` first.
+    The previous content is saved to ``.bak`` first.
 
     Raises:
-        StoreIOError: it cannot be written; the present file is unchanged.
+        StoreIOError: the file cannot be written; the present file is unchanged.
     """
     text = _lines(entries)
     data = f"{len(entries)}\n{_checksum(text)}\n{text}".encode()

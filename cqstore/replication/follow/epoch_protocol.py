@@ -1,7 +1,7 @@
-"""EpochProtocol: the wire under a controller. Compares logs by epochs first, then by bytes.
+"""EpochProtocol: the protocol under a controller. Compares logs by epochs first, then by bytes.
 
-What is said there is an asynchronous learner's, and it acknowledges nothing: a put of RocketMQ's
-that waits for ``inSyncReplicas`` counts every connection, a learner's too.
+The follower identifies as an asynchronous learner and acknowledges nothing: a RocketMQ put that
+waits for ``inSyncReplicas`` counts every connection, including those of learners.
 
 Source: RocketMQ ``AutoSwitchHAClient``, ``GroupTransferService``.
 """
@@ -48,23 +48,23 @@ class Learner:
     """The identity of a slave under a controller."""
 
     broker_id: int
-    """By which the master knows it; no broker of the master's set may have it."""
+    """Identifies the slave to the master; no broker of the master's replica set may have it."""
     sync_from_last_file: bool = False
     """Begin an empty log with the master's last file instead of its first."""
 
 
 @dataclass(frozen=True, slots=True)
 class MasterEpochs:
-    """Where a master's log ends, and its epochs, as its handshake says."""
+    """The end of a master's log and its epochs, from its handshake."""
 
     end: int
-    """Phy offset."""
+    """Phy offset of the end of the log."""
     entries: Sequence[EpochEntry]
-    """Oldest first; one at least."""
+    """Oldest first; at least one."""
 
 
 class EpochProtocol:
-    """The wire of a controller on one connection, after the handshakes: a ``WireProtocol``."""
+    """The protocol of a controller on one connection, after the handshake: a ``WireProtocol``."""
 
     acknowledges = False
 
@@ -80,25 +80,25 @@ class EpochProtocol:
         """Compare this log's epochs with the master's; blocks.
 
         Raises:
-            BeyondEpochError: this log continues behind the offset up to which they are equal.
-            DivergedError: they have no epoch in common, or the master cannot send what comes next.
+            BeyondEpochError: this log continues after the offset up to which both are equal.
+            DivergedError: both have no epoch in common, or the master lacks the next bytes.
             CorruptionError, StoreIOError: this log's epochs cannot be read or written.
         """
-        components_of(store).log.commit()  # what waits in memory is of this log
+        components_of(store).log.commit()  # so that buffered bytes count as part of this log
         self._path = components_of(store).paths.epoch_file
         is_new, end = is_empty(components_of(store).log), store.max_phy_offset()
         own = [] if is_new else read_epochs(self._path)
         self._held = not own and not is_new
-        """They are the master's, and this log's once its bytes are; until then not written."""
+        """The epochs are the master's; they are written once its bytes are verified to match."""
         if own:
             self._epochs = _common(own, end, master)
-            if self._epochs != own:  # these have no byte here
+            if self._epochs != own:  # the removed epochs have no byte in this log
                 self._write()
         else:
             self._epochs = [] if is_new else _adopted(end, master)
         self._port, self._learner, self._timing = port, learner, timing
         self._their_end = master.end
-        self._lacking = Stopwatch()  # where the master had more that did not come
+        self._lacking = Stopwatch()  # time for which the master had more bytes but sent none
         self._parser = TransferParser(EpochHistory(master.entries).enter)
         self.receiver = LogReceiver(
             store, verify_tail_bytes, minimum=master.entries[0].start_offset
@@ -114,22 +114,22 @@ class EpochProtocol:
         learner: Learner,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> "EpochProtocol":
-        """Do the handshake on a new connection, and compare epochs.
+        """Exchange handshakes on a new connection, and compare epochs.
 
         Raises:
-            OSError: the connection is of no use, or the master is none yet.
-            WireError, StoreError: as ``parse_handshake`` and the constructor raise them.
+            OSError: the connection failed, or the master's controller has not made it master yet.
+            WireError, StoreError: as for ``parse_handshake`` and the constructor.
         """
         master = await shake_hands(*streams, learner, timing.housekeeping)
         return await to_the_end(cls, store, port, timing, verify_tail_bytes, learner, master)
 
     @property
     def frames(self) -> int:
-        """Return how many have ended."""
+        """Return the number of frames that were received completely."""
         return self._parser.frames
 
     def receive(self, data: bytes) -> None:
-        """Give what came to the receiver, each epoch noted durably before its first byte.
+        """Pass received bytes to the receiver; each epoch is made durable before its first byte.
 
         Raises:
             DivergedError: an epoch begins inside a record, or bytes differ.
@@ -148,18 +148,18 @@ class EpochProtocol:
             self._write()
 
     def report(self, phy_offset: int) -> bytes:
-        """Return the bytes of a report that this log has all before ``phy_offset``."""
+        """Return the bytes of a report that this log has everything before ``phy_offset``."""
         return SLAVE_REPORT.pack(SlaveReport(TRANSFER, phy_offset))
 
     async def has_all(self) -> bool:
-        """Return whether there is nothing more because all is here.
+        """Return whether heartbeats arrive because this log has all of the master's.
 
-        A master sends heartbeats for an offset too that has left its log. Where its log ends it
-        says with each handshake.
+        A master also sends heartbeats for an offset that has expired from its log. The end of its
+        log is part of each handshake.
 
         Raises:
-            DivergedError: the master has more and sends it not.
-            OSError, WireError: the master cannot be asked where it ends.
+            DivergedError: the master has more bytes but does not send them.
+            OSError, WireError: a new handshake for the end of the master's log failed.
         """
         at = self.receiver.next_phy_offset
         if at > self._their_end:
@@ -168,7 +168,7 @@ class EpochProtocol:
             return not self.receiver.is_torn
         if at < self._their_end:
             lacking = self._lacking.seconds(at, time.monotonic())
-            if lacking >= self._timing.stopping:  # else it may be about to end
+            if lacking >= self._timing.stopping:  # before that, the master may be shutting down
                 raise self.receiver.divergence(
                     found=f"the master does not send its bytes from {at}, although its log ends at"
                     f" {self._their_end}: it has lost them, or none of its epochs contains them"
@@ -176,15 +176,15 @@ class EpochProtocol:
         return False
 
     def _place(self, piece: Piece) -> tuple[EpochEntry, int]:
-        """Return the epoch that a piece's frame names, and its place: -1 before, 0 at its start."""
+        """Return the epoch of a piece's frame, and -1, 0 or 1: before, at or after its start."""
         entry = self._parser.head.entry
         at, start = piece.phy_offset, entry.start_offset
         return entry, (at > start) - (at < start)
 
     def _enter(self, entry: EpochEntry) -> None:
-        """Take in that bytes of an epoch follow; written down before the first of them."""
+        """Add an epoch whose bytes follow; it is written before the first of them."""
         head, last = self._parser.head, self._epochs[-1].epoch if self._epochs else -1
-        # A heartbeat for bytes that are gone names the first epoch that is not.
+        # A heartbeat for bytes that have expired carries the first epoch that has not.
         if entry.epoch > last and (head.size or head.phy_offset >= entry.start_offset):
             self._epochs = [*self._epochs, entry]
             self._held = self._held and not self.receiver.is_verified
@@ -198,14 +198,14 @@ class EpochProtocol:
 async def shake_hands(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, learner: Learner, seconds: float
 ) -> MasterEpochs:
-    """Send the slave's identity, and return what the master answers.
+    """Send the slave's identity; return the end and epochs in the master's response.
 
     Raises:
-        OSError: nothing came in ``seconds``, the connection ended, or the master has no epoch.
-        WireError: no master under a controller answers so.
+        OSError: no response within ``seconds``, the connection ended, or the master has no epoch.
+        WireError: the response is not from a master under a controller.
     """
     hello = SlaveHandshake(HANDSHAKE, learner.sync_from_last_file, 1, learner.broker_id)
-    writer.write(SLAVE_HANDSHAKE.pack(hello))  # as one: the master reads no part of it
+    writer.write(SLAVE_HANDSHAKE.pack(hello))  # in one piece: the master reads no part of one
     try:
         async with asyncio.timeout(seconds):
             head = parse_handshake(await _answer(reader))
@@ -220,11 +220,11 @@ async def shake_hands(
 
 
 async def _answer(reader: asyncio.StreamReader) -> bytes:
-    """Return the head of the master's answer.
+    """Return the header of the master's response.
 
     Raises:
-        WireError: the connection ended after bytes that are not the begin of one.
-        IncompleteReadError: it ended before.
+        WireError: the connection ended after bytes that do not begin like a handshake.
+        IncompleteReadError: the connection ended before the header was complete.
     """
     try:
         return await reader.readexactly(MASTER_HANDSHAKE.size)
@@ -234,7 +234,7 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _fetch_end(port: MasterPort, learner: Learner, timing: Timing) -> int:
-    """Return where the master's log ends now, asked by another connection; -1: no answer."""
+    """Return the end of the master's log, from a new connection; -1: no response."""
     try:
         async with asyncio.timeout(timing.connect):
             reader, writer = await port.connect()
@@ -247,7 +247,7 @@ async def _fetch_end(port: MasterPort, learner: Learner, timing: Timing) -> int:
 
 
 def _common(own: list[EpochEntry], end: int, master: MasterEpochs) -> list[EpochEntry]:
-    """Return the epochs that this log, which ends at ``end``, has with the master.
+    """Return the epochs that this log, which ends at ``end``, shares with the master.
 
     Raises:
         BeyondEpochError, DivergedError: see ``EpochProtocol``.
@@ -271,10 +271,10 @@ def _common(own: list[EpochEntry], end: int, master: MasterEpochs) -> list[Epoch
 
 
 def _adopted(end: int, master: MasterEpochs) -> list[EpochEntry]:
-    """Return the epochs of a log that has none, if its bytes are the master's.
+    """Return the epochs of a log that has none, provided that its bytes equal the master's.
 
     Raises:
-        DivergedError: they cannot be, or the master cannot send them.
+        DivergedError: the bytes cannot be equal, or the master cannot send the next ones.
     """
     first = master.entries[0].start_offset
     if not first <= end <= master.end:

@@ -1,4 +1,4 @@
-"""Epochs: where two logs agree by them, and what a master's frames may name.
+"""Epochs: the point up to which two logs agree, and the epochs that a master's frames may carry.
 
 Source: RocketMQ ``EpochFileCache.findConsistentPoint``, ``AutoSwitchHAConnection``.
 """
@@ -14,21 +14,21 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """How far a log and a master's are equal, by their epochs."""
+    """The point up to which this log and a master's are equal, by their epochs."""
 
     kept: list[EpochEntry]
-    """Of this log, up to the newest that the master has, too."""
+    """Epochs of this log up to the newest one that the master also has."""
     end: int
-    """Phy offset up to which both have the bytes of that epoch."""
+    """Phy offset up to which both logs have the bytes of that epoch."""
 
 
 def agreed(
     own: Sequence[EpochEntry], own_end: int, theirs: Sequence[EpochEntry], their_end: int
 ) -> Agreed | None:
-    """Return where both agree: in the newest own epoch that began at the same place there.
+    """Return the point of agreement: in the newest own epoch that starts equally at the master.
 
-    Own epochs that begin behind ``own_end`` have no byte here, and do not count: they were noted
-    before bytes came that a power cut took. ``None``: there is no such epoch.
+    Own epochs that begin after ``own_end`` have no byte in this log and are ignored: they were
+    written before bytes that a power cut then removed. ``None``: no epoch is shared.
     """
     own = [entry for entry in own if entry.start_offset <= own_end]
     starts = [*(entry.start_offset for entry in theirs), their_end]
@@ -42,27 +42,27 @@ def agreed(
 
 
 def listed(entries: Sequence[EpochEntry]) -> str:
-    """Return epochs as a sentence has them, of many the newest."""
+    """Return epochs as text for a message; if there are many, only the newest."""
     words = [f"{entry.epoch} from {entry.start_offset}" for entry in entries[-_SHOWN:]]
     more = len(entries) - len(words)
     return (f"{more} older ones, " if more > 0 else "") + (", ".join(words) or "none")
 
 
 class EpochHistory:
-    """A master's epochs, and what its frames may name after them. One thread at a time."""
+    """A master's epochs, against which its frames are checked. One thread at a time."""
 
     def __init__(self, entries: Sequence[EpochEntry]) -> None:
         """Begin with the epochs of the master's handshake."""
         self._entries = list(entries)
 
     def enter(self, head: TransferHead) -> None:
-        """Take the head of a frame.
+        """Check the header of a frame, and add its epoch if it is new.
 
-        RocketMQ names the next epoch already with the last bytes of one. Bytes before its first
-        epoch it sends with that one.
+        RocketMQ puts the next epoch into the frame with the last bytes of one. Bytes before its
+        first epoch are sent with the first epoch.
 
         Raises:
-            WireError: it names an epoch that there is not, or its bytes are of another.
+            WireError: the epoch in the header is unknown, or the bytes belong to another epoch.
         """
         entries, named, begin = self._entries, head.entry, head.phy_offset
         end = begin + head.size
@@ -80,10 +80,10 @@ class EpochHistory:
             raise self._error("has bytes of another epoch", head, expected, end)
 
     def _begin(self, named: EpochEntry, begin: int, end: int) -> None:
-        """Add a later epoch that a frame names.
+        """Add a later epoch from a frame.
 
         Raises:
-            WireError: it is none, or begins elsewhere.
+            WireError: the epoch is not later, or begins elsewhere.
         """
         last = self._entries[-1]
         is_later = named.epoch > last.epoch and named.start_offset > last.start_offset

@@ -1,6 +1,6 @@
 """Follower: replicates the log of a running master to a store, and reconnects when needed.
 
-One connection at a time, on asyncio streams; no thread but for the store's blocking calls.
+One connection at a time, on asyncio streams; threads are used only for the store's blocking calls.
 
 Source: RocketMQ ``DefaultHAClient``, ``AutoSwitchHAClient``.
 """
@@ -34,8 +34,8 @@ _FAREWELL_SECONDS = 1
 class Follower:
     """Replicates the log of one master to ``store``, to which nothing else may append.
 
-    Readers may use the store meanwhile. Under ``SYNC_FLUSH``, bytes are reported to the master when
-    they are on disk, else when they are appended.
+    Readers may use the store in the meantime. Bytes are reported to the master when they are
+    appended, but under ``SYNC_FLUSH`` when they are on disk.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Follower:
         self._timing = timing or Timing()
         self._verify_tail_bytes = verify_tail_bytes
         self._on_event = on_event
-        self._reported: set[str] = set()  # since the last connection that was of use
+        self._reported: set[str] = set()  # sentences since the last successful connection
         self._appending = asyncio.Lock()
         self.progress = FollowerProgress(end=store.max_phy_offset())
 
@@ -71,7 +71,7 @@ class Follower:
         Raises:
             DivergedError, WireError: what the master sends does not continue this log.
             StoreIOError: the host name cannot be resolved.
-            StoreError: the store takes no more writes.
+            StoreError: the store accepts no more writes.
         """
         wait = self._timing.first_retry / 2
         while not until(self.progress):
@@ -103,7 +103,7 @@ class Follower:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Append nothing during the block, which must be short: the master sees no reports."""
+        """Append nothing during the block. Keep it short: the master receives no reports."""
         async with self._appending:
             yield
 
@@ -112,7 +112,7 @@ class Follower:
     ) -> float:
         """Report what ended a connection; return the seconds to wait before the next one.
 
-        ``of_use``: it has brought something, or that there is nothing more.
+        ``of_use``: bytes were received on the connection, or the master had nothing more to send.
         """
         progress, timing = self.progress, self._timing
         if isinstance(exc, socket.gaierror) and not progress.connections:
@@ -127,12 +127,12 @@ class Follower:
         return timing.first_retry if of_use else min(2 * wait, timing.last_retry)
 
     def _report(self, sentence: str) -> None:
-        if sentence not in self._reported:  # a master that is away is no news each five seconds
+        if sentence not in self._reported:  # do not repeat it every five seconds
             self._on_event(f"{self._port}: {sentence}")
             self._reported.add(sentence)
 
     async def _connection(self, until: Until) -> None:
-        """Follow by one connection until it ends or ``until`` says so."""
+        """Follow on one connection until it ends or ``until`` returns True."""
         progress = self.progress
         progress.verified = False
         async with asyncio.timeout(self._timing.connect):
@@ -153,12 +153,12 @@ class Follower:
             with suppress(OSError):
                 async with asyncio.timeout(_FAREWELL_SECONDS):
                     await writer.wait_closed()
-            writer.transport.abort()  # a master that takes no reports would hold us up
+            writer.transport.abort()  # a close would wait for a master that accepts no reports
 
     async def _begin_protocol(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> WireProtocol:
-        """Return what the master's wire has of its own, once it may be reported to."""
+        """Return the protocol for the connection, ready for the first report."""
         given = self._store, self._port, self._timing, self._verify_tail_bytes
         if self._learner is None:
             return await DefaultProtocol.begin(*given)

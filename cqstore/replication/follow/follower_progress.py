@@ -1,4 +1,4 @@
-"""How long a follower waits, and how far it is."""
+"""Timeouts and progress of a follower."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,63 +6,63 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When a follower stops waiting, seconds; the defaults are RocketMQ's where it has one."""
+    """Intervals and timeouts of a follower, in seconds; the defaults are RocketMQ's, if any."""
 
     connect: float = 5.0
     report: float = 5.0
-    """Report again after this time without anything new (``haSendHeartbeatInterval``)."""
+    """Interval at which the last report is repeated (``haSendHeartbeatInterval``)."""
     housekeeping: float = 20.0
-    """Give a connection up that has brought neither the end of a frame nor ``ENOUGH_BYTES`` for so
-    long (``haHousekeepingInterval``)."""
+    """Time after which a connection is closed if neither the end of a frame nor ``ENOUGH_BYTES``
+    were received (``haHousekeepingInterval``)."""
     first_retry: float = 0.2
-    """Wait before the first new connection; each further one waits twice as long."""
+    """Wait before the first reconnect; each further wait is twice as long."""
     last_retry: float = 5.0
     quiet: float = 2.0
-    """Between two heartbeats that say that there is nothing more. One says nothing: a master that
-    was stopped sends it before it looks for new bytes. Nor do several at once: its flow control
-    sends them in place of bytes for up to a second."""
+    """Minimum time between two heartbeats that together show that the master has nothing more. One
+    heartbeat is no evidence: a master that was suspended sends it before it checks for new bytes.
+    Nor are several at once: flow control sends them in place of bytes for up to a second."""
     stopping: float = 15.0
-    """For which a master that is being stopped may send heartbeats alone, to everybody: RocketMQ's
-    reads nothing from then on, and closes its connections three to nine seconds later."""
+    """Time for which a master that is shutting down may send only heartbeats: RocketMQ's master
+    then reads nothing, and closes its connections three to nine seconds later."""
     last_file: float = 60.0
-    """For which the master's last file surely stays in its log: it would have to fill it first."""
+    """Time for which the master's last file surely remains: it has to be filled first."""
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """How far a follower is: connected, verified, appended, reported."""
+    """Progress of a follower: connected, verified, appended, reported."""
 
     end: int = 0
-    """Phy offset behind the last record here."""
+    """Phy offset of the end of the last record here."""
     reported: int = -1
-    """What was last reported to the master, -1: nothing."""
+    """Phy offset that was last reported to the master; -1: none."""
     connected: bool = False
     verified: bool = False
-    """On this connection, or the last one, the master has sent what this log ended with."""
+    """On the current or last connection, the master's bytes equal the end of this log."""
     caught_up: bool = False
-    """The master has no byte that is not here, or had none when it last said so."""
+    """This log has every byte of the master's, as of the last time that the master was quiet."""
     connections: int = 0
-    """That were made."""
+    """Number of connections that were made."""
     body_bytes: int = 0
-    """Of log that came, those among them that were here already."""
+    """Bytes of the log that were received, including those that were already here."""
     port: int = 0
-    """Of this end of the connection, or of the last one; 0: there was none."""
+    """Local port of the current or last connection; 0: there was none."""
     master_end: int = -1
-    """Where the master's log ended when it was last asked, -1: it was not, or did not say."""
+    """End of the master's log when the broker was last queried; -1: not queried, or no response."""
 
     fault: str = ""
-    """What ended the last connection that was lost, or why there was none; empty: nothing yet."""
+    """Why the last connection ended or failed; empty: no failure yet."""
     metadata_time: float = 0.0
-    """When all tables of the master's had come last, seconds since the epoch; 0: never."""
+    """Seconds since the epoch when all metadata tables were last complete; 0: never."""
     metadata_fault: str = ""
-    """What was wrong with them the last time."""
+    """Why the last attempt to replicate the metadata failed; empty: it did not."""
 
     @property
     def lag_bytes(self) -> int | None:
-        """Return how many bytes of the master's log are not here; ``None``: that is not known.
+        """Return how many bytes of the master's log are not here; ``None``: unknown.
 
-        At least so many: the master's log may have grown since it was asked. A follower that has
-        nothing yet will not get all that the master has.
+        This is a minimum: the master's log may have grown since it was queried. A follower whose
+        log is still empty does not receive all of the master's log.
         """
         if self.caught_up:
             return 0
@@ -70,4 +70,4 @@ class FollowerProgress:
 
 
 Until = Callable[[FollowerProgress], bool]
-"""Whether a follower has come far enough; asked whenever something came."""
+"""Whether a follower may stop; called whenever something was received."""

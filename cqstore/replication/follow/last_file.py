@@ -1,7 +1,7 @@
-"""What a master's last log file spans, as it reports it to a client without a log.
+"""The phy offsets of a master's last log file, as the master serves it to a client without a log.
 
-The wire has no question for the end of a log, nor for its begin. A client that asks for 0 gets the
-last file.
+The protocol has no request for the start or end of a log. A client that requests offset 0 receives
+the last file.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _ENOUGH_HEARTBEATS = 2
 
 
 async def last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
-    """Return what ``request_last_file`` does; ``None`` too where that has an error."""
+    """Return the result of ``request_last_file``, or ``None`` if it raises an error."""
     try:
         return await request_last_file(port, seconds, whole=whole)
     except (OSError, WireError):
@@ -23,14 +23,14 @@ async def last_file(port: MasterPort, seconds: float, *, whole: bool) -> range |
 
 
 async def request_last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
-    """Return the phy offsets of the bytes that the master's last log file has.
+    """Return the phy offsets of the bytes in the master's last log file.
 
-    ``whole``: up to the end of the log, for which all of the file is received and thrown away; else
-    of the first frame. ``None`` if the connection ended before that.
+    ``whole``: up to the end of the log, for which all of the file is received and discarded; else
+    only those of the first frame. ``None`` if the connection ended before that.
 
     Raises:
-        OSError: nothing listens there, or that did not come in ``seconds``.
-        WireError: what came is of no master.
+        OSError: the connection failed, or the bytes did not arrive within ``seconds``.
+        WireError: the received bytes are not from a master.
     """
     async with asyncio.timeout(seconds):
         reader, writer = await port.connect()
@@ -42,9 +42,9 @@ async def request_last_file(port: MasterPort, seconds: float, *, whole: bool) ->
 
 
 async def _span(reader: asyncio.StreamReader, *, whole: bool) -> range | None:
-    """Return the range of what a master sends, ``None`` if it sends nothing.
+    """Return the range of phy offsets that a master sends; ``None`` if it sends nothing.
 
-    ``whole``: up to where it has no more; else of the first piece.
+    ``whole``: up to the end of its log; else only the first piece.
     """
     parser, begin, end, heartbeats = FrameParser(), -1, -1, 0
     while data := await reader.read(READ_BYTES):
@@ -52,7 +52,7 @@ async def _span(reader: asyncio.StreamReader, *, whole: bool) -> range | None:
             begin = piece.phy_offset if begin < 0 else begin
             end = piece.phy_offset + len(piece.data)
             heartbeats += not piece.data
-            # The first one may come before the master has looked for bytes.
+            # The first heartbeat may arrive before the master has checked for bytes.
             is_end = not piece.data and (end > begin or heartbeats == _ENOUGH_HEARTBEATS)
             if is_end or not whole:
                 return range(begin, end)

@@ -1,8 +1,8 @@
-"""LogReceiver: what one connection to a master brings, proven to continue this log, then appended.
+"""LogReceiver: verifies that bytes from a master continue this log, then appends them.
 
-A log that has bytes asks again for its last ones, and nothing is appended or acknowledged before
-the master has sent the same. RocketMQ asks for its end alone, and so never learns that the master's
-log is shorter than its own, or another one.
+A log that has bytes requests its own last bytes again, and nothing is appended or acknowledged
+before the master has sent the same bytes. RocketMQ's slave requests only its end, and so never
+detects that the master's log is shorter than its own, or a different log.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 VERIFY_TAIL_BYTES = 64 << 10
-"""How many of the last bytes are asked for again at least; a record of them alone would do."""
+"""Minimum number of last bytes that are requested again; the last record alone would suffice."""
 READ_BYTES = 1 << 20
-"""Most that is read, and taken, at once."""
+"""Maximum number of bytes that are read and processed at once."""
 _RECORD_ROOM = 64 << 10
-"""What a record may have beside its body."""
+"""Maximum size of a record without its body."""
 _KEPT = "the master's bytes were not appended, and nothing was removed"
 
 
@@ -32,62 +32,63 @@ def is_empty(log: CommitLog) -> bool:
 
 
 class LogReceiver:
-    """One connection's way into the store; calls come one at a time, from any thread.
+    """Appends the bytes of one connection to the store. Any thread, but one call at a time.
 
-    What it keeps in memory is less than one record: the begin of one that is not whole yet.
+    Keeps less than one record in memory: the beginning of an incomplete record.
     """
 
     def __init__(
         self, store: MessageStore, verify_tail_bytes: int = VERIFY_TAIL_BYTES, *, minimum: int = 0
     ) -> None:
-        """Begin at the end of ``store``, to which nothing else appends.
+        """Begin at the end of ``store``, to which nothing else may append.
 
-        The master cannot send what lies before ``minimum``, which is no byte that is wanted.
+        ``minimum`` is the first phy offset that the master can send; bytes before it are not
+        requested.
         """
         log = components_of(store).log
-        log.commit()  # what waits in memory can be compared then
+        log.commit()  # so that buffered bytes can be compared
         end, is_new = log.max_phy_offset(), is_empty(log)
         self._store = store
-        self._end = end  # of this log: where ``_rest`` begins
+        self._end = end  # end of this log, where ``_rest`` begins
         self._rest = b""
-        self._wanted = 1  # bytes that ``_rest`` must have to be worth a look
-        # Whether a record is too long must not depend on how it comes: none of these comes at once.
+        self._wanted = 1  # minimum size of ``_rest`` for the next attempt to append
+        # The size limit must not depend on how bytes arrive: larger records never arrive at once.
         self._limit = max(store.config.max_message_size, READ_BYTES) + _RECORD_ROOM + BLANK_SIZE
         begin = max(tail_begin(log, verify_tail_bytes), min(end, 1), minimum)
         self.request = 0 if is_new else begin
-        """Where the master is to begin. 0 means to it: at the start of its last file. So a log that
-        has bytes never asks for 0."""
+        """Phy offset to request from the master. 0 would request the start of its last file, so a
+        log that has bytes never requests 0."""
         self._next = None if is_new else self.request
-        """Where the next byte belongs; ``None`` until a new log knows where it begins."""
+        """Phy offset of the next byte; ``None`` until the start of a new log is known."""
         self.heartbeats = 0
-        """Behind the last byte that came."""
+        """Number of heartbeats since the last received byte."""
         self.body_bytes = 0
-        """That came, those that were here already among them."""
+        """Number of bytes received, including those that were already here."""
 
     @property
     def is_verified(self) -> bool:
-        """Return whether the master has sent what this log ends with."""
+        """Return whether the master has sent the same bytes as the end of this log."""
         return self._next is not None and self._next >= self._end
 
     @property
     def next_phy_offset(self) -> int:
-        """Return where the next byte of the master's belongs."""
+        """Return the phy offset of the next byte from the master."""
         return self.request if self._next is None else self._next
 
     @property
     def is_torn(self) -> bool:
-        """Return whether a record has come that is not whole yet."""
+        """Return whether an incomplete record was received."""
         return bool(self._rest)
 
     def receive(self, pieces: Iterable[Piece]) -> None:
-        """Compare and append what ``pieces`` bring, at most ``READ_BYTES``.
+        """Compare and append the bytes of ``pieces``, at most ``READ_BYTES``.
 
-        However they are cut, the log ends up the same.
+        The resulting log does not depend on how the bytes are split.
 
         Raises:
-            DivergedError: they do not continue this log. What came before that place is appended.
-            WireError: as ``pieces`` raises it; likewise.
-            DiskFullError: there is no room for a next file; what there was room for is appended.
+            DivergedError: the bytes do not continue this log. Bytes before that are appended.
+            WireError: raised by ``pieces``. Bytes before that are appended.
+            DiskFullError: there is no space for the next file; bytes before that are appended.
         """
         fresh = [self._rest]
         try:
@@ -98,10 +99,10 @@ class LogReceiver:
             self._append()
 
     def divergence(self, last_file: range | None = None, found: str = "") -> DivergedError:
-        """Return what to raise when the master has nothing to send, but more or less than is here.
+        """Return the error for a master that sends nothing, although its log ends elsewhere.
 
-        ``last_file``: the bytes that its last log file has, if that is known; ``found``: what is
-        known instead.
+        ``last_file``: the phy offsets of its last log file, if known. ``found``: text about the
+        master's log, used instead.
         """
         at = self.next_phy_offset
         if found:
@@ -123,10 +124,10 @@ class LogReceiver:
             phy_offset=at,
         )
 
-    # ---- inside
+    # ---- internal
 
     def _beyond_own(self, piece: Piece) -> bytes:
-        """Return the bytes of ``piece`` behind this log's end; the others are as they are here."""
+        """Return the bytes of ``piece`` after this log's end; earlier bytes are compared."""
         if self._next is None:
             self._next = self._end = self._first(piece.phy_offset)
         if piece.phy_offset != self._next:
@@ -143,7 +144,7 @@ class LogReceiver:
         return piece.data[own:]
 
     def _elsewhere(self, piece: Piece, expected: int) -> DivergedError:
-        """Return the error of a piece that is of another place than the one that is next."""
+        """Return the error for a piece that does not begin at the expected phy offset."""
         is_first = not (self.body_bytes or self.heartbeats)
         if is_first and (found := outside_log(expected, piece)):
             sentence = self.divergence(found=found).reason
@@ -157,10 +158,10 @@ class LogReceiver:
         )
 
     def _first(self, phy_offset: int) -> int:
-        """Return where an empty log begins, with the master's last file.
+        """Return where an empty log begins: at the start of the master's last file.
 
         Raises:
-            DivergedError: no file of this store begins there.
+            DivergedError: a file of this store cannot begin there.
         """
         file_size = components_of(self._store).log.files.file_size
         if phy_offset % file_size:
@@ -172,10 +173,10 @@ class LogReceiver:
         return phy_offset
 
     def _compare(self, phy_offset: int, data: bytes) -> None:
-        """Compare bytes of the master's with those here.
+        """Compare bytes from the master with the local ones.
 
         Raises:
-            DivergedError: they differ.
+            DivergedError: the bytes differ.
         """
         log = components_of(self._store).log
         file_size = log.files.file_size
@@ -189,7 +190,7 @@ class LogReceiver:
             at += len(part)
 
     def _another_log(self, phy_offset: int, own: bytes, other: bytes) -> DivergedError:
-        """Return the error of bytes that differ, with the first one."""
+        """Return the error for bytes that differ, with the position of the first one."""
         same = next(at for at, byte in enumerate(own) if byte != other[at])
         return DivergedError(
             f"the master's log differs from this log, which ends at {self._end}; {_KEPT}. Was this"
@@ -200,7 +201,7 @@ class LogReceiver:
         )  # fmt: skip
 
     def _append(self) -> None:
-        """Append the whole records of ``_rest``."""
+        """Append the complete records of ``_rest``."""
         while len(self._rest) >= self._wanted:
             try:
                 end = self._store.append_to_commit_log(self._end, self._rest)
@@ -208,16 +209,16 @@ class LogReceiver:
                 self._wanted = self._size_of_torn()
             except CorruptionError as exc:
                 if self._store.max_phy_offset() > self._end:
-                    raise  # they are in the log: it is the queues' fault
+                    raise  # the records are in the log: the error is about the queues
                 raise self._no_record(exc) from exc
 
     def _keep_from(self, end: int) -> None:
-        end = max(end, self._end)  # a new log ends at 0 until its first record is whole
+        end = max(end, self._end)  # a new log ends at 0 until its first record is complete
         self._rest = self._rest[end - self._end :]
         self._end = end
 
     def _size_of_torn(self) -> int:
-        """Return how many bytes ``_rest`` must have before more can be done with it."""
+        """Return how many bytes ``_rest`` must have for the next attempt to append."""
         if len(self._rest) < BLANK_SIZE:
             return BLANK_SIZE
         file_size = components_of(self._store).log.files.file_size
@@ -232,7 +233,7 @@ class LogReceiver:
         return size
 
     def _no_record(self, exc: CorruptionError) -> CorruptionError:
-        """Return the error for bytes that cannot go in; the whole records before them do."""
+        """Append the records before the invalid bytes; return the error for the invalid bytes."""
         if isinstance(exc, DivergedError):
             return exc
         while exc.phy_offset is not None and exc.phy_offset > self._end:

@@ -1,4 +1,4 @@
-"""Where the end of a log begins that identifies it among all logs."""
+"""Finds the last bytes of a log that distinguish it from all other logs."""
 
 import re
 
@@ -11,15 +11,15 @@ _MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big", signed=True)) f
 
 
 def tail_begin(log: CommitLog, min_bytes: int) -> int:
-    """Return where the last ``min_bytes`` begin, or before: where the last record does.
+    """Return the start of the last ``min_bytes``, or of the last record if that is earlier.
 
-    A blank record, and the end of a long body, may be the same in two logs. The head of a record
-    holds its own place and the time of storing.
+    A blank record, or the end of a long body, may be equal in two logs. The header of a record
+    contains its phy offset and its store time.
     """
     end, low = log.max_phy_offset(), max(log.min_phy_offset(), 0)
     if end <= low:
         return low
-    # The last record lies in the last file that has bytes: none begins with its blank.
+    # The last record is in the last file that has bytes: no file begins with its blank record.
     first, size = max(end - 1 - (end - 1) % log.files.file_size, low), min_bytes
     while (begin := max(end - size, first)) > first:
         head = _last_head(bytes(log.view(begin, end - begin)), begin)
@@ -30,7 +30,7 @@ def tail_begin(log: CommitLog, min_bytes: int) -> int:
 
 
 def _last_head(data: bytes, phy_offset: int) -> int:
-    """Return where the last record in ``data`` begins that lies where it says, or -1."""
+    """Return the start of the last record in ``data`` whose phy offset field is right, or -1."""
     found = -1
     for magic in _MAGIC.finditer(data):
         at = magic.start() - _MAGIC_AT

@@ -1,4 +1,4 @@
-"""MasterPort: where a master serves its followers."""
+"""MasterPort: the address at which a master serves its followers."""
 
 import asyncio
 import ssl
@@ -16,7 +16,7 @@ class MasterPort:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
-    """How to know a master of ours that speaks TLS; RocketMQ's speak none."""
+    """How to authenticate a cqstore master with TLS; RocketMQ masters do not support TLS."""
 
     def __str__(self) -> str:
         return endpoint(self.host, self.port)
@@ -25,6 +25,6 @@ class MasterPort:
         """Return a new connection.
 
         Raises:
-            OSError: nothing listens there.
+            OSError: the connection cannot be made.
         """
         return await connect(self.host, self.port, READ_BYTES, ssl=self.tls)

@@ -1,4 +1,4 @@
-"""Session: one connection to a master, whichever wire it speaks: reports, frames and times."""
+"""Session: one connection to a master, with either protocol: reports, frames and timeouts."""
 
 import asyncio
 import math
@@ -15,40 +15,42 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 ENOUGH_BYTES = 64 << 10
-"""Of a frame that count as its end; RocketMQ's frames are half as long by default."""
+"""Bytes of a frame that count like its end; RocketMQ's frames are half as long by default."""
 
 
 TAKEN_AT_ONCE_BYTES = 64 << 10
-"""What comes in pieces no longer than this is taken within the loop, where no disk is waited for: a
-thread would take longer to begin than the step takes."""
+"""Maximum size of a piece that is processed in the event loop, if no disk access is awaited: a
+thread would take longer to start than the step takes."""
 
 
 class WireProtocol(Protocol):
-    """What a wire has of its own, for one connection that may report now."""
+    """The part of a protocol that differs, for one connection that is ready for reports."""
 
     receiver: LogReceiver
     acknowledges: bool
-    """Whether this log's end is reported to the master, or only where it began to ask."""
+    """Whether the end of this log is reported to the master; else only the requested offset."""
 
     @property
     def frames(self) -> int:
-        """Return how many have ended."""
+        """Return the number of frames that were received completely."""
 
     def receive(self, data: bytes) -> None:
-        """Give what came to the receiver; blocks.
+        """Pass received bytes to the receiver; blocks.
 
         Raises:
-            WireError, DivergedError: it does not continue this log.
+            WireError, DivergedError: the bytes do not continue this log.
         """
 
     def report(self, phy_offset: int) -> bytes:
-        """Return the bytes of a report that this log has all before ``phy_offset``."""
+        """Return the bytes of a report that this log has everything before ``phy_offset``."""
 
     async def has_all(self) -> bool:
-        """Return whether heartbeats alone come because all is here; asked when they do.
+        """Return whether only heartbeats arrive because this log has all of the master's.
+
+        Called when only heartbeats arrive.
 
         Raises:
-            DivergedError: the master has no more to send, and does not have what is here.
+            DivergedError: the master has nothing more to send and lacks bytes of this log.
         """
 
 
@@ -73,18 +75,18 @@ class Session:
         self._timing = timing
         self._progress = progress
         self._reported_at = -math.inf
-        self._quiet = Stopwatch()  # behind how many bytes heartbeats came
+        self._quiet = Stopwatch()  # how long heartbeats arrive but no bytes
         self._until: Until = lambda _: False
-        self._limit: asyncio.Timeout | None = None  # of the wait for bytes
-        self._fault: BaseException | None = None  # of what was taken within that
-        self._may_have_all = False  # heartbeats came that may say that all is here
+        self._limit: asyncio.Timeout | None = None  # timeout of the current wait for bytes
+        self._fault: BaseException | None = None  # raised while bytes were processed in it
+        self._may_have_all = False  # heartbeats arrived that may mean that this log has all
         self._received_at, self._frames, self._torn_bytes = 0.0, 0, 0
 
     async def receive(self, reader: Arrivals, until: Until) -> None:
-        """Append what the master sends, and report, until ``until`` says so.
+        """Append what the master sends, and report, until ``until`` returns True.
 
         Raises:
-            OSError: the connection is of no more use.
+            OSError: the connection failed or ended.
         """
         timing = self._timing
         self._until, self._received_at = until, time.monotonic()
@@ -102,7 +104,7 @@ class Session:
                 await self._receive(data)
 
     async def _next(self, reader: Arrivals) -> bytes | None:
-        """Return what came and is not taken yet; ``None``: it may be time to do something else."""
+        """Return bytes that arrived but are not processed; ``None``: another step may be due."""
         timing = self._timing
         silent_at, report_at = (
             self._received_at + timing.housekeeping,
@@ -128,10 +130,10 @@ class Session:
             how if has_frame else f"{how} (no frame received: is this the haListenPort?)"
         )
 
-    # ---- what comes
+    # ---- receiving
 
     def _receive_at_once(self, data: bytes) -> bool:
-        """Take ``data`` in the call that brings it; return whether that may be."""
+        """Process ``data`` in the call that delivers it; return whether it was processed."""
         if not self._is_short(data) or self._appending.locked() or self._limit is None:
             return False
         progress, receiver = self._progress, self._receiver
@@ -139,7 +141,7 @@ class Session:
         try:
             try:
                 self._protocol.receive(data)
-                # The master waits for this; what is noted, only we do.
+                # First, because the master waits for the report.
                 is_reported = self._report_more()
             finally:
                 self._note_end(bodies)
@@ -151,14 +153,14 @@ class Session:
         except BaseException as exc:  # noqa: BLE001 - ``receive`` raises it
             self._fault, is_over = exc, True
         if is_over and not self._limit.expired():
-            self._limit.reschedule(0)  # long ago: ``receive`` has its turn
+            self._limit.reschedule(0)  # a time in the past, so that ``receive`` continues at once
         return True
 
     def _is_short(self, data: bytes) -> bool:
         return len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync
 
     async def _receive(self, data: bytes) -> None:
-        """Append what came, and report where the log ends by now."""
+        """Append received bytes, and report the new end of the log."""
         async with self._appending:
             bodies, beats = self._receiver.body_bytes, self._receiver.heartbeats
             try:
@@ -172,12 +174,12 @@ class Session:
         await self._answer()
 
     def _note_end(self, bodies: int) -> None:
-        """Note how far the log is, also where something went wrong."""
+        """Update the end of the log in the progress, even after an error."""
         self._progress.end = self._log.max_phy_offset()
         self._progress.body_bytes += self._receiver.body_bytes - bodies
 
     def _note(self, data: bytes, bodies: int, beats: int) -> None:
-        """Note what came with ``data``, before which so many bytes and heartbeats had come."""
+        """Update the progress after ``data``; ``bodies`` and ``beats`` are the counts before it."""
         receiver, progress, frames = self._receiver, self._progress, self._protocol.frames
         now = time.monotonic()
         progress.verified = receiver.is_verified
@@ -190,7 +192,7 @@ class Session:
             self._received_at, self._frames, self._torn_bytes = now, frames, 0
 
     async def _answer(self) -> None:
-        """Report, and ask whether the master has more, as the frames that were taken demand."""
+        """Report, and check whether this log has all, as required by the processed frames."""
         if self._may_have_all:
             self._may_have_all = False
             self._progress.caught_up = await self._protocol.has_all()
@@ -198,20 +200,20 @@ class Session:
         await self._drain()
 
     def _is_quiet(self, now: float) -> bool:
-        """Return whether a heartbeat that came ``now`` says that the master has nothing more."""
+        """Return whether a heartbeat at time ``now`` shows that the master has nothing more."""
         return self._quiet.seconds(self._receiver.body_bytes, now) >= self._timing.quiet
 
-    # ---- what is reported
+    # ---- reporting
 
     def _reportable(self) -> int:
-        """Return what the master may count on; until it has proven its log, what was asked for."""
+        """Return the end to acknowledge; before the log is verified, the requested phy offset."""
         if not (self._receiver.is_verified and self._protocol.acknowledges):
             return self._receiver.request
         end = self._log.max_phy_offset()
         return min(end, self._log.flushed_phy_offset()) if self._sync else end
 
     def _report_more(self) -> bool:
-        """Report where the log ends now, if the master does not know; return whether it did not."""
+        """Report the end of the log if it has grown since the last report; return whether so."""
         if not self._receiver.is_verified or (end := self._reportable()) <= self._progress.reported:
             return False
         self._write_report(end)

@@ -1,7 +1,7 @@
-"""QuietDeadline: ends the wait for a master that always has more to send, and says what it sends.
+"""QuietDeadline: ends the wait for a master that always has more to send, and explains why.
 
-A broker with open half messages checks them back for ever, and each check appends to its log. So
-``caught_up`` may never be reached, although all records but the newest are here.
+A broker with open half messages checks them forever, and each check appends to its log. So
+``caught_up`` may never become true, although all records except the newest are here.
 """
 
 import math
@@ -15,31 +15,31 @@ from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import HALF_TOPIC, OP_HALF_TOPIC
 
 _GAIN_SECONDS = 1.0
-"""By which records must be younger on arrival than all before: the follower is catching up."""
+"""Decrease of the records' age on arrival that shows that the follower is catching up."""
 _MARKS = 10
-"""In one timeout: places in the log from which records can be counted."""
+"""Number of marks per timeout: phy offsets from which records can be counted."""
 _MAX_RECORDS, _MAX_TOPICS = 10_000, 5
 _HALF_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC})
 
 
 class QuietDeadline:
-    """Counts the seconds for which a follower has not come nearer to its master. One thread.
+    """Measures for how long a follower has not come nearer to its master. One thread.
 
-    How near it is shows the age of records on arrival, of which only differences are taken: the
-    clocks of both machines need not agree.
+    The distance is the age of records on arrival. Only differences of ages are used, so the clocks
+    of both machines need not agree.
     """
 
     def __init__(
         self, log: CommitLog, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``log`` is the follower's, ``seconds`` the timeout."""
+        """``log`` is the follower's log; ``seconds`` is the timeout."""
         self._log, self._seconds, self._clock = log, seconds, clock
         self._since = clock()
         self._end = log.max_phy_offset()
         self._marks = [(self._since, self._end)] * 2
         self._min_age = math.inf
         self.is_past = False
-        """``is_over`` has returned True."""
+        """Whether the last call of ``is_over`` returned True."""
 
     def is_over(self, progress: FollowerProgress) -> bool:
         """Return whether the follower has come no nearer for the whole timeout."""
@@ -82,7 +82,7 @@ class QuietDeadline:
         )
 
     def _topics(self, end: int) -> Counter[str]:
-        """Count by topic the records since the last mark but one, the oldest if it is many."""
+        """Count records by topic since the last mark but one, at most ``_MAX_RECORDS``."""
         begin = self._marks[0][1]
         records = self._log.scan_kept(start=begin) if end > begin else iter(())
         return Counter(record.topic for record in islice(records, _MAX_RECORDS))

@@ -1,6 +1,7 @@
-"""Arrivals: a stream whose reader may take what comes in the call of the loop that brings it.
+"""Arrivals: a stream whose reader can process bytes in the event loop call that delivers them.
 
-A task that awaits each piece costs several turns of the loop for each: more than a record does.
+A task that awaits each piece needs several event loop iterations per piece, which cost more than
+the processing of a record.
 """
 
 import asyncio
@@ -9,16 +10,16 @@ from contextlib import contextmanager
 
 
 class Arrivals(asyncio.StreamReader):
-    """A stream reader that, within ``taken_by``, gives bytes away in the call that brings them."""
+    """A stream reader that, within ``taken_by``, passes bytes on in the call that delivers them."""
 
     _taker: Callable[[bytes], bool] | None = None
 
     @contextmanager
     def taken_by(self, taker: Callable[[bytes], bool]) -> Iterator[None]:
-        """Ask ``taker`` for each piece that comes within the block: whether it has taken it.
+        """Pass each piece that arrives within the block to ``taker``, which returns if it took it.
 
-        It does not raise. A task that awaits bytes within the block gets the first piece that it
-        does not take, and all behind that.
+        ``taker`` must not raise. A task that awaits bytes within the block gets the first piece
+        that was not taken, and everything after it.
         """
         self._taker = taker
         try:
@@ -27,11 +28,11 @@ class Arrivals(asyncio.StreamReader):
             self._taker = None
 
     def feed_data(self, data: bytes) -> None:  # type: ignore[override]
-        """Have ``data`` taken, or keep it for the reader."""
+        """Pass ``data`` to the taker, or keep it for the reader."""
         if self._taker is not None:
             if self._taker(data):
                 return
-            self._taker = None  # what comes next lies behind it
+            self._taker = None  # later bytes must be read after this piece
         super().feed_data(data)
 
 
@@ -41,7 +42,7 @@ async def connect(
     """Return a new connection, as ``asyncio.open_connection`` does.
 
     Raises:
-        OSError: nothing listens there.
+        OSError: the connection cannot be made.
     """
     loop = asyncio.get_running_loop()
     reader = Arrivals(limit=limit, loop=loop)

@@ -1,16 +1,16 @@
-"""Stopwatch: for how long the same thing has been so, of what is seen now and then."""
+"""Stopwatch: measures how long a value has been unchanged, from occasional observations."""
 
 
 class Stopwatch:
-    """For how long one thing has been so; another thing starts over."""
+    """Time for which a value has been unchanged; a new value starts over."""
 
     def __init__(self) -> None:
-        """Begin; nothing was seen yet."""
+        """Begin without an observation."""
         self._what: int | None = None
         self._since = 0.0
 
     def seconds(self, what: int, now: float) -> float:
-        """Say what is the case ``now``; return the seconds since it was first seen to be."""
+        """Record that the value is ``what`` at ``now``; return the seconds since it first was."""
         if what != self._what:
             self._what, self._since = what, now
         return now - self._since

@@ -1,1 +1,1 @@
-"""Comparing two logs: what is the same, where they diverge, and truncating one to rejoin."""
+"""Compares two logs, finds where they diverge, and truncates one so that it can rejoin."""

@@ -1,4 +1,4 @@
-"""What a comparison of two logs has found, as an operator and a program read it."""
+"""The result of a comparison of two logs, for operators and for programs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _COMPARE_MORE = " (--last BYTES compares more)"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Two sides and what is the same, and what not. The logs must still be open."""
+    """The two compared sides, and what is equal and different. The logs must still be open."""
 
     one: LogSide
     other: LogSide
@@ -25,11 +25,11 @@ class Checked:
     tails: tuple[OwnRecords, OwnRecords]
     stuck: tuple[Undispatched | None, Undispatched | None]
     tables: tuple[BrokerTables | None, BrokerTables | None] = (None, None)
-    """``None``: a side has none, or they could not be looked at."""
+    """Tables of each side's broker; ``None``: there are none, or they could not be read."""
     unread: list[str] = field(default_factory=list)
-    """Why not."""
+    """Reasons why tables could not be read."""
     metadata: list[EntryDifference] = field(default_factory=list)
-    """What differs in the brokers' tables."""
+    """Differences between the brokers' tables."""
 
     @property
     def sides(self) -> tuple[LogSide, LogSide]:
@@ -37,13 +37,13 @@ class Checked:
         return self.one, self.other
 
     def remarks(self) -> Iterator[str]:
-        """Yield a sentence for each thing that was not compared, and need not be."""
+        """Yield a sentence for each thing that was not compared and need not be."""
         one, other = self.tables
         if one is not None and other is not None:
             yield from not_compared(one, other)
 
     def differences(self) -> Iterator[str]:
-        """Yield a sentence for each thing that is not as it should be."""
+        """Yield a sentence for each difference and each problem of a side."""
         if sentence := self._of_logs():
             yield sentence
         for side, stuck in zip(self.sides, self.stuck, strict=True):
@@ -74,7 +74,7 @@ class Checked:
                 yield from (f"{side.name}: {sentence}" for sentence in tables.sentences())
 
     def _of_logs(self) -> str:
-        """Return in what the logs differ, a sentence; empty: one is the begin of the other."""
+        """Return a sentence on how the logs differ; empty if one is a prefix of the other."""
         common, (one, other) = self.common, self.sides
         sizes = [side.log.files.file_size for side in self.sides]
         unlike = f" (log files of {sizes[0]} and {sizes[1]} bytes)" if len({*sizes}) > 1 else ""
@@ -96,7 +96,7 @@ class Checked:
         return ""
 
     def summary(self) -> str:
-        """Return one sentence of what the logs have in common."""
+        """Return one sentence on what the logs have in common."""
         common = self.common
         if not common.compared:
             return "nothing could be compared"
@@ -113,7 +113,7 @@ class Checked:
         return f"equal from {low} to {high}, where {lagging.name} ends: {lag}"
 
     def as_json(self) -> dict[str, object]:
-        """Return all that was found, under the same keys each time, for a program."""
+        """Return the whole result as JSON for a program, always with the same keys."""
         common = self.common
         at = common.end
         parted = common.differs_at is not None
@@ -137,7 +137,7 @@ class Checked:
         }  # fmt: skip
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Yield lines for a table: what, and what each side has."""
+        """Yield the rows of a table: a name, and the value of each side."""
         sides, at = self.sides, self.common.end
         yield self._row("log begins at", [side.log.min_phy_offset() for side in sides])
         ends = [f"{side.log.max_phy_offset()}{'' if side.whole else ' or later'}"
@@ -170,7 +170,7 @@ def _range(side: LogSide) -> str:
 
 
 def _shown(place: dict[str, object]) -> str:
-    """Return in words what a log has at a place."""
+    """Return the content of a log at one place, as text."""
     what = str(place["what"])
     if "topic" in place:
         what = (
@@ -181,12 +181,12 @@ def _shown(place: dict[str, object]) -> str:
 
 
 def _time(milliseconds: object) -> str:
-    """Return a store time as text; what is no time as the number that it is."""
+    """Return a store time as text, or the number itself if it is not a valid time."""
     if not isinstance(milliseconds, int):
         return ""
     try:
         found = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # no time at all, as a damaged record may say
+    except (ValueError, OverflowError, OSError):  # not a valid time, as in a damaged record
         return str(milliseconds)
     return found.isoformat(timespec="milliseconds")
 

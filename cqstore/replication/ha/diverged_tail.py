@@ -1,4 +1,4 @@
-"""What lies behind the place where two logs part: one record, and all of them counted."""
+"""The part of a log after the place where two logs diverge: its first record and its totals."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from cqstore.store.service.recovering.find_log_end import valid_record_behind
 _SHOWN_BYTES = 32
 _TICKS = 1 << 14
 MAX_TOPICS = 1000
-"""Of a tail that are listed by name."""
+"""Maximum number of topics of a tail that are listed by name."""
 
 
 @dataclass(slots=True)
@@ -24,14 +24,14 @@ class OwnRecords:
     end: int
     records: int = 0
     first_stored: int | None = None
-    """The earliest store time, ms."""
+    """Earliest store time, in ms."""
     last_stored: int | None = None
     topics: Counter[str] = field(default_factory=Counter)
     unreadable: CorruptionError | None = None
-    """The first damage among them; what can be read behind it is counted."""
+    """The first damage in the range; records after it that can be read are counted."""
 
     def as_json(self) -> dict[str, object]:
-        """Return the sums under the report's names, with the topics that have most records."""
+        """Return the totals under the report's names, with the topics that have most records."""
         return {
             "from": self.begin, "to": self.end, "bytes": self.end - self.begin,
             "records": self.records, "firstStored": self.first_stored,
@@ -42,7 +42,7 @@ class OwnRecords:
 
 
 def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> OwnRecords:
-    """Count what ``log`` has from ``begin`` on, where a record begins or the log ends.
+    """Count the records of ``log`` from ``begin`` on, which is a record's start or the log's end.
 
     ``progress`` is called with phy offsets.
 
@@ -62,7 +62,7 @@ def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> OwnRecords
 
 
 def _readable(log: CommitLog, tail: OwnRecords) -> Iterator[ScannedRecord]:
-    """Yield the records of the tail; goes on behind damage, and keeps the first."""
+    """Yield the records of the tail; continues after damage, and stores the first damage."""
     at: int | None = tail.begin
     while at is not None and at < tail.end:
         try:

@@ -1,9 +1,9 @@
-"""The last bytes of a running master's log, fetched over its wire and never acknowledged.
+"""The last bytes of a running master's log, received as by a slave and never acknowledged.
 
-The wire has no question but a slave's: where to begin. RocketMQ takes that number for one that the
-slave has, so it never lies behind what the master is known to have: the begin of its last file,
-which the master reports to a client that asks for 0. It is repeated to keep the connection, and
-never grows.
+The only request in the protocol is where a slave wants to begin. RocketMQ takes that number as a
+phy offset that the slave has, so the request is never after what the master is known to have: the
+start of its last file, which the master reports to a client that requests 0. The same number is
+repeated to keep the connection open, and never grows.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """A running master, and when to stop waiting for it, seconds."""
+    """A running master, and the timeouts for it in seconds."""
 
     host: str
     port: int
     answer: float = 20.0
-    """It has said nothing for so long: given up (``haHousekeepingInterval``)."""
+    """Time without received bytes after which it is given up (``haHousekeepingInterval``)."""
     report: float = 5.0
-    """Between two reports of the same offset (``haSendHeartbeatInterval``)."""
+    """Time between two reports of the same offset (``haSendHeartbeatInterval``)."""
     quiet: float = 2.0
-    """Between two heartbeats that say that there is nothing more."""
+    """Minimum time between two heartbeats that show that the master has nothing more."""
     linger: float = 10.0
-    """For a master that grows on and on, once it has sent what is needed."""
+    """Maximum time to continue with a growing log after all needed bytes were received."""
 
     def __str__(self) -> str:
         return endpoint(self.host, self.port)
@@ -56,21 +56,21 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Which bytes of a master's log are wanted, phy offsets."""
+    """The range of a master's log to fetch, as phy offsets."""
 
     begin: int
-    """Where a file begins that the master's last file does not lie before."""
+    """Start of a file, at or before the start of the master's last file."""
     needed: int
-    """Up to here at least, if the master has it."""
+    """Fetch at least up to here, if the master has it."""
     max_bytes: int
-    """Nothing behind this."""
+    """Phy offset after which nothing is fetched."""
 
 
 async def last_file_begin(master: Master) -> int:
-    """Return where the master's last log file begins.
+    """Return the start of the master's last log file.
 
     Raises:
-        StoreIOError: no master answers there.
+        StoreIOError: there is no response from a master.
     """
     why, found = "no response from a master", None
     try:
@@ -87,13 +87,13 @@ async def last_file_begin(master: Master) -> int:
 async def fetch(
     master: Master, wanted: ByteRange, folder: Path, file_size: int, progress: Progress = noop
 ) -> tuple[int, bool]:
-    """Fetch what is wanted into files in ``folder``, as a log has them.
+    """Fetch a range of the log into files in ``folder``, in the layout of a commit log.
 
-    Returns where the bytes end that came, and whether the master had no more then.
+    Returns the end of the received bytes, and whether the master had no more at that time.
 
     Raises:
-        StoreIOError: the master went away; the folder has what came before.
-        DivergedError, WireError: what came is no log.
+        StoreIOError: the connection ended; the folder contains the bytes received before.
+        DivergedError, WireError: the received bytes are not a log.
     """
     files = _Files(folder, file_size, wanted.begin)
     try:
@@ -119,9 +119,9 @@ class _Fetching:
         self, master: Master, wanted: ByteRange, files: "_Files", progress: Progress
     ) -> None:
         self._master, self._wanted, self._files = master, wanted, files
-        # 0 means to a master: begin with your last file. A file begins with a byte that is 0.
+        # A master reads 0 as a request for its last file. Byte 0 of a file is always 0.
         self._next = self._requested = max(wanted.begin, 1)
-        self._quiet = Stopwatch()  # where heartbeats came
+        self._quiet = Stopwatch()  # since when heartbeats arrive at the same offset
         self._enough_at: float | None = None
         self._progress = progress
 
@@ -129,9 +129,9 @@ class _Fetching:
         """Receive until there is enough; return whether the master had no more.
 
         Raises:
-            ConnectionError: the master was silent for too long, or has ended the connection.
-            WireError: what came is nothing that a master sends.
-            DivergedError: the master's bytes do not follow each other.
+            ConnectionError: the master was silent for too long, or closed the connection.
+            WireError: the received bytes are not frames of a master.
+            DivergedError: the master's bytes are not contiguous.
         """
         parser, master = FrameParser(), self._master
         received_at, reported = time.monotonic(), -1.0
@@ -152,7 +152,7 @@ class _Fetching:
                 return False
 
     def _receive_all(self, pieces: Iterable[Piece], now: float) -> bool | None:
-        """Keep what is wanted of ``pieces``; return whether the master has no more, at the end."""
+        """Store the pieces; return whether the master has no more, or ``None`` to continue."""
         for piece in pieces:
             if self._receive(piece, now):
                 return True
@@ -161,7 +161,7 @@ class _Fetching:
         return None
 
     def _receive(self, piece: Piece, now: float) -> bool:
-        """Keep a piece; return whether it says that there is no more."""
+        """Store a piece; return whether it shows that the master has no more."""
         if self._next == self._requested and (found := outside_log(self._next, piece)):
             raise DivergedError(f"{self._master}: {found}", phy_offset=self._next)
         if piece.phy_offset != self._next:
@@ -184,10 +184,10 @@ class _Fetching:
 
 
 async def _read(reader: asyncio.StreamReader, seconds: float) -> bytes | None:
-    """Return what comes; ``None``: nothing did.
+    """Return received bytes; ``None``: nothing was received within ``seconds``.
 
     Raises:
-        ConnectionError: the master has gone.
+        ConnectionError: the master closed the connection.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -200,7 +200,7 @@ async def _read(reader: asyncio.StreamReader, seconds: float) -> bytes | None:
 
 
 class _Files:
-    """The log files that received bytes are written to, sparse where nothing came."""
+    """The log files that received bytes are written to; sparse where nothing was received."""
 
     def __init__(self, folder: Path, file_size: int, begin: int) -> None:
         self._folder, self._file_size = folder, file_size
@@ -209,10 +209,10 @@ class _Files:
         self.end = begin
 
     def write(self, piece: Piece) -> None:
-        """Write a piece where it belongs.
+        """Write a piece at its phy offset.
 
         Raises:
-            StoreIOError, DiskFullError: there is no room, or the disk refused.
+            StoreIOError, DiskFullError: the piece cannot be written, or the disk is full.
         """
         at, data = piece
         while data:
@@ -234,7 +234,7 @@ class _Files:
         return self._file
 
     def close(self) -> None:
-        """Close the file; what was written can be read then."""
+        """Close the file, so that its content can be read."""
         if self._file is not None:
             with os_errors("write the data received from the master", self._folder):
                 self._file.close()
@@ -242,23 +242,23 @@ class _Files:
 
 
 class FetchedSide(LogSide):
-    """What came of a running master's log."""
+    """The fetched part of a running master's log."""
 
     def __init__(self, master: Master, log: CommitLog) -> None:
-        """Take a log whose end is set."""
+        """``log`` must have its end set."""
         self.name, self.log = str(master), log
         self.whole_begin = False
 
     def undispatched(self) -> Undispatched | None:
-        """Return nothing: the wire does not report queues."""
+        """Return ``None``: the protocol does not report queues."""
         return None
 
     @classmethod
     def of(cls, master: Master, folder: Path, file_size: int, end: int, *, whole: bool) -> Self:
-        """Return what lies in ``folder`` up to ``end``, which may be inside a record.
+        """Return the log in ``folder`` up to ``end``, which may be inside a record.
 
         Raises:
-            StoreIOError: it cannot be read.
+            StoreIOError: the files cannot be read.
         """
         config = StoreConfig(mapped_file_size_commit_log=file_size)
         log = CommitLog([folder], config, read_only=True)
@@ -279,10 +279,10 @@ class FetchedSide(LogSide):
 
 
 def refuse_other_files(master: Master, begin: int, file_size: int) -> None:
-    """Refuse a master whose last file begins inside a file of this size.
+    """Refuse a master whose last file does not begin at a multiple of ``file_size``.
 
     Raises:
-        RefusedStoreError: it does.
+        RefusedStoreError: it begins inside a file of this size.
     """
     if begin % file_size:
         raise RefusedStoreError(

@@ -1,4 +1,4 @@
-"""Comparing two sides: logs, queues that lag behind their log, and the brokers' tables."""
+"""Compares two sides: logs, undispatched records, and the brokers' tables."""
 
 import asyncio
 import tempfile
@@ -32,22 +32,22 @@ from cqstore.store.progress import Progress, noop
 from cqstore.store.settings.config import StoreConfig
 
 MasterAddress = Path | Master
-"""Where a side is: a folder, or a running master."""
+"""Location of a side: a folder, or a running master."""
 SideConfigs = StoreConfig | tuple[StoreConfig, StoreConfig]
-"""Settings of both sides, or of each."""
+"""Settings for both sides, or for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckScope:
-    """How much of two sides is compared."""
+    """How much of the two sides is compared."""
 
     last_bytes: int | None = None
-    """With a running master's log these last bytes of the other side at least; ``None``: its last
-    file."""
+    """Minimum number of last bytes to compare with a running master's log; ``None``: its last file.
+    """
     folder: Path | None = None
-    """Where what a master sends is kept meanwhile; ``None``: the system's folder for such files."""
+    """Folder for bytes fetched from a master; ``None``: the system's folder for temporary files."""
     queues: bool = True
-    """Whether records that are not in their queues are reported."""
+    """Whether records that are missing from their queues are reported."""
 
 
 @contextmanager
@@ -58,16 +58,16 @@ def checked(
     how_much: CheckScope | None = None,
     progress: Progress = noop,
 ) -> Iterator[Checked]:
-    """Compare two sides and give what was found, for the length of the block.
+    """Compare two sides; yields the result, which is valid inside the block.
 
-    Nothing of either is changed. The log file size of the first settings counts where nothing but
-    masters are compared. ``progress`` is called with phy offsets.
+    Neither side is changed. If both are masters, the log file size of the first settings is used.
+    ``progress`` is called with phy offsets.
 
     Raises:
         RefusedStoreError: there is no store, both sides are the same store or have the same log,
             or a master's log cannot be compared with the other one.
-        CorruptionError: a store cannot be read as one, or what a master sent is no log.
-        StoreIOError: a master or a disk does not answer.
+        CorruptionError: a store cannot be read, or the bytes from a master are not a log.
+        StoreIOError: a master does not respond, or a file cannot be read or written.
     """
     how_much = how_much or CheckScope()
     with ExitStack() as stack:
@@ -76,7 +76,7 @@ def checked(
 
 
 def each_config(config: SideConfigs | None) -> tuple[StoreConfig, StoreConfig]:
-    """Return the settings of each side, as a reader has them."""
+    """Return the settings of each side, adapted for reading."""
     one, other = config if isinstance(config, tuple) else (config, config)
     return readable(one or StoreConfig()), readable(other or StoreConfig())
 
@@ -88,10 +88,10 @@ def _open(
     how_much: CheckScope,
     progress: Progress,
 ) -> list[LogSide]:
-    """Open both sides; of a running master's log a range is fetched into a spool.
+    """Open both sides; for a running master, a range of its log is fetched into a spool folder.
 
     Raises:
-        RefusedStoreError: both are one store or have one log, or a master has no such range.
+        RefusedStoreError: both are one store or have one log, or a master lacks the range.
     """
     one, other = places
     if isinstance(one, Path) and isinstance(other, Path) and is_same_folder(one, other):
@@ -127,10 +127,10 @@ def _open(
 def _bytes_to_compare(
     beside: StoreSide | None, last_file: int, file_size: int, last_bytes: int | None
 ) -> ByteRange:
-    """Return which bytes of a master's log are to be laid beside a store's, or another master's.
+    """Return the range of a master's log to compare with a store's, or with another master's.
 
-    They begin where a file does, and never behind the begin of the master's last file: it is known
-    to have that.
+    It starts at the start of a file, and never after the start of the master's last file, which
+    the master is known to have.
     """
     last = file_size if last_bytes is None else last_bytes
     if beside is None:
@@ -154,7 +154,7 @@ def _fetched(
     """Fetch a range of a master's log; return it as a side.
 
     Raises:
-        RefusedStoreError: the master has it no more.
+        RefusedStoreError: the master no longer has the range.
     """
     end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
     if end == wanted.begin < last_file:
@@ -166,7 +166,7 @@ def _fetched(
 
 
 def _compare(one: LogSide, other: LogSide, how_much: CheckScope, progress: Progress) -> Checked:
-    """Compare the logs, what the queues lack of them, and the brokers' tables."""
+    """Compare the logs, find records missing from queues, and compare the brokers' tables."""
     common = compare_logs(one.log, other.log, progress)
     tails = tuple(
         tail_of(side.log, common.end if common.compared else span(side.log).start, progress)
@@ -180,7 +180,7 @@ def _compare(one: LogSide, other: LogSide, how_much: CheckScope, progress: Progr
 
 
 def _tables(side: LogSide, unread: list[str]) -> BrokerTables | None:
-    """Return the tables of a side; ``None``: it has none, or they cannot be read."""
+    """Return the tables of a side; ``None``: there are none, or they cannot be read."""
     if side.config is None:
         return None
     try:

@@ -1,7 +1,8 @@
-"""Two logs byte by byte: up to where they are the same, in whole records.
+"""Compares two logs byte by byte and returns the end of the common part, in whole records.
 
-A log's bytes say where each record lies and when it was stored, so what is the same to its bytes is
-the same log. Blank records count whole, for a follower compares what is behind their heads too.
+The bytes of a log include the phy offset and the store time of each record, so logs with equal
+bytes are the same log. Blank records count as a whole, because a follower also compares the bytes
+after their header.
 """
 
 from collections.abc import Iterator
@@ -21,18 +22,18 @@ _SIZES = ScanRules(check_crc=False)
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What two logs have in common, phy offsets."""
+    """The common part of two logs, as phy offsets."""
 
     compared: range
-    """The bytes that both have; empty: there are none."""
+    """The range that both logs have; may be empty."""
     differs_at: int | None
-    """The first byte that differs; ``None``: none does."""
+    """The first byte that differs; ``None``: no byte differs."""
     end: int
-    """Behind the last record that is the same in both, all before it being the same, too."""
+    """End of the last record that is equal in both logs, together with everything before it."""
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no record is known to be the same."""
+        """Return whether no record is known to be equal."""
         return self.end <= self.compared.start
 
 
@@ -43,9 +44,9 @@ def span(log: CommitLog) -> range:
 
 
 def compare_logs(one: CommitLog, other: CommitLog, progress: Progress = noop) -> Common:
-    """Compare what both have, from its begin to the first byte that differs.
+    """Compare the range that both logs have, from its start to the first byte that differs.
 
-    Neither is changed. ``progress`` is called with phy offsets.
+    Neither log is changed. ``progress`` is called with phy offsets.
 
     Raises:
         CorruptionError, StoreIOError: a file has shrunk, or cannot be read.
@@ -62,7 +63,7 @@ def compare_logs(one: CommitLog, other: CommitLog, progress: Progress = noop) ->
 def _first_difference(
     one: CommitLog, other: CommitLog, both: range, progress: Progress
 ) -> int | None:
-    """Return the first phy offset at which two logs differ; ``None``: they do not."""
+    """Return the first phy offset at which the logs differ; ``None``: they do not."""
     for part in parts(one, other, both):
         progress(part.start)
         mine, others = one.view(part.start, len(part)), other.view(part.start, len(part))
@@ -73,7 +74,7 @@ def _first_difference(
 
 
 def parts(one: CommitLog, other: CommitLog, both: range) -> Iterator[range]:
-    """Yield runs of bytes, none across the end of a file of either log."""
+    """Yield ranges that do not cross the end of a file of either log."""
     at = both.start
     while at < both.stop:
         left = (size - at % size for size in (one.files.file_size, other.files.file_size))
@@ -83,7 +84,7 @@ def parts(one: CommitLog, other: CommitLog, both: range) -> Iterator[range]:
 
 
 def are_same(mine: memoryview, others: memoryview) -> bool:
-    """Compare two runs of one length: words first, which is twice as fast as bytes."""
+    """Compare two equally long buffers, first by words, which is twice as fast as by bytes."""
     words = len(mine) // _WORD.itemsize
     whole = words * _WORD.itemsize
     return np.array_equal(
@@ -92,10 +93,10 @@ def are_same(mine: memoryview, others: memoryview) -> bool:
 
 
 def _boundary(log: CommitLog, low: int, differs_at: int) -> int:
-    """Return where the record begins that has the byte at ``differs_at``.
+    """Return the start of the record that contains the byte at ``differs_at``.
 
-    Up to there the bytes are the same in both logs, and so are the records. Where they are no
-    records the boundary lies before.
+    Before that byte, both logs have equal bytes and so equal records. If the bytes before it are
+    not records, the returned phy offset is the end of the last record.
     """
     file_size = log.files.file_size
     begin = max(low, differs_at - differs_at % file_size)

@@ -1,8 +1,8 @@
-"""A former master comes back: what it has and the new master has not is cut off its log.
+"""Rejoin: truncates the log of a former master by the records that the new master lacks.
 
-RocketMQ's wire without a controller knows no such step: its slave goes on behind its own end, and
-both logs end up with one length and other bytes. Here the former one's log is compared with the new
-one's first, and nothing is cut unless that leaves no doubt and it was asked for.
+RocketMQ's protocol without a controller has no such step: its slave continues after its own end,
+and both logs reach the same length with different bytes. Here, the former log is first compared
+with the new one, and it is cut only if the result is certain and the cut was requested.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,16 +38,16 @@ from cqstore.store.settings.config import StoreConfig
 
 @dataclass(frozen=True, slots=True)
 class OffsetBeyondCut:
-    """A consumer's offset that lies behind the end of its queue once the log is cut."""
+    """A consumer offset that is beyond the end of its queue once the log is cut."""
 
     group: str
-    """Or the name of the file, of the broker's own offsets of delayed messages."""
+    """The group, or for the broker's own offsets of delayed messages the name of the file."""
     queue: QueueKey
     offset: int
     queue_end: int
 
     def as_json(self) -> dict[str, object]:
-        """Return the fields under the names that the report has."""
+        """Return the fields under the names of the report."""
         return {
             "group": self.group, "topic": self.queue.topic, "queueId": self.queue.queue_id,
             "offset": self.offset, "queueEnd": self.queue_end,
@@ -56,24 +56,24 @@ class OffsetBeyondCut:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """What a rejoin cuts off the log of a former master, or has cut."""
+    """The cut of a former master's log by a rejoin, planned or done."""
 
     phy_offset: int
-    """The common end."""
+    """The end of the common part."""
     needed: bool
-    """There is something to cut, or a cut to be finished."""
+    """Whether there is something to cut, or an interrupted cut to complete."""
     done: bool
     saved: list[SavedTail] = field(default_factory=list)
     beyond: list[OffsetBeyondCut] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    """Tables of offsets that cannot be read, and why."""
+    """Reasons why tables of offsets cannot be read."""
 
 
 def plan_rejoin(found: Checked) -> Rejoin:
-    """Return what bringing ``found.one`` back to ``found.other`` takes. Changes nothing.
+    """Return the plan by which ``found.one`` can follow ``found.other``. Changes nothing.
 
     Raises:
-        RefusedStoreError: something is in doubt; the sentence says all of it.
+        RefusedStoreError: the cut is not certain to be right; the message lists all reasons.
     """
     doubts = list(_doubts(found))
     if doubts:
@@ -92,20 +92,20 @@ def rejoin(
     how_much: CheckScope | None = None,
     progress: Progress = noop,
 ) -> Rejoin:
-    """Cut off the log in ``former`` what ``new`` has not; what was cut is kept, and named.
+    """Cut the records from the log in ``former`` that ``new`` lacks; they are kept in files.
 
-    The store is locked while the logs are compared, so nothing is added to it. Nothing is cut of a
-    log that is the begin of the other one.
+    The store is locked while the logs are compared, so nothing is appended. Nothing is cut from a
+    log that is a prefix of the new one.
 
     Raises:
-        RefusedStoreError: something is in doubt; nothing was changed.
+        RefusedStoreError: the cut is not certain to be right; nothing was changed.
         StoreLockedError: the store is open.
-        CorruptionError, StoreIOError: a side cannot be read, or the disk refused.
+        CorruptionError, StoreIOError: a side cannot be read, or a write failed.
     """
     configs = each_config(config)
     own = configs[0]
     how_much = replace(how_much or CheckScope(), queues=False)
-    resolve_layout(former, own, read_only=True)  # no lock file where there is no store
+    resolve_layout(former, own, read_only=True)  # no lock file in a folder without a store
     resolve_layout(former, own, read_only=False)
     paths = StorePaths(former)
     refuse_if_open(paths)
@@ -126,15 +126,15 @@ def rejoin(
 
 
 def cut_to(root: Path, phy_offset: int, config: StoreConfig, progress: Progress = noop) -> Rejoin:
-    """Cut the log in ``root`` at ``phy_offset``, up to which it is a master's; keep what is cut.
+    """Cut the log in ``root`` at ``phy_offset``, up to which it equals a master's; keep the rest.
 
-    ``phy_offset`` must be where a record begins. A call that was killed can be made again.
+    ``phy_offset`` must be the start of a record. An interrupted call can be repeated.
 
     Raises:
-        RefusedStoreError: no sound records end there, or something else has begun; nothing was
-            changed.
+        RefusedStoreError: ``phy_offset`` is not the end of a valid record, or another operation is
+            unfinished; nothing was changed.
         StoreLockedError: the store is open.
-        CorruptionError, StoreIOError: it cannot be read, or the disk refused.
+        CorruptionError, StoreIOError: the store cannot be read, or a write failed.
     """
     paths = StorePaths(root)
     refuse_if_open(paths)
@@ -151,10 +151,10 @@ def cut_to(root: Path, phy_offset: int, config: StoreConfig, progress: Progress 
 
 
 def _refuse_unfinished(paths: StorePaths) -> None:
-    """Refuse a store in which something else has begun that reads the log.
+    """Refuse a store with an unfinished operation that reads the log.
 
     Raises:
-        RefusedStoreError: it has.
+        RefusedStoreError: there is such an operation.
     """
     if exists(paths.replacing) or exists(paths.rebuilding):
         raise RefusedStoreError(
@@ -168,7 +168,7 @@ def _refuse_unfinished(paths: StorePaths) -> None:
 
 
 def _doubts(found: Checked) -> Iterator[str]:
-    """Yield why the former master's log cannot be cut back to the new one's, a sentence each."""
+    """Yield the reasons why the former log cannot be cut to match the new one."""
     former, new, common = found.one, found.other, found.common
     sizes = former.log.files.file_size, new.log.files.file_size
     if sizes[0] != sizes[1]:
@@ -188,7 +188,7 @@ def _doubts(found: Checked) -> Iterator[str]:
 
 
 def _ends_behind(log: CommitLog, phy_offset: int) -> dict[QueueKey, int]:
-    """Return where the queues end that have records from ``phy_offset`` on, without those."""
+    """Return the new ends of the queues that have records from ``phy_offset`` on."""
     ends: dict[QueueKey, int] = {}
     try:
         for record in log.scan(phy_offset):
@@ -201,14 +201,14 @@ def _ends_behind(log: CommitLog, phy_offset: int) -> dict[QueueKey, int]:
             for topic, queue_id, offset in places:
                 ends.setdefault(QueueKey(topic, queue_id), offset)
     except CorruptionError:
-        pass  # what lies behind damage is cut too, and its consumers are not known
+        pass  # records after damage are cut too, but their queues are unknown
     return ends
 
 
 def _beyond(
     config: Path | None, ends: Mapping[QueueKey, int]
 ) -> tuple[list[OffsetBeyondCut], list[str]]:
-    """Return the offsets in the broker's tables that lie behind these ends."""
+    """Return the offsets in the broker's tables that are beyond ``ends``, and unreadable tables."""
     if config is None:
         return [], []
     try:

@@ -1,6 +1,6 @@
-"""Sides of a comparison: a store that lies in a folder, or what a running master has sent.
+"""Sides of a comparison: a store in a folder, or the bytes that a running master has sent.
 
-Nothing of a side is changed. A store that is open is read as its files are at that moment.
+A side is never changed. The files of an open store are read as they are at that moment.
 """
 
 import time
@@ -27,51 +27,51 @@ from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.config import StoreConfig
 
 PATIENCE_SECONDS = 3.0
-"""How long queues of a store that is being written may lag behind its log."""
+"""Maximum time that the queues of an open store may lag behind its log."""
 _LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Undispatched:
-    """Records that are in the log and not in their queues."""
+    """Records in the log that are missing from their queues."""
 
     phy_offset: int
-    """Of the first one."""
+    """Phy offset of the first one."""
     records: int
     queue: QueueKey
-    """Where the first one should be."""
+    """Queue of the first one."""
     needs_recovery: bool = False
-    """The store was not closed properly, and is not open: the next open dispatches them."""
+    """The store was not closed properly, and is not open: the next open dispatches the records."""
 
 
 class LogSide(ABC):
-    """One of the two logs that are compared, as far as it is here."""
+    """One of the two compared logs, or the available part of it."""
 
     name: str
-    """As the user named it."""
+    """Name as the user wrote it."""
     log: CommitLog
-    """Ends behind its last record that can be read."""
+    """The log; it ends after the last record that can be read."""
     damage: CorruptionError | None = None
-    """Why it ends there, or the first damage before."""
+    """Why the log ends there, or the first damage before."""
     bytes_behind_end: int = 0
-    """Bytes behind that end that are no records."""
+    """Bytes after that end that are not records."""
     whole: bool = True
-    """Whether all of the log is here up to its end; a running master's goes on, perhaps."""
+    """Whether the log is complete up to its end; the log of a running master may continue."""
     whole_begin: bool = True
-    """Whether all of the log is here from its begin; of a running master's a part was fetched."""
+    """Whether the log is complete from its start; only a part of a running master's is fetched."""
     damaged_queues: int = 0
-    """Queues that are not whole, as far as the opening has seen."""
+    """Number of incomplete queues that the opening has found."""
     config: Path | None = None
-    """The folder of the broker's tables, if there is one."""
+    """Folder of the broker's tables, if there is one."""
 
     @abstractmethod
     def undispatched(self) -> Undispatched | None:
-        """Return what the queues lack; ``None``: nothing, or there are no queues to be seen."""
+        """Return the records missing from queues; ``None``: none, or queues cannot be read."""
 
     def as_json(self, stuck: Undispatched | None) -> dict[str, object]:
-        """Return where the log begins and ends, and what is wrong with it.
+        """Return the start and end of the log, and its problems.
 
-        ``stuck`` is what ``undispatched`` returned.
+        ``stuck`` is the result of ``undispatched``.
         """
         return {
             "name": self.name, "begin": self.log.min_phy_offset(),
@@ -90,7 +90,7 @@ class StoreSide(LogSide):
     """A store in a folder."""
 
     def __init__(self, root: Path, store: MessageStore, config: StoreConfig) -> None:
-        """Look at ``store``, which is open read-only and stays the caller's."""
+        """Use ``store``, which is open read-only and is closed by the caller."""
         self.name, self.root = str(root), root
         self.store, self._config = store, config
         self.log = components_of(store).log
@@ -102,10 +102,10 @@ class StoreSide(LogSide):
         self.config = folder if is_dir(folder) else None
 
     def undispatched(self) -> Undispatched | None:
-        """Return what the queues lack of the log as it ended when it was opened.
+        """Return the records missing from queues, up to the end of the log when it was opened.
 
-        A process that has the store open dispatches records a moment later: its queues are read
-        again, for a while. Where they hide what it has not flushed, nothing is said of them.
+        A process that has the store open dispatches records a moment later, so its queues are read
+        again for a while. If its queues hide unflushed units, the result is ``None``.
         """
         if components_of(self.store).queues.hides_unflushed and _is_open(self.store):
             return None
@@ -124,15 +124,15 @@ class StoreSide(LogSide):
 
 
 def _is_open(store: MessageStore) -> bool:
-    """Return whether a process has the store open, as far as the lock may be looked at."""
+    """Return whether a process has the store open; False if the lock cannot be read."""
     try:
         return bool(locked_by(components_of(store).paths))
-    except StoreError:  # the file may not be ours to open
+    except StoreError:  # this process may have no permission to open the file
         return False
 
 
 def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched | None:
-    """Find the records before ``end`` that their own queue lacks, from where it may lack some."""
+    """Find records from the replay start to ``end`` that are missing from their own queue."""
     log, gone = components_of(store).log, components_of(store).deleted.has_record
     start = store.report.start_phy_offset
     ends: dict[QueueKey, int] = {}
@@ -149,14 +149,14 @@ def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched |
                 first = first or (record.phy_offset, key)
                 lacking += 1
     except CorruptionError:
-        pass  # it is the side's damage, and reported as that
+        pass  # reported as the damage of the side
     return None if first is None else Undispatched(first[0], lacking, first[1])
 
 
 def _next_offset(store: MessageStore, key: QueueKey) -> int:
-    """Return the queue offset from which on records have no unit; of a batch queue none has."""
+    """Return the first queue offset without a unit; for batch queues, a number above all."""
     if components_of(store).queues.queue_type(key.topic) is QueueType.BATCH:
-        return 1 << 62  # units of a batch queue count several messages
+        return 1 << 62  # a unit of a batch queue counts several messages
     return components_of(store).queues.queue(*key).max_offset()
 
 
@@ -167,33 +167,33 @@ def _is_inner(properties: bytes) -> bool:
 
 @contextmanager
 def open_side(root: Path, config: StoreConfig) -> Iterator[StoreSide]:
-    """Open the store in ``root`` to be read, for the length of the block.
+    """Open the store in ``root`` for reading, for the length of the block.
 
     Raises:
-        RefusedStoreError: there is none.
-        CorruptionError, StoreIOError: it cannot be read as a store.
+        RefusedStoreError: there is no store.
+        CorruptionError, StoreIOError: the store cannot be read.
     """
     with _open(root, config) as store:
         yield StoreSide(root, store, config)
 
 
 def _open(root: Path, config: StoreConfig) -> MessageStore:
-    """Open a store to be read; what its queues lack of the log is a finding, not a refusal."""
+    """Open a store for reading; records missing from queues are a finding, not an error."""
     return open_served(
         MessageStore, root, config, OpenOptions(read_only=True, refuse_lost_units=False)
     )
 
 
 def readable(config: StoreConfig) -> StoreConfig:
-    """Return ``config`` for a reader: a slave's settings are a master's then."""
+    """Return ``config`` for reading: the settings of a slave are changed to those of a master."""
     return config.without_replicas().as_master()
 
 
 def is_same_folder(one: Path, other: Path) -> bool:
-    """Return whether both paths lead to one folder.
+    """Return whether both paths refer to the same folder.
 
     Raises:
-        StoreIOError: one of them cannot be looked at.
+        StoreIOError: a path cannot be examined.
     """
     with os_errors("access the store", one):
         return exists(one) and exists(other) and one.samefile(other)
@@ -203,8 +203,8 @@ def refuse_same_log(stores: Sequence[StoreSide]) -> None:
     """Refuse stores of which two have the same folder for their commit log.
 
     Raises:
-        RefusedStoreError: they do; ``storePathCommitLog`` can name one folder for both.
-        StoreIOError: a folder cannot be looked at.
+        RefusedStoreError: two stores share a folder, which ``storePathCommitLog`` allows.
+        StoreIOError: a folder cannot be examined.
     """
     folders = [
         (store, folder)

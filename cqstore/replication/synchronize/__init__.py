@@ -1,1 +1,1 @@
-"""What a master has beside its log: topics, groups and offsets, asked of its broker."""
+"""Replicates a master's metadata from its broker: topics, groups and offsets."""

@@ -1,4 +1,4 @@
-"""BrokerClient: sends one request at a time to one broker over the remoting wire.
+"""BrokerClient: sends one request at a time to one broker over the remoting protocol.
 
 Source: RocketMQ ``NettyRemotingClient``, ``BrokerOuterAPI``.
 """
@@ -14,9 +14,9 @@ from cqstore.replication.synchronize.remoting import Response, ResponseParser, q
 
 SUCCESS = 0
 SYSTEM_ERROR = 1
-"""What a broker answers whose own code failed over the question."""
+"""Response code of a broker that failed to process the request."""
 UNKNOWN_CODE = 3
-"""What a broker answers that does not know a question."""
+"""Response code of a broker that does not support the request."""
 NO_SUCH_TOPIC = 17
 _READ_BYTES = 1 << 18
 _NO_FIELDS: Mapping[str, str] = {}
@@ -32,14 +32,14 @@ class BrokerClient:
     def __init__(
         self, host: str, port: int, *, connect_seconds: float = 5.0, answer_seconds: float = 30.0
     ) -> None:
-        """Ask the broker whose ``listenPort`` is ``port``; ``answer_seconds``: RocketMQ's own."""
+        """``port`` is the broker's ``listenPort``; ``answer_seconds``: RocketMQ's own timeout."""
         self.host, self.port = host, port
         self._connect_seconds, self._answer_seconds = connect_seconds, answer_seconds
         self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._opaque = 0
 
     async def __aenter__(self) -> Self:
-        """Begin; nothing is connected yet."""
+        """Return the client; nothing is connected yet."""
         return self
 
     async def __aexit__(
@@ -48,15 +48,15 @@ class BrokerClient:
         _exc: BaseException | None,
         _t: TracebackType | None,
     ) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         self._drop()
 
     async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Response:
         """Return the broker's response, whether it is a success or not.
 
         Raises:
-            OSError: nothing listens there, or the answer was not whole in time.
-            WireError: what came is none.
+            OSError: the connection failed, or the response was not complete in time.
+            WireError: the received bytes are not a response.
         """
         self._opaque += 1
         whole = False
@@ -77,11 +77,11 @@ class BrokerClient:
     async def request_ok(
         self, what: str, code: int, fields: Mapping[str, str] = _NO_FIELDS
     ) -> Response:
-        """Return the answer of a broker that answers with success.
+        """Return the broker's response if it is a success.
 
         Raises:
             BrokerError: the broker rejects the request; ``what`` names it in the error.
-            OSError, WireError: as ``request``.
+            OSError, WireError: as for ``request``.
         """
         answer = await self.request(code, fields)
         if answer.code != SUCCESS:
@@ -91,10 +91,10 @@ class BrokerClient:
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes
     ) -> Response:
-        """Send the bytes of a command; return the broker's answer to it.
+        """Send the bytes of a command; return the broker's response to it.
 
         Raises:
-            ConnectionError: the connection ended before.
+            ConnectionError: the connection ended before the response.
         """
         parser = ResponseParser()
         writer.write(command)
@@ -112,7 +112,7 @@ class BrokerClient:
 
 
 def refusal(what: str, code: int, answer: Response) -> BrokerError:
-    """Return the error for an answer that is not what was asked for."""
+    """Return the error for a response that is not a success."""
     error = BrokerError(
         f"the broker rejected the request for {what} (code {code}) with response code"
         f" {answer.code}: {answer.remark[:200] or 'no reason given'}"

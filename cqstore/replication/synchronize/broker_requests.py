@@ -1,9 +1,10 @@
-"""What a broker is asked for, and what of its answers is taken: topics, groups, offsets, ends.
+"""Requests to a broker, and checks of its responses: topics, groups, offsets, end of the log.
 
-Topics and groups come in pages, by name. RocketMQ's own reader ends one name early: where there are
-2000k+1 names, it never gets the last one, and deletes that. Here a table counts when it has as many
-names as the broker says, all of one version; what changes meanwhile is read again from the begin.
-A name that goes while RocketMQ cuts a page lets it answer with an error: that is a change too.
+Topics and groups are read in pages, ordered by name. RocketMQ's own reader stops one name early: of
+2000k+1 names it never reads the last one, and deletes it. Here, a table is accepted if it has as
+many names as the broker reports, all of one version; if it changes meanwhile, it is read again from
+the start. If a name is removed while RocketMQ cuts a page, it may respond with an error; that is
+treated as a change, too.
 
 Source: RocketMQ ``BrokerOuterAPI``, ``AdminBrokerProcessor``.
 """
@@ -31,10 +32,10 @@ TOPIC_CONFIG, CONSUMER_OFFSET, DELAY_OFFSET, GROUP_CONFIG = 21, 43, 45, 201
 TIMER_CHECK_POINT, TIMER_METRICS, MESSAGE_REQUEST_MODE = 60, 61, 402
 RUNTIME_INFO, ONE_TOPIC, HA_STATUS = 28, 351, 907
 MAX_TABLE_BYTES = 512 << 20
-"""JSON of one table, all pages: some three million topics."""
+"""Maximum size of the JSON of one table, all pages: about three million topics."""
 _MAX_NAMES = 10_000_000
 _PAGE_NAMES = 2000
-"""RocketMQ's; a broker sends no more than it is set to (``splitMetadataSize``)."""
+"""RocketMQ's page size; a broker sends at most its own setting (``splitMetadataSize``)."""
 _MAX_PASSES = 5
 _TABLE_SECONDS = 300.0
 _LONG = range(-(1 << 63), 1 << 63)
@@ -45,17 +46,17 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """How one table is asked for page by page: the request's code, and the keys of its JSON."""
+    """How to request one table page by page: the code of the request, and the keys of its JSON."""
 
     what: str
     code: int
     table: str
-    """Its key in the answer."""
+    """Key of the table in the response."""
     seq: str
     limit: str
     total: str
     beside: str
-    """Key of a table of some of the same names, in the same answer."""
+    """Key of a second table in the same response, for some of the same names."""
 
 
 TOPICS = Paged(
@@ -76,30 +77,31 @@ class BrokerTable:
     version: Json
     beside: Json
     beside_version: Json
-    """Empty: it has none of its own."""
+    """Empty: the second table has no version of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A broker's answer to one question for a page of a table."""
+    """A broker's response to one request for a page of a table."""
 
     entries: Json
     version: Json
     beside: Json
     beside_version: Json
     total: int | None
-    """``None``: the broker knows no pages, and sends all."""
+    """``None``: the broker does not support pages, and sends all entries."""
     size: int
 
 
 async def fetch_table(
     client: BrokerClient, of: Paged, held: BrokerTable | None = None
 ) -> BrokerTable:
-    """Return the broker's table; ``held`` itself, if it has not changed.
+    """Return the broker's table; ``held`` itself if it has not changed.
 
     Raises:
-        BrokerError: it is refused, incomplete, malformed, or changes all the time.
-        OSError, WireError: as ``BrokerClient.request``.
+        BrokerError: the request is refused, or the table is incomplete, malformed, or keeps
+            changing.
+        OSError, WireError: as for ``BrokerClient.request``.
     """
     refused: BrokerError | None = None
     try:
@@ -124,7 +126,7 @@ async def fetch_table(
 async def _one_pass(
     client: BrokerClient, of: Paged, held: BrokerTable | None
 ) -> BrokerTable | None:
-    """Return ``held`` if it has not changed; else read page after page, ``None`` if they change."""
+    """Return ``held`` if it has not changed, else read all pages; ``None`` if they change."""
     if held is not None and held.entries and await _is_still(client, of, held):
         return held
     page = await _page(client, of, 0, {})
@@ -144,12 +146,12 @@ async def _one_pass(
         size += page.size
         if size > MAX_TABLE_BYTES:
             raise BrokerError(f"{of.what} exceed {MAX_TABLE_BYTES} bytes")
-    # A name removed before its version is reported makes the pages behind it begin one too late.
+    # If a name is removed before the version changes, later pages begin one name too late.
     return table if await _is_still(client, of, table) else None
 
 
 async def _is_still(client: BrokerClient, of: Paged, held: BrokerTable) -> bool:
-    """Return whether the broker's table is ``held``; asks for what lies behind its last name."""
+    """Return whether the broker's table equals ``held``; requests the page after its last name."""
     page = await _page(client, of, len(held.entries), held.version)
     return (
         page.total == len(held.entries) and page.version == held.version
@@ -168,10 +170,10 @@ async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page
 
 
 def _read_page(of: Paged, answer: Response) -> Page:
-    """Return a page of a table out of a broker's answer.
+    """Return the page of a table in a broker's response.
 
     Raises:
-        BrokerError: it is none.
+        BrokerError: the response is not a valid page.
     """
     found = _object(of.what, answer.body)
     total = answer.fields.get(of.total)
@@ -191,17 +193,17 @@ def _read_page(of: Paged, answer: Response) -> Page:
     return page
 
 
-# ---- whole answers
+# ---- complete responses
 
 
 async def consumer_offsets(client: BrokerClient) -> Json:
     """Return ``offsetTable`` (``topic@group`` → queue id → offset) and ``dataVersion``.
 
-    And ``lmqOffsetTable``, if there is one: a broker with ``enableLmq`` and file queues has the
+    Also ``lmqOffsetTable``, if there is one: a broker with ``enableLmq`` and file queues has the
     offsets of LMQ groups there (``topic@group`` → offset).
 
     Raises:
-        BrokerError, OSError, WireError: as ``fetch_table``.
+        BrokerError, OSError, WireError: as for ``fetch_table``.
     """
     what = "the consumer offsets"
     found = await _whole(client, what, CONSUMER_OFFSET)
@@ -243,7 +245,7 @@ async def timer_check_point(client: BrokerClient) -> bytes:
     """Return the timer's check point: seven numbers of eight bytes.
 
     Raises:
-        BrokerError: the broker refuses it, or answers something else.
+        BrokerError: the broker refuses the request, or its response is invalid.
         OSError, WireError: as for ``BrokerClient.request``.
     """
     answer = await client.request_ok("the timer checkpoint", TIMER_CHECK_POINT)
@@ -258,7 +260,7 @@ async def has_topic(client: BrokerClient, topic: str) -> bool:
     """Return whether the broker's table has ``topic`` now.
 
     Raises:
-        BrokerError: the broker refuses it, or answers something else.
+        BrokerError: the broker refuses the request, or its response is invalid.
         OSError, WireError: as for ``BrokerClient.request``.
     """
     answer = await client.request(ONE_TOPIC, {"topic": topic})
@@ -269,20 +271,20 @@ async def has_topic(client: BrokerClient, topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a master's log ends, and its followers."""
+    """The end of a master's log, and its followers."""
 
     max_phy_offset: int
     slave_ports: frozenset[int] | None
-    """Their ports; ``None``: the broker does not report them."""
+    """Ports of the followers; ``None``: the broker does not report them."""
 
 
 async def log_end(client: BrokerClient) -> LogEnd:
     """Return where the broker's log ends now.
 
-    A broker before 5.0 does not know the cheap question, and is asked for all of its figures.
+    A broker before 5.0 does not support the cheap request; all of its statistics are requested.
 
     Raises:
-        BrokerError: the broker refuses it, or answers something else.
+        BrokerError: the broker refuses the request, or its response is invalid.
         OSError, WireError: as for ``BrokerClient.request``.
     """
     what = "the replication status"
@@ -311,7 +313,7 @@ async def _whole(client: BrokerClient, what: str, code: int) -> Json:
     return await asyncio.to_thread(_object, what, answer.body)
 
 
-# ---- what an answer holds
+# ---- content of a response
 
 
 def _object(what: str, body: bytes) -> Json:

@@ -1,8 +1,8 @@
-"""The remoting wire, declared once: what a client asks a broker, and what that answers.
+"""The remoting protocol, defined once: commands from a client, and responses of a broker.
 
-A command is a head, a header in JSON, and a body. The header names a code, a number that the answer
-repeats, and fields; the body is as the code says. A broker answers in the form in which it is
-asked, JSON here.
+A command is a fixed-size head, a header in JSON, and a body. The header contains a code, a number
+that the response repeats, and fields; the code determines the body. A broker responds in the
+encoding of the request, JSON here.
 
 Source: RocketMQ ``RemotingCommand``, ``NettyDecoder``.
 """
@@ -17,7 +17,7 @@ from cqstore.store.broker_files.fastjson import broker_object
 from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 MAX_ANSWER_BYTES = 64 << 20
-"""Of one command. RocketMQ's own clients take 16 MiB unless they are set to take more."""
+"""Maximum size of one command. RocketMQ's own clients accept 16 MiB by default."""
 _MAX_HEADER_BYTES = 1 << 20
 _JSON = 0
 _TYPE_BITS = 24
@@ -27,7 +27,7 @@ _LANGUAGE = "OTHER"
 
 
 class CommandHead(NamedTuple):
-    """What every command begins with."""
+    """The fixed-size start of every command."""
 
     size: Annotated[int, Wire("i", "bytes that follow this field")]
     header: Annotated[
@@ -37,15 +37,15 @@ class CommandHead(NamedTuple):
 
 COMMAND_HEAD = Layout(CommandHead)
 _REST = COMMAND_HEAD.size - COMMAND_HEAD.offset("header")
-"""Bytes of the head that ``size`` counts."""
+"""Number of bytes of the head that ``size`` includes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A broker's answer to one question."""
+    """A broker's response to one request."""
 
     opaque: int
-    """The number of the question."""
+    """The number of the request."""
     code: int
     """0: success."""
     remark: str = ""
@@ -54,7 +54,7 @@ class Response:
 
 
 def question(code: int, opaque: int, fields: Mapping[str, str]) -> bytes:
-    """Return the bytes of a command without a body."""
+    """Return the bytes of a request without a body."""
     header = json.dumps(
         {"code": code, "language": _LANGUAGE, "version": 0, "opaque": opaque, "flag": 0,
          "extFields": fields}
@@ -63,19 +63,19 @@ def question(code: int, opaque: int, fields: Mapping[str, str]) -> bytes:
 
 
 class ResponseParser:
-    """Takes what a broker sends, cut anywhere; keeps one command at most, as far as it came."""
+    """Parses the bytes from a broker, in pieces of any size; keeps at most one partial command."""
 
     def __init__(self, max_bytes: int = MAX_ANSWER_BYTES) -> None:
-        """Begin with the first byte of a connection; a larger command than that is refused."""
+        """Begin with the first byte of a connection; a command above ``max_bytes`` is refused."""
         self._limit = max_bytes
         self._kept = bytearray()
         self._wanted = COMMAND_HEAD.size
 
     def feed(self, data: bytes) -> Iterator[Response]:
-        """Yield the answers that are whole; what a broker asks its client is passed over.
+        """Yield the complete responses; requests from the broker to its client are skipped.
 
         Raises:
-            WireError: no broker sends that; nothing of the connection is of use behind it.
+            WireError: the bytes are not from a broker; the connection cannot be used any more.
         """
         at = 0
         while at < len(data):
@@ -94,7 +94,7 @@ class ResponseParser:
                     yield answer
 
     def _whole(self, head: bytes) -> int:
-        """Return how many bytes the command has that begins so."""
+        """Return the size of the command that begins with ``head``."""
         size, header = COMMAND_HEAD.unpack_from(head)
         if not _REST <= size <= self._limit:
             raise _impossible("size", f"{_REST} to {self._limit}", size)
@@ -115,7 +115,7 @@ def _impossible(what: str, expected: str, got: int) -> WireError:
 
 
 def _answer(command: bytes) -> Response | None:
-    """Return the answer that ``command`` is, ``None`` if it is a question."""
+    """Return ``command`` as a response; ``None`` if it is a request."""
     size = COMMAND_HEAD.unpack_from(command).header
     behind = COMMAND_HEAD.size + size
     try:

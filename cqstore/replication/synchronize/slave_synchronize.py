@@ -1,10 +1,10 @@
 """SlaveSynchronize: replicates the metadata of a master to a follower's ``config/``.
 
-Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is
-reported and retried, and leaves the tables as they are; it never stops the log. What is gone at the
-master is removed here only when two complete answers in a row lack it; a topic's queues only when
-the master says so once more while nothing is appended. An offset that is lower at the master is
-kept here.
+Requests a broker's tables periodically and writes them as RocketMQ's files. An error is reported
+and retried, and leaves the tables as they are; it never stops the replication of the log. An entry
+that the master no longer has is removed here only if two complete responses in a row lack it, and
+the queues of a topic only if the master confirms it once more while nothing is appended. An offset
+that is lower at the master is kept here.
 
 Source: RocketMQ ``SlaveSynchronize``.
 """
@@ -51,12 +51,12 @@ from cqstore.store.service.opening.components import components_of
 _LOG = StoreLogger(__name__)
 _TOPICS_AT_ONCE = 1000
 _PAUSE_SECONDS = 5.0
-"""For which nothing is appended while topics are deleted; a master waits for 20."""
+"""Maximum time without appends while topics are deleted; a master's timeout is 20 s."""
 _OF_EVERY_BROKER = {
     TOPICS: {"SELF_TEST_TOPIC", SCHEDULE_TOPIC, "OFFSET_MOVED_EVENT"},
     GROUPS: {"TOOLS_CONSUMER", "SELF_TEST_C_GROUP"},
 }
-"""Names without which an answer is not believed."""
+"""Names that every broker has; a response without them is ignored."""
 _SHOWN = 3
 Json = dict[str, Any]
 Step = Callable[[BrokerClient], Awaitable[None]]
@@ -64,13 +64,13 @@ Step = Callable[[BrokerClient], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often a broker is asked for its tables and its log's end, seconds."""
+    """Intervals of requests for the tables and the end of the log, in seconds."""
 
     tables: float = 10.0
-    """RocketMQ's slave asks once a minute, under a controller each ten seconds."""
+    """RocketMQ's slave requests them once a minute, under a controller every ten seconds."""
     log_end: float = 2.0
     answer: float = 30.0
-    """For which an answer is waited for at most."""
+    """Maximum wait for a response."""
 
 
 class SlaveSynchronize:
@@ -92,7 +92,7 @@ class SlaveSynchronize:
     ) -> None:
         """Prepare to replicate from the broker whose ``listenPort`` is ``port``.
 
-        ``accept_lower_offsets``: take the master's offset where it is lower than the one here.
+        ``accept_lower_offsets``: take the master's offset if it is lower than the local one.
         ``on_event`` is called with a message when something fails, is kept, or is deleted.
         """
         self._store, self._follower = store, follower
@@ -101,10 +101,10 @@ class SlaveSynchronize:
         self._accept_lower = accept_lower_offsets
         self._on_event = on_event
         self._files = ConfigFiles(components_of(store).paths)
-        self._held: dict[str, BrokerTable] = {}  # by name of the table, what last came whole
-        self._absent: dict[str, frozenset[str]] = {}  # by name of the table, in its last answer
-        self._leaving: dict[str, int] = {}  # topics; where the master's log ended without them
-        self._reported: set[str] = set()  # since the last round without a fault
+        self._held: dict[str, BrokerTable] = {}  # by table: the last complete one
+        self._absent: dict[str, frozenset[str]] = {}  # by table: names missing in its last response
+        self._leaving: dict[str, int] = {}  # topic → end of the log when it was first missing
+        self._reported: set[str] = set()  # since the last round without an error
         self._reported_end_fault = ""
         self._reported_kept: set[str] = set()  # topics
         self._reported_lower: set[tuple[str, str]] = set()
@@ -130,7 +130,7 @@ class SlaveSynchronize:
                 await asyncio.sleep(interval)
 
     async def fetch_log_end(self, client: BrokerClient) -> None:
-        """Ask once where the master's log ends; a fault is reported, and it is not known then."""
+        """Request the end of the master's log once; if that fails, it is reported as unknown."""
         progress = self._follower.progress
         try:
             progress.master_end = (await tables.log_end(client)).max_phy_offset
@@ -142,7 +142,7 @@ class SlaveSynchronize:
                 self._announce(f"{reason_of(exc)}; the end of the master's log is unknown")
 
     async def bring_tables(self, client: BrokerClient) -> None:
-        """Ask once for every table, and write what has changed; faults are reported."""
+        """Request every table once, and write those that have changed; errors are reported."""
         steps: list[tuple[Step, bool]] = [
             (self._topics, False),
             (self._groups, False),
@@ -156,7 +156,7 @@ class SlaveSynchronize:
         for step, may_be_missing in steps:
             try:
                 await step(client)
-            except (OSError, WireError) as exc:  # no use in asking for more
+            except (OSError, WireError) as exc:  # further requests would fail, too
                 fault = self._fail(exc)
                 break
             except StoreError as exc:
@@ -170,7 +170,7 @@ class SlaveSynchronize:
             self._reported.clear()
 
     def _fail(self, exc: OSError | StoreError) -> str:
-        """Report why the master's tables could not be brought; return the reason."""
+        """Report why the master's tables could not be replicated; return the reason."""
         self._report(f"{reason_of(exc)}; the local tables are kept, retrying")
         return reason_of(exc)
 
@@ -188,8 +188,8 @@ class SlaveSynchronize:
     # ---- topics
 
     async def _topics(self, client: BrokerClient) -> None:
-        # Before the master is asked: what comes later may be a topic that is newer than its answer.
-        """Take over the master's topics, and delete here what it has deleted."""
+        # Listed before the request: a topic that is created later may be missing in the response.
+        """Replicate the master's topics, and delete those that it has deleted."""
         here = await asyncio.to_thread(self._topics_with_queues)
         table = await self._table(client, TOPICS)
         former = await asyncio.to_thread(self._files.read, TOPICS_FILE)
@@ -213,10 +213,10 @@ class SlaveSynchronize:
     async def _departed(
         self, client: BrokerClient, absent: Collection[str], with_queues: Collection[str]
     ) -> set[str]:
-        """Return the topics that are gone here too, of those that the master's answer lacks.
+        """Return the topics to remove here, out of those missing in the master's response.
 
-        The first answer without a topic is noted, with the end of the master's log then: records
-        of the topic lie before it, and may still be on their way.
+        When a topic is first missing, the end of the master's log is noted: records of the topic
+        are before that end, and may not have arrived yet.
         """
         self._leaving = {name: at for name, at in self._leaving.items() if name in absent}
         twice = [*self._leaving]
@@ -233,7 +233,7 @@ class SlaveSynchronize:
         return gone
 
     async def _delete(self, client: BrokerClient, topics: Collection[str]) -> set[str]:
-        """Delete the queues of those topics that are surely gone; return them."""
+        """Delete the queues of those ``topics`` that are confirmed deleted; return these topics."""
         ports = (await tables.log_end(client)).slave_ports
         progress = self._follower.progress
         if not (progress.connected and ports is not None and progress.port in ports):
@@ -256,7 +256,7 @@ class SlaveSynchronize:
     # ---- other tables
 
     async def _groups(self, client: BrokerClient) -> None:
-        """Take over the master's groups, and what they may not do."""
+        """Replicate the master's groups, and their forbidden operations."""
         table = await self._table(client, GROUPS)
         former = await asyncio.to_thread(self._files.read, GROUPS_FILE)
         known = _entries(former, GROUPS.table)
@@ -268,10 +268,10 @@ class SlaveSynchronize:
         )  # fmt: skip
 
     async def _table(self, client: BrokerClient, of: tables.Paged) -> BrokerTable:
-        """Return a table of the broker's.
+        """Return one of the broker's tables.
 
         Raises:
-            BrokerError: it lacks what every broker has.
+            BrokerError: the table lacks entries that every broker has.
         """
         table = await fetch_table(client, of, self._held.get(of.what))
         if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
@@ -283,7 +283,7 @@ class SlaveSynchronize:
         return table
 
     def _not_gone(self, what: str, known: Json, master: Mapping[str, object]) -> Json:
-        """Return what stays of ``known`` beside the master's: what only this answer lacks."""
+        """Return the entries of ``known`` to keep: those missing only in this response."""
         absent = frozenset(known.keys() - master.keys())
         gone = absent & self._absent.get(what, frozenset())
         self._absent[what] = absent
@@ -293,7 +293,7 @@ class SlaveSynchronize:
 
     async def _consumer_offsets(self, client: BrokerClient) -> None:
         answer = await tables.consumer_offsets(client)
-        # A broker that keeps offsets in RocksDB takes in only a file whose counter is above 0.
+        # A broker with offsets in RocksDB only imports a file whose counter is above 0.
         answer["dataVersion"]["counter"] = max(answer["dataVersion"]["counter"], 1)
         await to_the_end(self._merge_consumer_offsets, answer)
 
@@ -303,9 +303,9 @@ class SlaveSynchronize:
         await to_the_end(self._merge_delay_offsets, answer)
 
     def _merge_consumer_offsets(self, answer: Json) -> None:
-        """Write the master's offsets, where one here is higher, that; as the next broker reads it.
+        """Write the higher of each local and master's offset, in the files that a broker reads.
 
-        ``consumerOffset.json`` always has all of them.
+        ``consumerOffset.json`` always contains all offsets.
         """
         name, version = OFFSETS_FILE, answer["dataVersion"]
         own: Offsets = {}
@@ -320,14 +320,14 @@ class SlaveSynchronize:
         self._report_lower(name, "consumer offsets", lower)
 
     def _write_consumer_offsets(self, offsets: Offsets, version: Json, *, lmq: bool) -> None:
-        """``lmq``: the master is a broker that reads the other file."""
+        """``lmq``: the master is a broker that reads the file for LMQ offsets."""
         other = LMQ_OFFSETS_FILE
         if lmq or self._store.config.enable_lmq or exists(self._files.path(other)):
             self._files.write(other, lmq_consumer_offset(offsets, version))
         self._files.write(OFFSETS_FILE, consumer_offset(offsets, version))
 
     def _merge_delay_offsets(self, answer: Json) -> None:
-        """Write the master's offsets; where one here is higher, that."""
+        """Write the higher of each local and master's offset."""
         name = DELAYS_FILE
         own = offsets_in(self._files.read(name), self._files.path(name))
         offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._is_accepted)
@@ -335,10 +335,10 @@ class SlaveSynchronize:
         self._report_lower(name, "delay offsets", lower)
 
     def _is_accepted(self, found: Lower) -> bool:
-        """Return whether an offset that is lower at the master counts.
+        """Return whether an offset that is lower at the master is accepted.
 
-        It does without being asked for where the offset here is beyond the end of its queue: the
-        topic was deleted at the master and is used again, and the group would skip messages.
+        It is accepted in any case if the local offset is beyond the end of its queue: the topic
+        was deleted at the master and created again, and the group would skip messages.
         """
         ways = list(readings(found.key))
         if self._accept_lower or len(ways) != 1 or not found.queue_id.isdecimal():
@@ -370,7 +370,7 @@ class SlaveSynchronize:
                 )
 
     async def _request_modes(self, client: BrokerClient) -> None:
-        """Take over the modes in which groups ask for messages."""
+        """Replicate the request modes of the groups."""
         key = "messageRequestModeMap"
         master = (await tables.request_modes(client))[key]
         former = await asyncio.to_thread(self._files.read, REQUEST_MODE_FILE)
@@ -390,7 +390,7 @@ class SlaveSynchronize:
 
 
 def _entries(content: Json | None, key: str) -> Json:
-    """Return a table of a file here; an empty one if there is none."""
+    """Return a table of a local file; empty if there is none."""
     table = (content or {}).get(key)
     return table if isinstance(table, dict) else {}
 
