@@ -2,8 +2,7 @@
 
 A half message is undecided until an op message, in the queue of the same id of
 ``RMQ_SYS_TRANS_OP_HALF_TOPIC``, names its queue offset. The broker's own group has an offset in
-both
-topics: messages below it are committed or rolled back.
+both topics: messages below it are committed or rolled back.
 
 Source: RocketMQ ``TransactionalMessageServiceImpl``, ``TransactionalMessageBridge``.
 """

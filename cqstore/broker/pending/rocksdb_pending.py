@@ -19,7 +19,7 @@ FOLDER, _TIMER, _TRANS = "rocksdbstore", "timer", "trans"
 _DELIVERED, _SCANNED = b"timeline_checkpoint", b"sys_topic_scan_offset_checkpoint"
 _LONG = Struct(">q")
 _TIMER_VALUE = 12
-"""Size of a timer record in bytes; a value of another length is a checkpoint."""
+"""Timer record size in bytes; other lengths are checkpoints, including those of newer releases."""
 
 
 class RocksDBPending(NamedTuple):
