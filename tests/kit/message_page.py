@@ -88,8 +88,9 @@ def _kind(function: ast.expr, errors: set[str]) -> str | None:
         return FINDINGS
     if name in {"note", "warn"}:
         return NOTES
-    is_log = name in _LEVELS and isinstance(function, ast.Attribute)
-    return LOGGED if is_log and "log" in ast.unparse(function.value).lower() else None
+    if name in _LEVELS and isinstance(function, ast.Attribute):
+        return LOGGED if "log" in ast.unparse(function.value).lower() else None
+    return None
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
