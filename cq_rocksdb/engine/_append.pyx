@@ -129,7 +129,7 @@ cdef class AppendJob(QueueGroups):
         self, Database database not None, int family, bytes key not None, bytes value not None,
         WriteBatchColumns others=None,
     ):
-        """Write the units; in ``family`` the ends of their queues and one more entry; and ``others``."""
+        """Write units, the ends of their queues and one entry in ``family``, and ``others``."""
         cdef char *error = NULL
         cdef Handle writes
         cdef size_t size = self._build(database, family, key, value)

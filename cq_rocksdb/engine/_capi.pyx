@@ -60,7 +60,7 @@ def load(bytes path):
 
     Raises:
         OSError: the library cannot be loaded.
-        MissingSymbolError: it is no RocksDB, or too old a one.
+        MissingSymbolError: the library is not RocksDB, or is too old.
     """
     global _library
     if _library != NULL:

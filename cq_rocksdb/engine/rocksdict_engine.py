@@ -345,7 +345,7 @@ class RocksdictEngine:
                 self._families[name].close()
             except DbClosedError:
                 pass
-            except Exception as exc:  # noqa: BLE001 - what is ours is translated by the caller
+            except Exception as exc:  # noqa: BLE001 - the caller translates it
                 fault = fault or exc
             del self._families[name]
         if fault is not None:
