@@ -1,7 +1,8 @@
-"""RocksDBBulk: whole queues written as table files and taken into a new database.
+"""RocksDBBulk: writes whole queues as table files and ingests them into a new database.
 
-A sink's folder holds ``units.sst`` and ``offset.sst``, sorted by key. Sinks of rising queues do not
-overlap in units, so RocksDB takes their files in at its last level, without a compaction.
+A sink's folder contains ``units.sst`` and ``offset.sst``, sorted by key. The units of sinks for
+increasing ranges of queues do not overlap, so RocksDB ingests their files at the last level,
+without a compaction.
 """
 
 import errno
@@ -55,9 +56,9 @@ from cqstore.store.settings.config import StoreConfig
 
 _UNITS, _OFFSET = "units.sst", "offset.sst"
 _UNIT_BYTES = 40
-"""A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
+"""Bytes per unit in an uncompressed table file: 28 for the value, plus key, filter and indexes."""
 _ENTRY_BYTES = 36
-"""A ``max`` or ``min`` entry without its topic's name: key 14, value 16, and what tables add."""
+"""Bytes per ``max`` or ``min`` entry without its topic's name: key 14, value 16, table overhead."""
 _TABLE_BYTES = 256 << 20
 _TOO_LONG = NameFault(
     "name-too-long",
@@ -89,7 +90,7 @@ class RocksDBBulk:
     needs_whole_queues: ClassVar[bool] = True
 
     def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
-        """Yield why keys cannot contain the topic, or why its name is that of a database file."""
+        """Yield a fault if keys cannot contain the topic, or if it names a database file."""
         try:
             check_topic(topic)
         except IllegalMessageError:
@@ -104,7 +105,7 @@ class RocksDBBulk:
             yield _LIKE_A_FILE
 
     def footprint(self, totals: QueueTotals) -> DiskUse:
-        """Count the bytes of units and entries, and the tables that hold them."""
+        """Return the estimated bytes of units and entries, and the number of table files."""
         entries = 2 * (totals.queues * _ENTRY_BYTES + totals.key_bytes)
         disk_bytes = totals.units * _UNIT_BYTES + entries
         tables = disk_bytes // _TABLE_BYTES + 1
@@ -127,7 +128,7 @@ class RocksDBBulk:
         return RocksDBUnitSink(folder, config)
 
     def slice_units(self, config: StoreConfig) -> int:
-        """Return 1: any unit may begin a table."""
+        """Return 1: a table can begin with any unit."""
         _ = config
         return 1
 
@@ -147,7 +148,7 @@ class RocksDBBulk:
     def assemble(
         self, parts: Sequence[Path], paths: StorePaths, config: StoreConfig, phy_offset: int
     ) -> None:
-        """Take links to the tables into a new database, units first, the checkpoint entry last."""
+        """Ingest links to the tables into a new database: units first, checkpoint entry last."""
         if exists(paths.root):
             with os_errors("remove an unfinished database", paths.root):
                 shutil.rmtree(paths.root)
@@ -173,12 +174,12 @@ class RocksDBBulk:
             sync_folder(paths.root)
 
     def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
-        """Rename the folder, or in the shared folder link the files and ``CURRENT`` last."""
+        """Rename the folder; in a shared folder, link the files one by one, ``CURRENT`` last."""
         separate = config.use_separate_store_path_for_rocksdb_cq
         source = made.consume_queue
         target = separate_folder(paths) if separate else paths.consume_queue
         if database_folder(paths) == target and not exists(source / CURRENT):
-            return  # it is there already
+            return  # it was moved already
         with os_errors("publish the RocksDB queues", target):
             if separate and not exists(target):
                 source.rename(target)
@@ -195,7 +196,7 @@ class RocksDBBulk:
             sync_folder(target)
 
     def withdraw(self, paths: StorePaths, folder: Path) -> None:
-        """Move ``CURRENT`` out first: without it there is no database."""
+        """Move the files to ``folder``, ``CURRENT`` first: without it there is no database."""
         for held in database_folders(paths):
             files = [path for path in _files_of(held) if DATABASE_FILE.fullmatch(path.name)]
             if not files:
@@ -214,7 +215,7 @@ class RocksDBBulk:
 class RocksDBUnitSink:
     """Writes whole queues into two table files, see ``UnitSink``.
 
-    The options of the tables come from an empty database of its own, removed at the end.
+    The options of the tables are those of an empty scratch database, which is removed at the end.
     """
 
     def __init__(self, folder: Path, config: StoreConfig) -> None:

@@ -1,4 +1,4 @@
-"""RocksDBUnitSource: the queues of a database, read whole."""
+"""RocksDBUnitSource: reads whole queues of a database."""
 
 from collections.abc import Iterator
 from heapq import merge
@@ -55,7 +55,7 @@ class RocksDBUnitSource:
             yield key_order(queue), queue
 
     def _holders(self, after: QueueKey | None) -> Iterator[_Ordered]:
-        """Yield the queues that have a unit, in key order, with a seek for each."""
+        """Yield the queues that have a unit, in key order, with one seek per queue."""
         start = prefix_end(queue_prefix(*after)) if after is not None else b""
         while rows := self._engine.scan(Family.DEFAULT, start, _LAST_KEY, 1):
             queue, _ = parse_unit_key(rows[0][0])
@@ -74,9 +74,9 @@ class RocksDBUnitSource:
         return self._engine.scan_into(queue_prefix(*queue), queue_offset, row_table(rows))[0]
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
-        """Yield the queue's units in runs without a gap, each of ``max_units`` at most.
+        """Yield the queue's units in runs without a gap, each of at most ``max_units``.
 
-        What no ``max`` entry covers is among them.
+        Includes units that no ``max`` entry covers.
         """
         prefix = queue_prefix(*queue)
         found = self._engine.first_unit(prefix, 0)
@@ -84,7 +84,7 @@ class RocksDBUnitSource:
         while position is not None:
             rows = np.empty(max_units, UNIT_ROWS)
             count, stop, following = self._engine.scan_into(prefix, position, row_table(rows))
-            if count:  # none where the run before ended at a gap
+            if count:  # 0 if the previous run ended at a gap
                 yield UnitRun(position, rows[:count])
             position = None if stop is BlockStop.END else following
 

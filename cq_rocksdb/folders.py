@@ -12,9 +12,9 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.whole_import import import_whole
 
 INDEX_FOLDER = "rocksdbstore"
-"""Where a broker with ``indexRocksDBEnable`` keeps its index of keys; it makes it in any case."""
+"""Index of keys of a broker with ``indexRocksDBEnable``; every broker creates the folder."""
 NO_QUEUES = "no RocksDB consume queue found"
-"""The error of everything that reads RocksDB queues in a store that has none."""
+"""Error message for a store without RocksDB queues."""
 
 
 def separate_folder(paths: StorePaths) -> Path:
@@ -28,7 +28,7 @@ def log_folder(paths: StorePaths) -> Path:
 
 
 def database_folders(paths: StorePaths) -> list[Path]:
-    """Return the folders that may hold the database; the first may be shared with file queues."""
+    """Return the possible folders of the database; the first may be shared with file queues."""
     return [paths.consume_queue, separate_folder(paths)]
 
 
@@ -36,7 +36,7 @@ def database_folder(paths: StorePaths) -> Path | None:
     """Return the folder that contains the database, or ``None``.
 
     Raises:
-        RefusedStoreError: both folders hold one, and nothing shows which one is served.
+        RefusedStoreError: both folders contain a database, and it is not known which is in use.
     """
     found = [folder for folder in database_folders(paths) if is_file(folder / CURRENT)]
     if len(found) > 1:
@@ -48,9 +48,9 @@ def database_folder(paths: StorePaths) -> Path | None:
 
 
 def message_index_of(root: Path) -> Callable[[], KeyIndex | None] | None:
-    """Return what opens a broker's index of keys; ``None`` if the store has no such database.
+    """Return a function that opens a broker's index of keys; ``None``: there is no such database.
 
-    The code that reads it is imported here, when a store is opened, and never by a query.
+    The code that reads the index is imported here, when a store is opened, and never by a query.
     """
     if not is_file(root / INDEX_FOLDER / CURRENT):
         return None

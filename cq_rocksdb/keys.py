@@ -1,8 +1,8 @@
-"""Keys and values of the two column families, each layout declared once.
+"""Keys and values of the two column families, each layout defined once.
 
-``default`` holds the units, ``offset`` the first and last unit of every queue and the checkpoint
-entry. The topic's length comes first in every key, so keys sort by topic length, topic, queue id,
-queue offset; big-endian numbers sort right only because they are never negative.
+``default`` contains the units, ``offset`` the first and last unit of every queue and the checkpoint
+entry. Every key begins with the topic's length, so keys sort by topic length, topic, queue id and
+queue offset; big-endian numbers sort correctly only because they are never negative.
 
 Source: RocketMQ ``RocksDBConsumeQueueTable``, ``RocksDBConsumeQueueOffsetTable``.
 """
@@ -24,7 +24,7 @@ CTRL_1 = 1
 CTRL_2 = b"\x02"
 """One above the separator: ends the range of everything after a separator."""
 MAX_TOPIC_BYTES = 281
-"""RocketMQ builds its keys in 300 bytes; a longer topic would block its dispatch for ever."""
+"""RocketMQ builds keys in a 300-byte buffer; a longer topic would block its dispatch forever."""
 KIND_MAX = b"max"
 KIND_MIN = b"min"
 
@@ -77,7 +77,7 @@ QUEUE_TAIL = Layout(QueueTail)
 UNIT_PLACE = Layout(UnitPlace)
 OFFSET_TAIL = Layout(OffsetTail)
 LONGEST_PREFIX = KEY_HEAD.size + MAX_TOPIC_BYTES + QUEUE_TAIL.size
-"""Bytes of the longest ``queue_prefix`` that there is a queue of."""
+"""Maximum length of the ``queue_prefix`` of a queue, in bytes."""
 OFFSET_ENTRY = Layout(OffsetEntry)
 CHECKPOINT_ENTRY = Layout(CheckpointEntry)
 
@@ -148,7 +148,7 @@ def queue_prefix(topic: str, queue_id: int) -> bytes:
 
 
 def passing_prefix(topic: str, queue_id: int) -> bytes:
-    """Return ``queue_prefix``; of the topic nothing is remembered, since a million may pass by."""
+    """Return ``queue_prefix`` without caching the topic, for loops over a million topics."""
     return (_heads.get(topic) or _made_head(topic)) + _queue_tail(queue_id)
 
 
@@ -173,7 +173,7 @@ def max_keys(prefixes: Iterable[bytes]) -> list[bytes]:
 
 
 def entry_prefix(key: bytes) -> bytes:
-    """Return how the units begin of the queue whose ``max`` or ``min`` entry has ``key``."""
+    """Return the prefix of the units of the queue whose ``max`` or ``min`` entry has ``key``."""
     return key[: -OFFSET_TAIL.size] + _CTRL + key[-4:] + _CTRL
 
 
@@ -183,7 +183,7 @@ def min_key(prefix: bytes) -> bytes:
 
 
 def topic_range(topic: str) -> tuple[bytes, bytes]:
-    """Return the range, in either family, of everything that exactly ``topic`` has."""
+    """Return the range of the keys of exactly ``topic``, in either family."""
     head = topic_head(topic)
     return head + _CTRL, head + CTRL_2
 
@@ -191,7 +191,7 @@ def topic_range(topic: str) -> tuple[bytes, bytes]:
 def topics_range(prefix: str, topic_bytes: int) -> tuple[bytes, bytes]:
     """Return the range, in either family, of the topics of one length that begin with ``prefix``.
 
-    ``prefix`` is not empty; no byte of UTF-8 is the largest there is.
+    ``prefix`` must not be empty. (UTF-8 contains no byte 0xff.)
     """
     start = KEY_HEAD.pack(KeyHead(topic_bytes, CTRL_1)) + prefix.encode()
     return start, start[:-1] + bytes([start[-1] + 1])
@@ -221,7 +221,7 @@ def parse_unit_key(key: bytes) -> tuple[QueueKey, int]:
 
 
 def parse_offset_key(key: bytes) -> OffsetKey:
-    """Return what a key of the ``offset`` family names.
+    """Return the parsed key of an entry of the ``offset`` family.
 
     Raises:
         CorruptionError: the key is invalid.
@@ -239,7 +239,7 @@ def parse_offset_key(key: bytes) -> OffsetKey:
 def readable_key(key: bytes) -> str | None:
     """Return a key of either family as text; an invalid key as its bytes, ``None`` if empty.
 
-    ``topic/0/7`` is the unit 7 of queue 0, ``topic/0 max`` that queue's ``max`` entry.
+    ``topic/0/7`` is unit 7 of queue 0, ``topic/0 max`` is that queue's ``max`` entry.
     """
     if not key:
         return None
@@ -297,7 +297,7 @@ def _offset_key(prefix: bytes, middle: bytes) -> bytes:
 
 _PLACE = UNIT_PLACE.struct.pack
 _PACK_HEAD = KEY_HEAD.struct.pack
-_KEY_HEAD = KEY_HEAD.struct.unpack_from  # plain tuples: a list of a million queues parses each
+_KEY_HEAD = KEY_HEAD.struct.unpack_from  # ordinary tuples: a list of a million queues parses each
 _OFFSET_TAIL = OFFSET_TAIL.struct.unpack_from
 _KINDS = {KIND_MAX, KIND_MIN}
 _CTRL = bytes([CTRL_1])

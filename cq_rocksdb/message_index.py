@@ -1,7 +1,7 @@
-"""The index of keys that a broker with ``indexRocksDBEnable`` keeps in ``rocksdbstore``.
+"""Reads the index of keys of a broker with ``indexRocksDBEnable``, in ``rocksdbstore``.
 
-A key has an hour, a topic, a kind of key, the key itself, the message's unique key and the phy
-offset; texts are joined with @, whatever they hold, so what is found may be another key's record.
+A database key contains an hour, a topic, the kind of key, the key itself, the message's unique key
+and the phy offset. Texts are joined with an unescaped @, so a found record may have another key.
 
 Source: RocketMQ ``MessageRocksDBStorage``, ``IndexRocksDBRecord``, ``IndexRocksDBStore``.
 """
@@ -21,7 +21,7 @@ _LONG = Struct(">q")
 _AT = b"@"
 _BUILT_TO = b"lastOffsetPy"
 _BEHIND_ALL_HOURS = 1 << 62
-"""No time in ms; keys that are not records are text, and sort after it."""
+"""Larger than any time in ms; keys that are not records are text and sort after it."""
 
 
 class MessageIndex:
@@ -31,8 +31,8 @@ class MessageIndex:
         """Open the database in ``folder``.
 
         Raises:
-            CorruptionError: RocksDB cannot read it.
-            StoreIOError: it cannot be opened.
+            CorruptionError: RocksDB cannot read the database.
+            StoreIOError: the database cannot be opened.
         """
         self.folder = folder
         self._database = RawDatabase(folder)
@@ -40,12 +40,12 @@ class MessageIndex:
 
     @property
     def is_used(self) -> bool:
-        """Return whether there is anything in it: a broker makes the database in any case."""
+        """Return whether the index has records: every broker creates the database."""
         return next(self._database.items(DEFAULT_FAMILY), None) is not None
 
     @property
     def built_to(self) -> int | None:
-        """Return the phy offset of the last record whose keys are in it.
+        """Return the phy offset of the last indexed record.
 
         Raises:
             CorruptionError: the value is not a number.
@@ -57,7 +57,7 @@ class MessageIndex:
         return None
 
     def phy_offsets(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
-        """Yield the records for ``key``, newest first; times are those of storing, ms, included.
+        """Yield the records for ``key``, newest first; both times are store times in ms, inclusive.
 
         Raises:
             CorruptionError: a block or a value cannot be read.
@@ -82,7 +82,7 @@ class MessageIndex:
         behind = _LONG.pack(min(max(end, 0) + 1, _BEHIND_ALL_HOURS))
         while (last := self._database.last_key_before(DEFAULT_FAMILY, behind)) is not None:
             if len(last) <= _LONG.size or last[_LONG.size : _LONG.size + 1] != _AT:
-                behind = last  # what a newer release keeps there
+                behind = last  # unknown keys of a newer release
                 continue
             (hour,) = _LONG.unpack_from(last)
             if hour + _HOUR_MS <= begin:
@@ -91,7 +91,7 @@ class MessageIndex:
             behind = _LONG.pack(hour)
 
     def _records(self, prefix: bytes) -> Iterator[tuple[int, int]]:
-        """Yield phy offset and store time of each record whose key begins so."""
+        """Yield phy offset and store time of each record whose key begins with ``prefix``."""
         for key, value in self._database.items(DEFAULT_FAMILY, prefix):
             if not key.startswith(prefix):
                 return
@@ -99,7 +99,7 @@ class MessageIndex:
                 yield _LONG.unpack_from(key, len(key) - _LONG.size)[0], self._number(key, value)
 
     def _number(self, key: bytes, value: bytes) -> int:
-        """Return the number that is an entry's value.
+        """Return the value of an entry as a number.
 
         Raises:
             CorruptionError: the value is not a number.
@@ -114,7 +114,7 @@ class MessageIndex:
 
 
 def open_message_index(root: Path) -> MessageIndex | None:
-    """Return the index of the store in ``root``, to be closed; ``None`` if none was ever built.
+    """Return the index of the store in ``root``, to be closed by the caller; ``None``: never built.
 
     Raises:
         CorruptionError, StoreIOError: as for ``MessageIndex``.

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""AppendJob: units at the ends of queues, a batch as one write.
+"""AppendJob: appends a batch of units to queues, as one write.
 
-The fast path of ``BatchPlan``: queues whose units follow their last one in one run. The reads of
-the table of ends, the write and the move of the ends hold no lock of the interpreter's. Other
-queues are left to the plan, whose part of the batch goes into the same write.
+The fast path of ``BatchPlan``, for queues whose units follow their last one in one run. The reads
+of the table of ends, the write and the update of the ends run without the interpreter's lock. Other
+queues are left to the plan, whose part of the batch is included in the same write.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -25,19 +25,19 @@ from cqstore.cq_rocksdb.engine._write_batch cimport (
 )
 
 cdef enum:
-    KEPT_BYTES = 8 << 20  # a batch of 65,536 units of a topic of 60 bytes
+    KEPT_BYTES = 8 << 20  # size of a batch of 65,536 units with a 60-byte topic
 
 
 cdef class AppendJob(QueueGroups):
-    """The units of a batch on their way to the ends of their queues. One thread at a time.
+    """Appends the units of a batch to their queues. One thread at a time.
 
-    ``find``, ``rest``, ``follows``, ``write``, ``move``, in this order, as long as ``is_fast``.
+    Call ``find``, ``rest``, ``follows``, ``write``, ``move`` in this order while ``is_fast``.
     """
 
-    # ---- what is known of its queues; the caller holds the table's lock
+    # ---- ends of its queues; the caller holds the table's lock
 
     def find(self, StateTable table not None):
-        """Take what the table has; return the prefixes of the other queues, for ``rest``."""
+        """Read the rows in the table; return the prefixes of the missing queues, for ``rest``."""
         cdef Py_ssize_t at
         cdef Group *group
         cdef list missing = []
@@ -55,7 +55,7 @@ cdef class AppendJob(QueueGroups):
         return missing
 
     def rest(self, const int64_t[:, ::1] rows):
-        """Take the rows of the queues that ``find`` has missed."""
+        """Set the rows of the queues that ``find`` returned as missing."""
         cdef Py_ssize_t at, next_row = 0
         cdef Group *group
         if rows.shape[1] != ROW_FIELDS:
@@ -69,7 +69,7 @@ cdef class AppendJob(QueueGroups):
                 next_row += 1
 
     def follows(self):
-        """Leave out the queues whose units do not go on where they end; return whether any does."""
+        """Leave out queues whose units do not follow their end; return whether any is left."""
         cdef Py_ssize_t at
         cdef Group *group
         with nogil:
@@ -96,7 +96,7 @@ cdef class AppendJob(QueueGroups):
         return marks
 
     def move(self, StateTable table not None):
-        """Take over in the table what was written: all, or nothing where it is not known."""
+        """Update the table after the write: all queues, or none if memory is short."""
         cdef Named *all_new = <Named *> PyMem_RawMalloc((self.used + 1) * sizeof(Named))
         if all_new == NULL:
             raise MemoryError
@@ -112,13 +112,13 @@ cdef class AppendJob(QueueGroups):
             group = &self.groups[self.order[at].group]
             name = self.names + group.name
             group.row[0], group.row[1] = group.last_phy, group.next_offset - 1
-            if not table.holds(group.slot, name, group.length):  # a reader's queue took its slot
+            if not table.holds(group.slot, name, group.length):  # another queue has taken its slot
                 group.slot = table.find(name, group.length, group.hash)
             if group.slot < 0:
                 all_new[new].prefix, all_new[new].length = name, group.length
                 all_new[new].hash, all_new[new].row = group.hash, group.row
                 new += 1
-            else:  # of the first unit a reader may know more than was known before the write
+            else:  # a reader may have updated the first unit meanwhile
                 table.states[group.slot].row[0] = group.row[0]
                 table.states[group.slot].row[1] = group.row[1]
         table.add_all(all_new, new)
@@ -129,7 +129,7 @@ cdef class AppendJob(QueueGroups):
         self, Database database not None, int family, bytes key not None, bytes value not None,
         WriteBatchColumns others=None,
     ):
-        """Write the units, in ``family`` their queues' ends and one entry more, and ``others``."""
+        """Write units, the ends of their queues and one entry in ``family``, and ``others``."""
         cdef char *error = NULL
         cdef Handle writes
         cdef size_t size = self._build(database, family, key, value)
@@ -154,7 +154,7 @@ cdef class AppendJob(QueueGroups):
     def built(
         self, Database database not None, int family, bytes key not None, bytes value not None
     ):
-        """Return what ``write`` gives to RocksDB, but for ``others``."""
+        """Return the bytes that ``write`` passes to RocksDB, without ``others``."""
         cdef size_t size = self._build(database, family, key, value)
         try:
             return database.built.data[:size]
@@ -162,7 +162,7 @@ cdef class AppendJob(QueueGroups):
             database.built.keep_at_most(0)
 
     cdef size_t _build(self, Database database, int family, bytes key, bytes value) except 0:
-        """Build the write batch in RocksDB's own form; return its bytes, in ``database.built``."""
+        """Build the write batch in RocksDB's format in ``database.built``; return its size."""
         cdef const char *key_bytes = key
         cdef const char *value_bytes = value
         cdef size_t key_length = len(key), value_length = len(value), at, size
@@ -190,7 +190,7 @@ cdef class AppendJob(QueueGroups):
         return size
 
     cdef size_t _lay_out(self, const RecordHead *head, Py_ssize_t *units) noexcept nogil:
-        """Find where each queue's records begin; return where the last one ends. Counts units."""
+        """Set where each queue's records begin; return the end of the last one. Counts units."""
         cdef size_t end = BATCH_HEAD
         cdef Py_ssize_t at
         cdef Group *group
@@ -256,7 +256,7 @@ cdef class AppendJob(QueueGroups):
 
 
 def batch_bytes(Database database not None, int family, list units, list puts):
-    """Return what RocksDB itself makes of a write of ``units`` and, in ``family``, of ``puts``."""
+    """Return RocksDB's own encoding of a write of ``units`` and, in ``family``, ``puts``."""
     cdef size_t size = 0
     cdef const char *data
     cdef bytes key, value

@@ -1,15 +1,15 @@
-# RocksDB's C API, as far as it is used: one table of its functions, which `_capi.pyx` fills.
+# The used part of RocksDB's C API: a table of its functions, which `_capi.pyx` fills.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-ctypedef void *Handle  # an object of RocksDB's
+ctypedef void *Handle  # an object of RocksDB
 ctypedef unsigned char (*Filter)(void *, int, const char *, size_t, const char *, size_t, char **,
                                  size_t *, unsigned char *) noexcept nogil
 
 
 cdef struct Functions:
     # Named as in `rocksdb/c.h`, without `rocksdb_`. The names in `_capi.pyx` have this order.
-    # Options, filters, what is set for a call:
+    # Options, filters, settings of a call:
     Handle (*options_create)() noexcept nogil
     void (*options_destroy)(Handle) noexcept nogil
     Handle (*block_based_options_create)() noexcept nogil
@@ -108,7 +108,7 @@ cdef struct Functions:
 
 
 cdef struct OptionalFunctions:
-    # NULL where the library has none.
+    # NULL if the library lacks it.
     void (*flush_cfs)(Handle, Handle, Handle *, int, char **) noexcept nogil
 
 
@@ -121,5 +121,5 @@ cdef int raise_status(char *error) except -1
 
 
 cdef inline int check(char *error) except -1:
-    """Raise what a call reported, if it did."""
+    """Raise the error that a call reported, if any."""
     return 0 if error == NULL else raise_status(error)

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """RocksDB's C API, found at run time.
 
-Nothing is linked: ``load`` opens a library once a process and fills the one table of its functions,
+Nothing is linked: ``load`` opens a library once per process and fills a table of its functions,
 which the other modules call through ``_capi.pxd``. Every call that may touch the disk gives up the
 GIL.
 """
@@ -44,7 +44,7 @@ cdef void *_library = NULL
 
 
 class Error(Exception):
-    """RocksDB's own words about what went wrong; they begin with the kind of the status."""
+    """An error with RocksDB's own text, which begins with the kind of the status."""
 
 
 class ClosedError(Error):
@@ -52,15 +52,15 @@ class ClosedError(Error):
 
 
 class MissingSymbolError(Exception):
-    """The library lacks functions that are needed; their names."""
+    """The library lacks required functions; the message lists their names."""
 
 
 def load(bytes path):
-    """Open the library once a process; return the optional functions that it lacks.
+    """Open the library once per process; return the missing optional functions.
 
     Raises:
-        OSError: it cannot be loaded.
-        MissingSymbolError: it is no RocksDB, or too old a one.
+        OSError: the library cannot be loaded.
+        MissingSymbolError: the library is not RocksDB, or is too old.
     """
     global _library
     if _library != NULL:
@@ -93,12 +93,12 @@ cdef bint is_loaded() noexcept:
 
 
 cdef void *function_of(str name) except? NULL:
-    """Return ``rocksdb_<name>`` of the library, ``NULL`` if it has none."""
+    """Return the function ``rocksdb_<name>`` of the library, or ``NULL``."""
     return dlsym(_library, b"rocksdb_" + name.encode())
 
 
 cdef int raise_status(char *error) except -1:
-    """Raise the status that a call returned as a text, and free that."""
+    """Raise the status text that a call returned, and free the text."""
     text = error.decode(errors="replace")
     rocksdb.free(error)
     raise Error(text)

@@ -1,4 +1,4 @@
-# An open database; what it does is in `_database.pyx`.
+# An open database, see `_database.pyx`.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -8,7 +8,7 @@ from cqstore.cq_rocksdb.engine._write_batch cimport BatchMemory
 
 cdef enum:
     IDLE_ITERATORS = 4
-    MAX_USES = 256  # of idle iterators, until what they keep from being deleted is released
+    MAX_USES = 256  # uses of idle iterators until they are released, so that files can be deleted
 
 
 cdef class Database:
@@ -17,12 +17,12 @@ cdef class Database:
     cdef int family_count
     cdef list options  # kept: the database refers to them
     cdef BatchMemory built  # of the jobs' writes
-    cdef Handle idle[IDLE_ITERATORS]  # over units; each sees all that was ever written
+    cdef Handle idle[IDLE_ITERATORS]  # over units; each is up to date
     cdef int idle_count, idle_uses
-    cdef int opened_by  # process; a child of it leaves everything as it is
-    cdef int64_t changes  # an iterator that is older than the last one is out of date
+    cdef int opened_by  # process id; a child process releases nothing
+    cdef int64_t changes  # number of writes; an iterator from before the last write is out of date
     cdef readonly CompactionFilter filter
-    cdef readonly int snapshots  # that have not been released
+    cdef readonly int snapshots  # number of unreleased snapshots
 
     cdef int check_open(self) except -1
     cdef release_iterators(self)

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Database: an open database over RocksDB's C API.
 
-Every call that may touch the disk gives up the GIL. What the bytes mean, which options are set, who
-may call when: ``native_engine``. A database owns every handle it made and frees each once, users
-before what they use, also when opening fails half-way; the filter's state outlives it; nothing of a
-call (iterators, pinned values) does.
+Every call that may access the disk releases the GIL. ``native_engine`` defines the meaning of the
+bytes, the options, and who may call when. A database owns every handle that it created and frees
+each one once, users before what they use, even if opening fails halfway. The filter's state
+outlives the database; objects of a call (iterators, pinned values) do not.
 """
 
 cimport cython
@@ -25,20 +25,20 @@ from cqstore.cq_rocksdb.engine._write_batch cimport WriteBatchColumns, BatchMemo
 from cqstore.cq_rocksdb.engine._capi import ClosedError
 
 
-@cython.no_gc_clear  # what is open uses the options and the filter until it is closed
+@cython.no_gc_clear  # options and filter are in use until the database is closed
 cdef class Database:
-    """An open database with any families, numbered as they are given, the first one ``default``.
+    """An open database with any families, numbered in the given order, the first one ``default``.
 
-    Its options are the database's too; units lie in it, and the compaction filter is at work there.
-    Writes come from one thread at a time; everything else from any. No other thread may call during
-    ``close``: the caller sees to that. A call behind it, also of a method that was entered before
-    (a signal's handler has closed), raises ``ClosedError``; other failures raise ``Error``.
+    The options of ``default`` also apply to the database; it contains the units and has the
+    compaction filter. One thread at a time may write; any thread may call the rest. The caller
+    ensures that no other thread calls during ``close``. A call after ``close``, or one in which a
+    signal handler closed the database, raises ``ClosedError``; other failures raise ``Error``.
     """
 
     def __cinit__(self, bytes folder, list names, list options, bint read_only, bint filtered=True):
         cdef const char *path = folder
         cdef char *error = NULL
-        cdef tuple held = tuple(names)  # their bytes are used while others run
+        cdef tuple held = tuple(names)  # keeps their bytes alive while other threads run
         cdef bytes name
         cdef int at, count = len(held)
         cdef const char **named = <const char **>calloc(count, sizeof(char *))
@@ -110,7 +110,7 @@ cdef class Database:
         return 0
 
     cdef release_iterators(self):
-        """Release the idle iterators, and with them what they keep from being deleted."""
+        """Release the idle iterators, and with them the files whose deletion they prevent."""
         cdef Handle idle[IDLE_ITERATORS]
         cdef int at, count = self.idle_count
         memcpy(idle, self.idle, sizeof(idle))
@@ -122,7 +122,7 @@ cdef class Database:
                     rocksdb.iter_destroy(idle[at])
 
     cdef Handle _iterator(self):
-        """Return an iterator over the units as they are now, for ``_return_iterator``."""
+        """Return an iterator over the current units, to be passed to ``_return_iterator``."""
         cdef Handle units
         if self.idle_count:
             self.idle_count -= 1
@@ -132,7 +132,7 @@ cdef class Database:
         return units
 
     cdef void _return_iterator(self, Handle units, int64_t changes):
-        """Keep an iterator for the next scan, if nothing was written since it was taken."""
+        """Keep an iterator for the next scan, if nothing was written since it was created."""
         self.idle_uses += 1
         if self.idle_uses >= MAX_USES:
             self.idle_uses = 0
@@ -159,7 +159,7 @@ cdef class Database:
         check(error)
 
     def flush_all(self):
-        """Flush all families at once; return whether the library can, else nothing was done."""
+        """Flush all families at once; return False, without a flush, if the library cannot."""
         cdef char *error = NULL
         self.check_open()
         if optional.flush_cfs == NULL:
@@ -193,7 +193,7 @@ cdef class Database:
         check(error)
 
     def compact(self, int family, bytes start, bytes end):
-        """Compact a range of keys, everything without bounds; ends early after ``cancel``."""
+        """Compact a range of keys; without bounds, everything. Ends early after ``cancel``."""
         cdef const char *low = NULL
         cdef const char *high = NULL
         cdef size_t low_length = 0, high_length = 0
@@ -222,9 +222,9 @@ cdef class Database:
             rocksdb.enable_manual_compaction(self.db)
 
     def ingest(self, int family, list paths):
-        """Take SST files in; they are moved (linked) where the file system allows."""
+        """Ingest SST files; they are moved (linked) if the file system allows it."""
         cdef char *error = NULL
-        cdef tuple held = tuple(paths)  # their bytes are used while others run
+        cdef tuple held = tuple(paths)  # keeps their bytes alive while other threads run
         cdef bytes path
         cdef size_t count = len(held)
         cdef const char **names = <const char **>calloc(count, sizeof(char *))
@@ -250,7 +250,7 @@ cdef class Database:
     # ---- reading
 
     def get(self, int family, bytes key):
-        """Return one value, ``None`` if there is none."""
+        """Return the value of ``key``; ``None``: there is none."""
         return self.get_with(self.read_options, family, key)
 
     def multi_get(self, int family, list keys):
@@ -281,10 +281,10 @@ cdef class Database:
         self, bytes prefix, int64_t low, int64_t high, int64_t timestamp, bint upper,
         int64_t min_phy, int64_t max_phy,
     ):
-        """Return where in [low, high) ``timestamp`` leads, by the same steps as ``search_offset``.
+        """Return the offset in [low, high) for ``timestamp``, by the steps of ``search_offset``.
 
-        A unit counts as stored at -1 if it is missing, too short, or its record lies outside the
-        log, [min_phy, max_phy).
+        A unit has the store time -1 if it is missing, too short, or its record is outside the log,
+        [min_phy, max_phy).
         """
         cdef char key[MAX_PREFIX + PLACE_BYTES]
         cdef size_t length = begin_key(key, prefix)
@@ -357,7 +357,7 @@ cdef class Database:
         return taken, stop, there if stop >= HOLE else queue_offset + taken
 
     def neighbour(self, bytes prefix, int64_t queue_offset, bint forward):
-        """Return ``(offset, value)`` of the unit at or next to an offset, ``None`` without one."""
+        """Return ``(offset, value)`` of the unit at or next to an offset, or ``None``."""
         cdef char key[MAX_PREFIX + PLACE_BYTES]
         cdef size_t length = begin_key(key, prefix), size = 0
         cdef const char *found
@@ -373,8 +373,8 @@ cdef class Database:
             there = find_unit(units, key, length, forward)
             if not there:
                 rocksdb.iter_get_error(units, &error)
-        value = None  # no object of Python's is made beside an open iterator but bytes: any other
-        if there:  # one may run the garbage collector, and a finalizer that closes
+        value = None  # with an open iterator, create no Python object but bytes: any other may
+        if there:  # run the garbage collector, and so a finalizer that closes the database
             found = rocksdb.iter_key(units, &size)
             offset = load_be64(found + length)
             unit = rocksdb.iter_value(units, &size)
@@ -397,7 +397,7 @@ cdef class Database:
         cdef const char *value
         cdef char *error = NULL
         cdef Handle entries
-        cdef list keys = [], values = []  # no pairs beside an open iterator, see neighbour
+        cdef list keys = [], values = []  # no tuples while an iterator is open, see neighbour
         self.check_open()
         with nogil:
             entries = rocksdb.create_iterator_cf(self.db, self.read_options, self.families[family])
@@ -423,7 +423,7 @@ cdef class Database:
     # ---- facts
 
     def property_value(self, int family, bytes name):
-        """Return one of RocksDB's properties, ``None`` if it knows none of that name."""
+        """Return a property of RocksDB; ``None``: the name is unknown."""
         cdef char *text
         self.check_open()
         text = rocksdb.property_value_cf(self.db, self.families[family], name)
@@ -435,7 +435,7 @@ cdef class Database:
             rocksdb.free(text)
 
     def approximate_size(self, int family, bytes start, bytes end):
-        """Return about how many bytes of table files a range of keys takes."""
+        """Return the approximate size of a range of keys in table files, in bytes."""
         cdef const char *low[1]
         cdef const char *high[1]
         cdef size_t low_length[1]

@@ -1,4 +1,4 @@
-# The units of a batch by queue; how they are grouped is in `_groups.pyx`.
+# The units of a batch by queue, see `_groups.pyx`.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -6,8 +6,8 @@ from cqstore.cq_rocksdb.engine._states cimport ROW_FIELDS
 
 
 cdef struct Group:
-    # The units of one queue; `at` is where its next record is put in the write batch.
-    int64_t row[ROW_FIELDS]  # as the table has it; what it is behind the write
+    # The units of one queue; `at` is the position of its next record in the write batch.
+    int64_t row[ROW_FIELDS]  # row in the table, then the row after the write
     int64_t first_offset, next_offset, first_phy, last_phy
     size_t name  # where its prefix begins in `names`
     uint64_t hash
@@ -24,15 +24,15 @@ cdef struct Placed:
 
 cdef class QueueGroups:
     cdef readonly bint is_fast
-    cdef const uint8_t[::1] queue_index, queue_offset, units  # they hold what they show
+    cdef const uint8_t[::1] queue_index, queue_offset, units  # memoryviews keep their buffers alive
     cdef Group *groups
     cdef Placed *order
     cdef Placed *spare
     cdef char *names
     cdef size_t names_used, names_room
-    cdef Py_ssize_t queues, count  # of the batch, its units
+    cdef Py_ssize_t queues, count  # queues and units in the batch
     cdef Py_ssize_t used, left_out  # queues in `order`, and others with units
-    cdef bint has_irregular  # some are still in there
+    cdef bint has_irregular  # irregular queues are still in `order`
 
     cdef bint _name(self, Group *group, key, Py_ssize_t max_topic, bytes reserved) except -1
     cdef char *_room_for_name(self, size_t length) except NULL

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""QueueGroups: the units of a batch by queue, the queues in the order of their keys.
+"""QueueGroups: groups the units of a batch by queue, with the queues in key order.
 
-The names of the queues are copied under the interpreter's lock; the rest does without it.
+The names of the queues are copied under the interpreter's lock; the rest runs without it.
 """
 
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
@@ -22,14 +22,14 @@ cdef extern from "Python.h":
 
 
 cdef class QueueGroups:
-    """The units of a batch, grouped by queue; ``is_fast`` is false where something is not plain."""
+    """The units of a batch, grouped by queue; ``is_fast`` is false if a value is irregular."""
 
     def __cinit__(
         self, queues, const uint8_t[::1] queue_index, const uint8_t[::1] queue_offset,
         const uint8_t[::1] units, int64_t max_offset, Py_ssize_t max_topic,
         bytes reserved not None,
     ):
-        """Group the units. ``max_offset``: the first impossible one; ``reserved``: no topic."""
+        """Group the units. ``max_offset``: first invalid offset; ``reserved``: not a topic."""
         cdef tuple keys = tuple(queues)
         cdef Py_ssize_t at
         self.queues, self.count = len(keys), units.shape[0] // UNIT_BYTES
@@ -60,10 +60,10 @@ cdef class QueueGroups:
         PyMem_RawFree(self.order)
         PyMem_RawFree(self.names)
 
-    # ---- what is in the batch
+    # ---- content of the batch
 
     cdef bint _name(self, Group *group, key, Py_ssize_t max_topic, bytes reserved) except -1:
-        """Copy a queue's prefix; return whether it is that of a sound queue."""
+        """Copy a queue's prefix; return whether the queue is valid."""
         cdef const char *topic
         cdef Py_ssize_t length
         cdef bytes encoded
@@ -117,7 +117,7 @@ cdef class QueueGroups:
         store_be32(out + 1, queue_id)
 
     cdef bint _group(self, int64_t max_offset) noexcept nogil:
-        """Count each queue's units; return whether all offsets are possible."""
+        """Count each queue's units; return whether all offsets are in range."""
         cdef const int32_t *queue = <const int32_t *> &self.queue_index[0]
         cdef const int64_t *offset = <const int64_t *> &self.queue_offset[0]
         cdef const uint8_t *unit = &self.units[0]
@@ -139,7 +139,7 @@ cdef class QueueGroups:
         return True
 
     cdef void _sort(self) noexcept nogil:
-        """Sort the queues that have units by their keys; leave out the irregular ones."""
+        """Sort the queues that have units by key; leave out irregular ones."""
         cdef Py_ssize_t at
         cdef Group *group
         cdef Group *first = NULL
@@ -167,14 +167,14 @@ cdef class QueueGroups:
         if not sorted:
             self._merge_sort()
         for at in range(1, self.used):
-            if not self._is_before(at - 1, at):  # the batch has a queue twice
+            if not self._is_before(at - 1, at):  # the batch lists a queue twice
                 self.groups[self.order[at - 1].group].is_irregular = True
                 self.groups[self.order[at].group].is_irregular = self.has_irregular = True
         if self.has_irregular:
             self.leave_irregular()
 
     cdef void leave_irregular(self) noexcept nogil:
-        """Take the irregular queues out of ``order``."""
+        """Remove the irregular queues from ``order``."""
         cdef Py_ssize_t at, kept = 0
         for at in range(self.used):
             if self.groups[self.order[at].group].is_irregular:

@@ -1,4 +1,4 @@
-# Bytes of keys and values, for compiled code. What they mean is in `keys.py`.
+# Bytes of keys and values, for compiled code. See `keys.py` for their meaning.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
@@ -45,7 +45,7 @@ cdef extern from *:
     const int QUEUE_TAIL_BYTES  # of a unit's key, between topic and queue offset
     const int MAX_PREFIX
     const int CTRL
-    const int MAX_MORE  # bytes that the key of a `max` entry has more than its queue's prefix
+    const int MAX_MORE  # additional bytes of a `max` entry's key, compared with its queue's prefix
     const char *MAX_MIDDLE  # of the key of a `max` entry, after the topic
     int64_t load_be64(const void *) noexcept nogil
     void store_be64(void *, int64_t) noexcept nogil

@@ -1,4 +1,4 @@
-# What a database is opened with; what that does is in `_options.pyx`.
+# Options of a database, see `_options.pyx`.
 
 from libc.stdint cimport int64_t
 
@@ -8,7 +8,7 @@ cdef extern from *:
     """
     #include <stdint.h>
 
-    /* What the compaction filter shares with the engine: any thread, no lock. */
+    /* Shared by the compaction filter and the engine: any thread, no lock. */
     typedef struct { int64_t minimum; int64_t dropped; int64_t seen; } FilterState;
     """
     ctypedef struct FilterState:
@@ -20,7 +20,7 @@ cdef extern from *:
 cdef class Options:
     cdef Handle handle
     cdef void (*destroy)(Handle) noexcept nogil
-    cdef list used  # what this one refers to: freed after it
+    cdef list used  # objects in use by this one, freed after it
     cdef public list lacking
 
 

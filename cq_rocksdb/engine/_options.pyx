@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What a database is opened with: options by the names of their setters, and the compaction filter.
+"""Options of a database, set by the names of their setters, and the compaction filter.
 
-The filter is called in RocksDB's threads and needs no GIL. Its state outlives the database.
+The filter is called in RocksDB's threads without the GIL. Its state outlives the database.
 """
 
 cimport cython
@@ -53,10 +53,10 @@ ctypedef void (*SetParsed)(Handle, const char *, Handle, char **) noexcept nogil
 
 @cython.no_gc_clear  # freed before what it refers to
 cdef class Options:
-    """One object of options, freed with its last user. Setters are called by name.
+    """One options object, freed with its last user. Setters are called by name.
 
-    ``set`` takes the C type of the setter's argument: a wrong one is undefined behaviour, so they
-    are in one table with the names, in ``native_options``.
+    ``set`` takes the C type of the setter's argument. A wrong type is undefined behaviour, so types
+    and names are in one table, in ``native_options``.
     """
 
     def __cinit__(self, str kind, *args):
@@ -77,7 +77,7 @@ cdef class Options:
         elif kind == "ratelimiter":
             self.handle = rocksdb.ratelimiter_create(args[0], 100_000, 10)
             self.destroy = rocksdb.ratelimiter_destroy
-        elif kind == "bloom":  # taken over by the table options that it is set in
+        elif kind == "bloom":  # owned by the table options in which it is set
             self.handle, self.destroy = rocksdb.filterpolicy_create_bloom_full(args[0]), NULL
         else:
             raise ValueError(kind)
@@ -87,7 +87,7 @@ cdef class Options:
             self.destroy(self.handle)
 
     def set(self, str name, str kind, value):
-        """Call ``rocksdb_<name>``; a library that lacks it is noted in ``lacking``."""
+        """Call ``rocksdb_<name>``; if the library lacks it, add it to ``lacking``."""
         cdef void *function = function_of(name)
         cdef char *error = NULL
         if function == NULL:
@@ -115,9 +115,9 @@ cdef class Options:
 
 
 cdef class CompactionFilter:
-    """Drops values of 28 bytes and more whose first eight are a number below ``minimum``.
+    """Drops values of at least 28 bytes whose first eight are a number below ``minimum``.
 
-    RocksDB's threads ask it without a lock and without the GIL. It must outlive its database.
+    RocksDB's threads call it without a lock and without the GIL. It must outlive its database.
     """
 
     def __cinit__(self):
@@ -135,13 +135,13 @@ cdef class CompactionFilter:
         free(self.state)
 
     def raise_minimum(self, int64_t minimum):
-        """Let compactions drop units below; a lower minimum than before is ignored."""
+        """Make compactions drop units below ``minimum``; a lower value than before is ignored."""
         if minimum > filter_load(&self.state.minimum):
             filter_store(&self.state.minimum, minimum)
 
     @property
     def dropped(self):
-        """Entries that compactions dropped."""
+        """Number of entries that compactions dropped."""
         return filter_load(&self.state.dropped)
 
     @property

@@ -11,11 +11,11 @@ from cqstore.cq_rocksdb.engine._database cimport Database
 from cqstore.cq_rocksdb.engine._capi import Error
 
 
-@cython.no_gc_clear  # it is given back to the database
+@cython.no_gc_clear  # must be released before the database
 cdef class Snapshot:
-    """The database as of one moment; everything that is read through it agrees.
+    """The database as of one moment; all reads through it are consistent.
 
-    No read may run while it is released; a read after that is refused.
+    No read may run during the release; later reads are refused.
     """
 
     cdef Database database
@@ -47,7 +47,7 @@ cdef class Snapshot:
         return 0
 
     def get(self, int family, bytes key):
-        """Return one value, ``None`` if there is none."""
+        """Return the value of ``key``; ``None``: there is none."""
         self._check_held()
         return self.database.get_with(self.read_options, family, key)
 

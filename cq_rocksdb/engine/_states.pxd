@@ -1,4 +1,4 @@
-# The table of the queues in use; what it does is in `_states.pyx`.
+# The table of the queues in use, see `_states.pyx`.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -12,7 +12,7 @@ cdef struct State:
     char *prefix  # NULL: the slot is free
     uint64_t hash
     uint32_t length
-    bint used  # since the hand came by
+    bint used  # since the last pass of the hand
 
 
 cdef struct Named:
@@ -22,7 +22,7 @@ cdef struct Named:
     const int64_t *row
 
 
-cdef uint64_t seed  # of each process another one
+cdef uint64_t seed  # different in each process
 
 
 cdef inline uint64_t hash_of(const char *prefix, size_t length) noexcept nogil:
@@ -44,7 +44,7 @@ cdef class StateTable:
     cdef int32_t *free_slots  # a stack
     cdef int32_t *index  # slots by hash; -1: none
     cdef Py_ssize_t size, free_count, count, hand
-    cdef uint64_t mask  # one less than the places of the index, which are at least twice the slots
+    cdef uint64_t mask  # index size minus one; the index is at least twice as large as the slots
 
     cdef void _release(self) noexcept
     cdef Py_ssize_t find(self, const char *prefix, size_t length, uint64_t hash) noexcept nogil

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""StateTable: last and first unit of the queues in use, in memory of C.
+"""StateTable: last and first unit of the queues in use, in C memory.
 
-Slots hold a queue each; an index with open addressing leads to them from a prefix. What has to go
-is found by the CLOCK algorithm. No function here runs a line of Python between two changes.
+Each slot holds a queue; an index with open addressing maps prefixes to slots. The CLOCK algorithm
+selects the queue to evict. No function here runs Python code between two changes.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 cdef enum:
     FIRST_SLOTS = 1024
 
-seed = <uint64_t> <Py_ssize_t> hash("the queues in use")  # other names, other chains
+seed = <uint64_t> <Py_ssize_t> hash("the queues in use")  # random per process
 
 
 cdef class StateTable:
@@ -42,7 +42,7 @@ cdef class StateTable:
     # ---- for compiled code
 
     cdef Py_ssize_t find(self, const char *prefix, size_t length, uint64_t hash) noexcept nogil:
-        """Return the slot of a queue, -1 if it is not here."""
+        """Return the slot of a queue; -1: not in the table."""
         cdef State *state
         cdef uint64_t at = hash & self.mask
         if not self.size:
@@ -57,7 +57,7 @@ cdef class StateTable:
         return -1
 
     cdef bint holds(self, Py_ssize_t slot, const char *prefix, size_t length) noexcept nogil:
-        """Return whether a slot is still that of a queue."""
+        """Return whether a slot still belongs to the queue."""
         return (
             0 <= slot < self.size and self.states[slot].prefix != NULL
             and self.states[slot].length == length
@@ -65,7 +65,7 @@ cdef class StateTable:
         )
 
     cdef void add_all(self, const Named *named, Py_ssize_t count) noexcept nogil:
-        """Add queues that were not here; of more than fit the last stay."""
+        """Add queues that are not in the table; if more than fit, the last ones remain."""
         cdef Py_ssize_t room, first, at
         if self.free_count < count:
             self._grow(self.count + count)
@@ -77,7 +77,7 @@ cdef class StateTable:
             self._add(self.free_slots[first + at], &named[count - room + at])
 
     cdef void _add(self, Py_ssize_t free_slot, const Named *named) noexcept nogil:
-        """Fill a slot that was taken off ``free_slots``, or put it back there."""
+        """Fill a slot taken from ``free_slots``, or return it there."""
         cdef Py_ssize_t slot = self.find(named.prefix, named.length, named.hash)
         cdef State *state
         if slot < 0:
@@ -90,7 +90,7 @@ cdef class StateTable:
                 self.count += 1
                 self._link(free_slot)
                 return
-        else:  # it was named twice
+        else:  # it was listed twice
             memcpy(self.states[slot].row, named.row, sizeof(self.states[slot].row))
         self.free_slots[self.free_count] = free_slot
         self.free_count += 1
@@ -101,7 +101,7 @@ cdef class StateTable:
         while self.index[at] != slot:
             at = (at + 1) & self.mask
         behind = at
-        while True:  # later slots move up, unless they are where their hash leads or before it
+        while True:  # move later slots up, unless that puts them before their hash position
             behind = (behind + 1) & self.mask
             if self.index[behind] < 0:
                 break
@@ -123,7 +123,7 @@ cdef class StateTable:
         self.index[at] = slot
 
     cdef void _evict(self) noexcept nogil:
-        """Move the hand to a queue that was not used since it came by last, and drop that one."""
+        """Advance the hand to a queue not used since its last pass, and evict that queue."""
         cdef State *state
         while True:
             state = &self.states[self.hand]
@@ -135,7 +135,7 @@ cdef class StateTable:
         self.hand = (self.hand + 1) % self.size
 
     cdef void _grow(self, Py_ssize_t wanted) noexcept nogil:
-        """Make more slots, up to ``capacity``; without memory there are as many as before."""
+        """Add slots, up to ``capacity``; if memory is short, the table stays as it is."""
         cdef Py_ssize_t before = self.size, size, slot
         cdef uint64_t places = 1
         cdef void *data
@@ -168,7 +168,7 @@ cdef class StateTable:
             self.free_count += 1
 
     cdef Py_ssize_t _use(self, bytes prefix) except -2:
-        """Return the slot of a queue, -1 if it is not here."""
+        """Mark a queue as used and return its slot; -1: not in the table."""
         cdef const char *name = prefix
         cdef Py_ssize_t length = len(prefix), slot = self.find(name, length, hash_of(name, length))
         if slot >= 0:
@@ -181,11 +181,11 @@ cdef class StateTable:
         return self.count
 
     def clear(self):
-        """Drop every queue."""
+        """Remove every queue."""
         self._release()
 
     def get(self, bytes prefix not None):
-        """Return the row of one queue, ``None`` if it is not here."""
+        """Return the row of one queue; ``None``: not in the table."""
         cdef Py_ssize_t slot = self._use(prefix)
         cdef int64_t row[ROW_FIELDS]
         if slot < 0:
@@ -194,26 +194,26 @@ cdef class StateTable:
         return [row[0], row[1], row[2], row[3]]
 
     def last_offset(self, bytes prefix not None):
-        """Return the offset of a queue's last unit alone, ``None`` if it is not here."""
+        """Return only the offset of a queue's last unit; ``None``: not in the table."""
         cdef Py_ssize_t slot = self._use(prefix)
         return None if slot < 0 else self.states[slot].row[1]
 
     def set_first(self, bytes prefix not None, int64_t phy_offset, int64_t queue_offset):
-        """Set the first unit of a queue, if it is here."""
+        """Set the first unit of a queue, if it is in the table."""
         cdef const char *name = prefix
         cdef Py_ssize_t slot = self.find(name, len(prefix), hash_of(name, len(prefix)))
         if slot >= 0:
             self.states[slot].row[2], self.states[slot].row[3] = phy_offset, queue_offset
 
     def discard(self, bytes prefix not None):
-        """Drop one queue, if it is here."""
+        """Remove one queue, if it is in the table."""
         cdef const char *name = prefix
         cdef Py_ssize_t slot = self.find(name, len(prefix), hash_of(name, len(prefix)))
         if slot >= 0:
             self.drop(slot)
 
     def find_into(self, list prefixes not None, int64_t[:, ::1] rows):
-        """Fill a row for each of ``prefixes`` that is here; return the numbers of the others."""
+        """Fill a row for each of ``prefixes`` in the table; return the indexes of the others."""
         cdef Py_ssize_t at, slot
         cdef list missing = []
         cdef tuple held = tuple(prefixes)
@@ -228,8 +228,8 @@ cdef class StateTable:
         return missing
 
     def put_from(self, list prefixes not None, const int64_t[:, ::1] rows):
-        """Set the row of each of ``prefixes``; of more new ones than fit the last stay."""
-        cdef tuple held = tuple(prefixes)  # their bytes are used
+        """Set the row of each of ``prefixes``; if more are new than fit, the last ones remain."""
+        cdef tuple held = tuple(prefixes)  # keeps their bytes alive
         cdef Py_ssize_t at, slot, new = 0, count = len(held)
         cdef bytes prefix
         cdef Named named

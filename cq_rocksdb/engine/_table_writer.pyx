@@ -12,7 +12,7 @@ from cqstore.cq_rocksdb.engine._options cimport Options
 
 @cython.no_gc_clear  # freed before its options
 cdef class NativeTableWriter:
-    """Writes one SST file, to which keys are added in ascending order."""
+    """Writes one SST file; keys must be added in ascending order."""
 
     cdef Handle writer, env
     cdef Options options

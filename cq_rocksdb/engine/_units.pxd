@@ -1,4 +1,4 @@
-# Reads of a queue's units through an iterator; what they do is in `_units.pyx`.
+# Reads of a queue's units through an iterator, see `_units.pyx`.
 
 from libc.stdint cimport int64_t, uint8_t
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Reads of a queue's units through an iterator of RocksDB's: one by one, and by time.
+"""Reads a queue's units through a RocksDB iterator: one by one, and by time.
 
 No function here needs the GIL. ``key`` begins with the queue's prefix, of ``length`` bytes, and has
-room for a queue offset behind it.
+space for a queue offset after it.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -19,9 +19,9 @@ cdef int64_t copy_units(
     Handle units, const char *key, size_t length, int64_t queue_offset, int64_t count,
     uint8_t *target, int *stop, int64_t *there,
 ) noexcept nogil:
-    """Copy consecutive units from ``key`` on, which is that of ``queue_offset``; return how many.
+    """Copy consecutive units from ``key`` on, the key of ``queue_offset``; return their number.
 
-    ``stop`` is why there are no more, see ``Database.scan_into``; ``there``: the offset last read.
+    ``stop`` is set as in ``Database.scan_into``; ``there`` is set to the last offset read.
     """
     cdef const char *found
     cdef const char *value
@@ -54,7 +54,7 @@ cdef int64_t copy_units(
 
 
 cdef bint find_unit(Handle units, const char *key, size_t length, bint forward) noexcept nogil:
-    """Seek the unit at ``key`` or next to it; return whether the queue has one on that side."""
+    """Seek the unit at or next to ``key``; return whether the queue has one in that direction."""
     cdef const char *found
     cdef size_t size = 0
     if forward:
@@ -80,7 +80,7 @@ cdef int64_t search_units(
 ) noexcept nogil:
     """Return the first offset in [low, high) that was stored after ``timestamp``, else ``high``.
 
-    Those stored just then count as after it, unless ``upper``.
+    Units stored exactly at ``timestamp`` count as after it, unless ``upper``.
     """
     cdef int64_t times[NEAR_UNITS]
     cdef int64_t middle, at, first = 0, read = 0
@@ -103,7 +103,7 @@ cdef void _read_times(
     Handle units, char *key, size_t length, int64_t first, int64_t count, int64_t min_phy,
     int64_t max_phy, int64_t *times, char **error,
 ) noexcept nogil:
-    """Set the store times of ``count`` units from ``first`` on, -1 for those that count as none."""
+    """Set the store times of ``count`` units from ``first`` on; -1: missing or not in the log."""
     cdef const char *found
     cdef const char *value
     cdef size_t size = 0

@@ -1,4 +1,4 @@
-# A write batch: as columns, and in RocksDB's own form. What that is: `_write_batch.pyx`.
+# A write batch: as columns, and in RocksDB's own format, see `_write_batch.pyx`.
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
@@ -12,13 +12,13 @@ cdef enum:
 
 
 cdef struct RecordHead:
-    # How RocksDB begins a record of a family: a tag, and the number of any family but the first.
+    # Head of RocksDB's records of a family: a tag, and the family's number unless it is the first.
     char data[LONGEST_HEAD]
     size_t length
 
 
 cdef class WriteBatchColumns:
-    cdef const uint8_t[::1] prefixes  # they hold what they show
+    cdef const uint8_t[::1] prefixes  # memoryviews keep their buffers alive
     cdef const int64_t[::1] starts, prefix_index, queue_offset
     cdef const uint8_t[:, ::1] units
     cdef list delete_ranges, deletes, puts
@@ -40,7 +40,7 @@ cdef RecordHead head_of(Handle batch, Handle family) noexcept
 
 
 cdef inline size_t length_bytes(size_t length) noexcept nogil:
-    """Return the bytes of a length in RocksDB's form: seven bits a byte, the lowest first."""
+    """Return the size of a length in RocksDB's format: seven bits per byte, the lowest first."""
     cdef size_t count = 1
     while length >= 0x80:
         length >>= 7
@@ -65,7 +65,7 @@ cdef inline size_t record_bytes(const RecordHead *head, size_t key, size_t value
 cdef inline size_t put_key(
     char *out, const RecordHead *head, const char *key, size_t length
 ) noexcept nogil:
-    """Begin a record with its key; return the bytes of that."""
+    """Write the head and key of a record; return their size."""
     cdef size_t at = head.length
     memcpy(out, head.data, at)
     at += put_length(out + at, length)

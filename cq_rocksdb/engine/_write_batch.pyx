@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""A write batch: as columns, which RocksDB is given record by record, and in RocksDB's own form.
+"""A write batch: as columns, passed to RocksDB record by record, or in RocksDB's own format.
 
-The form is that of its log (`db/write_batch.cc`): sequence number, count, then a record a change:
-a tag, the family's number unless it is the first, key and value with their lengths. How a record
-of a family begins RocksDB is asked. It takes the whole as a copy, and checks the count.
+The format is that of RocksDB's log (`db/write_batch.cc`): sequence number, count, then one record
+per change: a tag, the family's number unless it is the first, key and value with their lengths.
+RocksDB itself provides the head of a family's records; it copies the batch and checks the count.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -17,7 +17,7 @@ from cqstore.cq_rocksdb.engine._keys cimport MAX_PREFIX, PLACE_BYTES, UNIT_BYTES
 cdef class WriteBatchColumns:
     """One write, see ``EngineBatch``; prefix *i* is ``prefixes[starts[i]:starts[i + 1]]``.
 
-    Everything was checked: prefixes of at most ``MAX_PREFIX`` bytes, columns of one length.
+    Values must be checked before: prefixes of at most ``MAX_PREFIX`` bytes, columns of one length.
     """
 
     def __cinit__(
@@ -32,7 +32,7 @@ cdef class WriteBatchColumns:
         self.puts_family, self.puts = puts_family, puts
 
     cdef int add_to(self, Handle writes, Handle *families) except -1:
-        """Add all of it to a write batch of RocksDB's."""
+        """Add all changes to a write batch of RocksDB."""
         cdef bytes start, end, key, value
         for number, start, end in self.delete_ranges:
             rocksdb.writebatch_delete_range_cf(
@@ -75,15 +75,15 @@ cdef class WriteBatchColumns:
 cdef class BatchMemory:
     """Memory in which a write batch is built.
 
-    It is kept for the next one: new memory of this size takes a fifth of the time of a whole write,
-    for the system clears it page by page.
+    It is reused for the next one: allocating it anew takes a fifth of the time of a whole write,
+    because the system clears it page by page.
     """
 
     def __dealloc__(self):
         PyMem_RawFree(self.data)
 
     cdef int make_room(self, size_t size) except -1:
-        """Have room for so many bytes at ``data``; what was there may be gone."""
+        """Make room for ``size`` bytes at ``data``; the previous content may be lost."""
         if size > self.room:
             self.keep_at_most(0)
             self.data = <char *> PyMem_RawMalloc(size)
@@ -93,14 +93,14 @@ cdef class BatchMemory:
         return 0
 
     cdef void keep_at_most(self, size_t room) noexcept:
-        """Free the memory if it has more than ``room``."""
+        """Free the memory if it is larger than ``room``."""
         if self.room > room:
             PyMem_RawFree(self.data)
             self.data, self.room = NULL, 0
 
 
 cdef RecordHead head_of(Handle batch, Handle family) noexcept:
-    """Have RocksDB begin a record of a family; without a length it does so in an unknown form."""
+    """Return the head of RocksDB's records of a family; length 0: the format is unknown."""
     cdef RecordHead head
     cdef size_t size = 0
     cdef const char *data

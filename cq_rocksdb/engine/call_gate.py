@@ -1,9 +1,9 @@
 """CallGate: the guard around every call into RocksDB.
 
-It refuses the call after ``close`` and in a child process, and turns what the binding raises into
-this project's errors. ``close`` waits for running calls, so a database is never released under a
-reader. Every thread holds a lock of its own while it calls; a thread that an exception throws out
-of a call, between whatever lines, has released it.
+It refuses calls after ``close`` and in a child process, and translates exceptions of the binding
+into this project's errors. ``close`` waits for running calls, so a database is never released while
+a thread reads it. Each thread holds its own lock during a call, which is released even if an
+exception ends the call at any line.
 """
 
 import os
@@ -24,13 +24,13 @@ R = TypeVar("R")
 
 
 class CallGate:
-    """Brackets every call of one open database. Any number of threads may be inside."""
+    """Guards every call on one open database. Any number of threads may be in a call."""
 
     def __init__(self, folder: Path, is_rocksdbs: Callable[[BaseException], bool]) -> None:
-        """``is_rocksdbs`` knows the errors whose text is a status of RocksDB's."""
+        """``is_rocksdbs`` returns whether the text of an exception is a status of RocksDB."""
         self._folder = folder
         self._is_rocksdbs = is_rocksdbs
-        self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
+        self._locks: dict[int, threading.RLock] = {}  # by thread; idents may be reused
         self._released = self._forked = False
         self._releasing = False  # set before the first release is called, never unset
         self.shut = False
@@ -54,7 +54,7 @@ class CallGate:
             StoreStateError: the process has forked since the database was opened.
             StoreClosedError: the database has been closed.
         """
-        if self._forked:  # its threads did not come along
+        if self._forked:  # the fork did not copy its threads
             raise StoreStateError(
                 "the RocksDB queues were opened before a fork: open the store again",
                 path=self._folder,
@@ -62,11 +62,10 @@ class CallGate:
         raise StoreClosedError("the RocksDB queues are closed", path=self._folder)
 
     def close(self, flush: Callable[[], object] | None, *releases: Callable[[], object]) -> None:
-        """Admit no further call, wait for the running ones, flush and release the database.
+        """Refuse further calls, wait for running ones, flush and release the database.
 
-        Each of ``releases`` is called, whatever fails before it. If interrupted, the next call
-        continues with them: they may be called again. It does not flush, for the database may be
-        gone.
+        All ``releases`` are called, even if an earlier one fails. If interrupted, the next
+        ``close`` calls them again, without a flush, because the database may already be released.
         """
         self.shut = True
         for lock in list(self._locks.values()):
@@ -96,7 +95,7 @@ class CallGate:
             raise
 
     def raise_closed(self, exc: BaseException) -> None:
-        """Refuse a call during which its own thread has closed the database (signal handler).
+        """Raise an error if the calling thread closed the database in its call (signal handler).
 
         Raises:
             StoreClosedError: the database was closed, which caused ``exc``.
@@ -112,9 +111,9 @@ class CallGate:
 
         Raises:
             StoreLockedError: another process, or another object, has the database open.
-            RocksDBError: RocksDB reports something else.
+            RocksDBError: RocksDB reports another error.
         """
-        # An error that a caller keeps must not keep iterators.
+        # An exception that a caller keeps must not keep iterators alive.
         traceback.clear_frames(exc.__traceback__)
         if not self._is_rocksdbs(exc):
             return
@@ -136,7 +135,7 @@ G = TypeVar("G", bound=Gated)
 
 
 def gated(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """Make a method of an engine one call into RocksDB."""
+    """Decorate a method of an engine so that it runs as one guarded call into RocksDB."""
 
     @wraps(method)
     def call(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:

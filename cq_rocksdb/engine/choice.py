@@ -1,7 +1,7 @@
-"""Which engine opens a database: the compiled one where it works, else rocksdict.
+"""Chooses the engine for a database: the native one if it works, else rocksdict.
 
-The two pass one contract; what rocksdict lacks is a compaction filter, cancelling a compaction, and
-sizes of ranges.
+Both pass the same contract tests. rocksdict lacks a compaction filter, cancelling of compactions,
+and sizes of ranges.
 """
 
 import os
@@ -25,14 +25,14 @@ from cqstore.store.whole_import import import_whole
 _LOG = StoreLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]
 _ENGINES = "cqstore.cq_rocksdb.engine"
-"""Each engine is imported when it is first opened with."""
+"""Opens a database with an engine, which is imported on first use."""
 _TRIES = 100
 WITHOUT_FILTER = (
     "no compaction filter for expired units: the native RocksDB engine is not available"
     " (cqstore info shows why). Set rocksdbLibrary to a RocksDB library, for example to the lib"
     " folder of a RocketMQ broker"
 )
-"""What a writer has to know of the engine that is taken where the other does not work."""
+"""Warning for writers about the engine that is used if the other one does not work."""
 _FAMILY_MISSING = "Column family not found"
 
 
@@ -43,11 +43,11 @@ def open_engine(
 
     Raises:
         UnsupportedFormatError: the configured engine is not available.
-        CorruptionError: something in its folder is neither file nor folder.
+        CorruptionError: its folder contains something that is neither a file nor a folder.
         StoreError: the database cannot be opened, see the engines.
     """
     tables = 0
-    if is_dir(folder):  # RocksDB would wait for ever at a FIFO
+    if is_dir(folder):  # RocksDB would wait forever at a FIFO
         with os_errors("list the files of the database", folder):
             check_folder(folder)
             tables = len(matching(folder, "*.sst"))
@@ -68,8 +68,8 @@ def open_engine(
 def _holds_nothing(folder: Path) -> bool:
     """Return whether no key was ever written to a database: no table, no write-ahead log.
 
-    A store that was interrupted while it made one leaves it so, without the second family. The next
-    read-write opening adds that.
+    A store that was interrupted while it created the database leaves it without the second family.
+    The next read-write open adds the family.
     """
     files = [path for path in folder.iterdir() if DATABASE_FILE.fullmatch(path.name)]
     return all(
@@ -79,9 +79,9 @@ def _holds_nothing(folder: Path) -> bool:
 
 
 def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> RocksEngine:
-    """Open a database that another process may be writing, whose files may change meanwhile.
+    """Open a database that another process may be writing, whose files may change during the open.
 
-    Tried again as long as they do; what fails over files that stay is damaged.
+    Retries as long as the files change; if the open fails on unchanged files, they are damaged.
     """
     for _ in range(_TRIES):
         before = _files(folder)
@@ -143,7 +143,7 @@ def _native_engine(library: Path | None) -> OpenEngine:
     """Return a function that opens the native engine.
 
     Raises:
-        UnsupportedFormatError: it is not compiled, or there is no library.
+        UnsupportedFormatError: the engine is not compiled, or there is no library.
     """
     try:
         native = import_whole(f"{_ENGINES}.native_engine")

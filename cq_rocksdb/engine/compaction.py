@@ -1,4 +1,4 @@
-"""CompactionRun: one compaction in a thread of its own, to be watched, waited for and cancelled."""
+"""CompactionRun: a compaction in a separate thread that can be watched, awaited and cancelled."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ class CompactionRun:
         self._dropped_before = engine.dropped_units
         self._cancelled = Latch()
         self.fault: StoreError | None = None
-        """What ended it, or made RocksDB give it up, if something did."""
+        """The error that ended the compaction, if any."""
         self._thread = StoreThread("cqstore-compaction", self._run)
         self._thread.start()
 
@@ -39,7 +39,7 @@ class CompactionRun:
 
     @property
     def dropped_units(self) -> int:
-        """Return how many expired units it (and any automatic one meanwhile) has dropped so far."""
+        """Return how many expired units this and concurrent automatic compactions have dropped."""
         return self._engine.dropped_units - self._dropped_before
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -73,7 +73,7 @@ class CompactionRun:
     def _check_background(self) -> None:
         """Raise an error if RocksDB's background threads have failed, which its API hides.
 
-        Also before this run: after most such errors it does nothing more until it is opened again.
+        Includes errors before this run: after most of them, RocksDB does nothing until a reopen.
         """
         errors = self._engine.property_value(Family.DEFAULT, PROPERTIES["background_errors"])
         if int(errors or 0):

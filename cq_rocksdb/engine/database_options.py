@@ -1,14 +1,14 @@
-"""Options of the database: RocketMQ's options as data, with our departures and the reasons.
+"""Options of the database: RocketMQ's options as data, with the differences and their reasons.
 
-Departures: memory comes from one budget instead of 1.1 GiB of cache beside 768 MiB of memtables;
-index and filter blocks live in the cache, so that they are inside the budget;
-``inplace_update_support`` stays off, since with it a put that follows a range delete of the same
-key within one memtable is lost; fewer background jobs, for machines smaller than a broker's;
-tables are opened by no more threads than there are tables; 64 KiB of disk are taken for a manifest
-ahead of what is written, not 4 MiB, which a file system in memory fills each time; level-0 files
-neither slow writes down nor stop them (RocketMQ: 8 and 10). A manual flush waits for
-as long as one file more would, unless it is allowed a stall, as RocketMQ's is; and on a full disk
-the compaction that it waits for never succeeds.
+Differences from RocketMQ: memory comes from one budget instead of 1.1 GiB of cache plus 768 MiB of
+memtables; index and filter blocks are in the cache, so that the budget includes them;
+``inplace_update_support`` is off, because with it a put after a range delete of the same key in one
+memtable is lost; there are fewer background jobs, for machines smaller than a broker's; tables are
+opened by at most as many threads as there are tables; 64 KiB instead of 4 MiB are preallocated for
+a manifest, because a file system in memory fills them on each open; level-0 files neither slow down
+nor stop writes (RocketMQ: 8 and 10). Otherwise a manual flush would wait as long as one more file
+would stall writes, unless it allows a stall as RocketMQ's does, and on a full disk the compaction
+that it waits for never succeeds.
 
 Source: RocketMQ ``RocksDBOptionsFactory``, ``ConsumeQueueRocksDBStorage``.
 """
@@ -22,7 +22,7 @@ from cqstore.cq_rocksdb.engine.rocks_engine import Family
 MIB = 1 << 20
 GIB = 1 << 30
 NEVER = 1 << 30
-"""Files that there will not be."""
+"""A number of files that is never reached."""
 
 
 class Compression(Enum):
@@ -37,20 +37,20 @@ class FamilyOptions(NamedTuple):
     """Options of one column family."""
 
     write_buffer_bytes: int
-    """One memtable; full ones are flushed, for both families together (``atomic_flush``)."""
+    """Size of a memtable; full ones are flushed, both families together (``atomic_flush``)."""
     compression: Compression
     bottommost_compression: Compression | None
-    """``None``: like the other levels."""
+    """Compression of the last level; ``None``: as for the other levels."""
     universal_compaction: bool
-    """Else levelled."""
+    """Universal compaction; else levelled."""
     hash_index: bool
-    """A hash index inside data blocks: point reads find a key without a binary search."""
+    """Hash index inside data blocks: point reads find a key without a binary search."""
     target_file_bytes: int
     max_bytes_for_level_base: int
     optimize_filters_for_hits: bool
     """No filter for the last level: a unit that is looked up nearly always exists."""
 
-    # What both families share.
+    # The same for both families.
     format_version: int = 5
     """RocketMQ 5.3.3 and 5.5.1 refuse a whole database for one table of version 6."""
     block_bytes: int = 32 << 10
@@ -60,51 +60,51 @@ class FamilyOptions(NamedTuple):
     write_buffers: int = 4
     levels: int = 7
     level0_files: tuple[int, int, int] = (2, NEVER, NEVER)
-    """Level-0 files that start a compaction, slow writes down, stop them. Departure, see above."""
+    """Level-0 files that start a compaction, slow down and stop writes. Difference, see above."""
     target_file_multiplier: int = 2
     level_multiplier: float = 2.0
     max_compaction_bytes: int = 100 * GIB
     pending_compaction_bytes: tuple[int, int] = (100 * GIB, 256 * GIB)
-    """Debts that slow writes down, stop them."""
+    """Bytes of pending compaction that slow down writes, and stop writes."""
     universal_size_ratio: int = 100
     universal_max_size_amplification: int = 25
-    """Percent of dead weight after which everything is rewritten."""
+    """Percentage of obsolete data above which everything is rewritten."""
     inplace_update_support: bool = False
-    """Departure, see above."""
+    """Difference, see above."""
     cache_index_and_filter_blocks: bool = True
-    """Departure: RocketMQ keeps them outside the cache, without a limit."""
+    """Difference: RocketMQ keeps these blocks outside the cache, without a limit."""
 
 
 class DatabaseOptions(NamedTuple):
     """Options of the database as a whole."""
 
     families: Mapping[str, FamilyOptions]
-    """By name, in the order of flushes; the first is ``default``, as RocksDB requires."""
+    """Families by name, in flush order; the first is ``default``, as RocksDB requires."""
     db_write_buffer_bytes: int
-    """All memtables of all families."""
+    """Total size of all memtables of all families."""
     block_cache_bytes: int
-    """One LRU cache for all families."""
+    """Size of the LRU cache, shared by all families."""
     atomic_flush: bool = True
-    """Without a WAL: units and the entries that speak of them reach the disk together."""
+    """As there is no WAL: units and the entries that refer to them are flushed together."""
     max_open_files: int = -1
     max_file_opening_threads: int = 16
-    """RocksDB starts as many with each opening, whatever there is for them to do."""
+    """RocksDB starts this many threads with each open, even without work for them."""
     manifest_preallocation_bytes: int = 64 << 10
-    """Departure from 4 MiB: each opening begins a manifest, and a store's is small."""
+    """RocketMQ: 4 MiB. Each open begins a manifest, and a store's manifest is small."""
     max_background_jobs: int = 4
-    """Departure from 32: two cores are enough to serve a store."""
+    """RocketMQ: 32. Two cores are enough to serve a store."""
     max_subcompactions: int = 2
     bytes_per_sync: int = MIB
     compaction_readahead_bytes: int = 4 * MIB
     rate_limit_bytes_per_second: int = 100 * MIB
-    """Flushes and compactions, so that they leave the disk to the commit log."""
+    """Limit for flushes and compactions, so that the commit log can use the disk."""
     info_log_bytes: int = 16 * MIB
     info_logs_kept: int = 5
     stats_dump_seconds: int = 600
-    """How often RocksDB writes its counters (cache hits and the like) to its own log."""
+    """Interval at which RocksDB writes its counters (such as cache hits) to its own log."""
     paranoid_checks: bool = True
     allow_concurrent_memtable_write: bool = False
-    """One writer; RocketMQ's choice too."""
+    """There is one writer; same as RocketMQ."""
 
     def of_so_many_tables(self, tables: int) -> "DatabaseOptions":
         """Return the options for a database with this many tables."""

@@ -1,4 +1,4 @@
-"""What RocksDB reports of itself while it works: its properties, under names of our own."""
+"""Statistics of a running RocksDB: its properties, under cqstore's names."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +20,7 @@ PROPERTIES = {
     "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
     "background_errors": "rocksdb.background-errors",
 }
-"""Our name → RocksDB's, for what both families have."""
+"""cqstore's name → RocksDB's, for properties of each family."""
 COUNTERS = {
     "block_cache_hits": "rocksdb.block.cache.hit",
     "block_cache_misses": "rocksdb.block.cache.miss",
@@ -30,7 +30,7 @@ COUNTERS = {
     "wal_written_bytes": "rocksdb.wal.bytes",
     "handed_bytes": "rocksdb.bytes.written",
 }
-"""Our name → RocksDB's, for what it counts and writes to its own log."""
+"""cqstore's name → RocksDB's, for counters that it writes to its own log."""
 WRITTEN = {
     "flush": COUNTERS["flush_written_bytes"],
     "compaction": COUNTERS["compaction_written_bytes"],
@@ -42,9 +42,9 @@ STATISTICS = "rocksdb.options-statistics"
 
 
 def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
-    """Yield the properties of both families, and what they share as part ``database``.
+    """Yield the properties of both families; shared ones have the part ``database``.
 
-    What an engine does not report is left out. Reads memory only.
+    Properties that an engine does not report are omitted. Reads memory only.
     """
     for family in Family:
         for name, known_as in PROPERTIES.items():
@@ -58,9 +58,9 @@ def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
 
 
 def written_bytes(engine: RocksEngine) -> dict[str, int]:
-    """Return the bytes written to disk since RocksDB was opened, by cause, of both families.
+    """Return the bytes written to disk since the open, by cause, for both families together.
 
-    Its statistics as text: half a millisecond. Empty if the engine has none.
+    Parses RocksDB's statistics text, which takes 0.5 ms. Empty if the engine has no statistics.
     """
     text = engine.property_value(Family.DEFAULT, STATISTICS)
     counts = counters_in(text.encode()) if text is not None else {}
@@ -83,7 +83,7 @@ def logged_stats(log_folder: Path) -> Iterator[QueueStat]:
 
 
 def database_bytes(folder: Path) -> int:
-    """Return the bytes that the database's own files in ``folder`` take on the disk.
+    """Return the disk space of the database's own files in ``folder``, in bytes.
 
     Raises:
         StoreIOError: the folder cannot be listed.
@@ -92,7 +92,7 @@ def database_bytes(folder: Path) -> int:
     if is_dir(folder):
         with os_errors("measure", folder):
             for file in folder.iterdir():
-                with suppress(FileNotFoundError):  # a compaction has removed it meanwhile
+                with suppress(FileNotFoundError):  # just removed by a compaction
                     if DATABASE_FILE.fullmatch(file.name) and is_file(file):
                         total += bytes_on_disk(file.stat())
     return total

@@ -1,4 +1,4 @@
-"""Faults of RocksDB as errors of the store's tree; the status kind is kept.
+"""Errors of RocksDB as errors of the store; the kind of the status is preserved.
 
 * ConsumeQueueError (``cqstore.store.errors``)
   * RocksDBError
@@ -17,13 +17,13 @@ from cqstore.cq_rocksdb.engine._capi import Error
 from cqstore.store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
-"""Texts of the system for the faults of ``cqstore.store.errors.is_full``."""
+"""The system's texts for the errors of ``cqstore.store.errors.is_full``."""
 _OF_A_FILE_OF_RUST = re.compile(r"\(os error \d+\)$")
-"""End of the text for a file that rocksdict itself writes."""
+"""End of the error text for a file that rocksdict itself writes."""
 
 
 class RocksDBStatus(Enum):
-    """Kinds of RocksDB statuses; the value is how RocksDB's own text of the status begins."""
+    """Kinds of RocksDB statuses; the value is the beginning of RocksDB's text for the status."""
 
     CORRUPTION = "Corruption"
     NO_SPACE = "IO error: No space left on device"
@@ -41,9 +41,9 @@ class RocksDBStatus(Enum):
 
     @classmethod
     def of(cls, text: str) -> "RocksDBStatus":
-        """Return the kind of a status by its text, ``OTHER`` if no kind begins like it.
+        """Return the kind of a status from its text; ``OTHER``: unknown.
 
-        An opening puts words of its own before what the system said.
+        An open adds its own words before the text of the system.
         """
         if text.startswith(cls.IO_ERROR.value) or _OF_A_FILE_OF_RUST.search(text):
             return cls.NO_SPACE if any(full in text for full in _FULL) else cls.IO_ERROR
@@ -53,8 +53,8 @@ class RocksDBStatus(Enum):
 class RocksDBError(ConsumeQueueError):
     """RocksDB refused an operation.
 
-    ``status`` says how: the caller opens the store again after ``IO_ERROR`` and ``NO_SPACE``, and
-    repairs or rebuilds the queues from the log after ``CORRUPTION``.
+    ``status`` is the reason: after ``IO_ERROR`` and ``NO_SPACE``, reopen the store; after
+    ``CORRUPTION``, repair the queues or rebuild them from the log.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RocksDBError(ConsumeQueueError):
 
 
 class RocksDBIOError(RocksDBError, StoreIOError):
-    """The operating system refused RocksDB something."""
+    """An operation of RocksDB failed in the operating system."""
 
 
 class RocksDBFullError(RocksDBIOError, DiskFullError):
@@ -83,22 +83,22 @@ class RocksDBDamagedError(RocksDBError, CorruptionError):
 
 
 _PRIVATE = re.compile(r"/\S*/cqstore-read-only-[^/\s]+")
-"""The folder of links in which a database is opened read-only; users have never seen it."""
+"""Private folder of a read-only open in RocksDB's texts, which users do not know."""
 _BLOCK = re.compile(r"\s+in (\S.*\.\w+) offset (\d+)( size \d+)?$")
-"""How the text of a block that cannot be read ends: with its file and the position in that."""
+"""End of the text for an unreadable block: its file and the position in the file."""
 _KINDS = {
     RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError,
     RocksDBStatus.CORRUPTION: RocksDBDamagedError,
 }  # fmt: skip
 REBUILD = "cqstore rebuild creates new queues from the commit log and keeps the old files"
-"""What mends a database that is damaged."""
+"""Remedies for a damaged database."""
 
 
 @contextmanager
 def table_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of RocksDB for a table file written in ``folder`` into errors of this project.
+    """Translate errors of RocksDB for a table file in ``folder`` into errors of this project.
 
-    The native engine raises an ``Error`` of its own, rocksdict a bare ``Exception``.
+    The native engine raises its own ``Error``, rocksdict a bare ``Exception``.
 
     Raises:
         RocksDBError: RocksDB reports an error.
@@ -112,9 +112,9 @@ def table_errors(folder: Path) -> Iterator[None]:
 
 
 def is_rocksdicts(exc: BaseException) -> bool:
-    """Return whether rocksdict raised it: bare, or an ``OSError`` of a file that it writes itself.
+    """Return whether rocksdict raised ``exc``: a bare exception, or an ``OSError`` without errno.
 
-    That has no number, for Rust knows none of Python's.
+    The latter is for a file that rocksdict writes itself, in Rust.
     """
     return type(exc) is Exception or (isinstance(exc, OSError) and exc.errno is None)
 
@@ -135,7 +135,7 @@ def disk_error(sentence: str, folder: Path) -> StoreIOError:
 
 
 def rocksdb_error(text: str, folder: Path) -> RocksDBError:
-    """Return the error for a status of RocksDB's, by its text."""
+    """Return the error for the text of a RocksDB status."""
     text = _PRIVATE.sub(lambda _: str(folder), text)
     status = RocksDBStatus.of(text)
     kind: type[RocksDBError] = _KINDS.get(status, RocksDBError)

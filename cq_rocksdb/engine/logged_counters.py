@@ -1,7 +1,7 @@
-"""What RocksDB counts while a store is served, as it last wrote it to its own log.
+"""Counters of RocksDB in a running store, as last written to RocksDB's own log.
 
-A reader of a running store has a database object of its own, whose counters know nothing of what
-the store's own has done.
+A reader of a running store has its own database object, whose counters do not include the work of
+the store's database object.
 """
 
 import os
@@ -16,17 +16,17 @@ from cqstore.store.path_kind import is_dir, matching
 _HEADING = re.compile(rb"^(\S+) .*\] STATISTICS:\s*$", re.MULTILINE)
 _COUNTER = re.compile(rb"^ ?(rocksdb\.[a-z.]+) COUNT : (\d+)$", re.MULTILINE)
 _BEHIND_COUNTERS = re.compile(rb"^rocksdb\.\S+ P50 : ", re.MULTILINE)
-"""The first histogram: RocksDB hands its log on in pieces, so a dump may still lack its end."""
+"""Name of the first histogram: a dump without it may be incomplete, still being written."""
 
 _MAX_LOG = 64 << 20
-"""Bytes of a log's end that are read: more than RocksDB writes of one, with our settings."""
+"""Bytes read at a log's end: more than one dump of RocksDB with cqstore's settings."""
 
 
 class LoggedCounters(NamedTuple):
     """RocksDB's counters since the database was opened, until ``time``."""
 
     time: str
-    """As RocksDB writes it, local time."""
+    """Local time, in RocksDB's format."""
     counts: dict[str, int]
     """By RocksDB's names, such as ``rocksdb.block.cache.hit``."""
 

@@ -1,8 +1,8 @@
-"""RocksEngine on a RocksDB library of one's own choice, through its C API.
+"""RocksEngine on a configurable RocksDB library, through its C API.
 
-The compiled modules move columns and buffers without a Python object a unit, and run the
-compaction filter; here are the options, the order of opening and closing, and the errors. A
-process takes one library; which one, ``native_library`` says.
+The compiled modules move columns and buffers without a Python object per unit, and run the
+compaction filter; this module has the options, the order of opening and closing, and the errors. A
+process loads one library, which ``native_library`` selects.
 
 Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterFactory``.
 """
@@ -63,7 +63,7 @@ _STOPS = (BlockStop.LIMIT, BlockStop.END, BlockStop.HOLE)
 _TOO_SHORT = 3
 _MAX_TIME = 1 << 63
 _MAX_UNITS = 1 << 20
-"""Units that one scan makes room for; a caller may ask for as many as a queue could have."""
+"""Maximum units in the buffer of one scan; a caller may request more than a queue has."""
 _FIRST_UNITS = 1 << 12
 _LOG_HEAD = 4096
 _RESERVED = CHECKPOINT_TOPIC.encode()
@@ -80,11 +80,11 @@ class _LoadedLibrary:
 
 
 def load_library(configured: Path | None) -> NativeLibrary:
-    """Load RocksDB unless that has been done; return what is loaded.
+    """Load RocksDB unless it is loaded; return the loaded library.
 
     Raises:
-        UnsupportedFormatError: no library is found, or what was found lacks functions.
-        StoreStateError: another one than ``configured`` is loaded already.
+        UnsupportedFormatError: no library was found, or the library lacks functions.
+        StoreStateError: a library other than ``configured`` is already loaded.
     """
     with _LoadedLibrary.lock.entry():
         loaded = _LoadedLibrary.library
@@ -112,7 +112,7 @@ def load_library(configured: Path | None) -> NativeLibrary:
 
 
 class NativeEngine:
-    """An open database; see ``RocksEngine`` for the promises."""
+    """An open database; see ``RocksEngine`` for the guarantees."""
 
     name: ClassVar[str] = "native"
     filters_expired: ClassVar[bool] = True
@@ -129,32 +129,32 @@ class NativeEngine:
     ) -> None:
         """Open the database in ``folder``; read-write: create it if it is missing.
 
-        RocksDB's own log goes to ``log_folder``. Read-only neither writes nor locks anything in
-        ``folder``, and a ``folder`` without a database counts as an empty one; so does one that
-        ``is_empty``.
+        RocksDB's own log is written to ``log_folder``. A read-only open neither writes nor locks
+        anything in ``folder``, and treats a ``folder`` without a database, or with ``is_empty``, as
+        an empty database.
 
         Raises:
-            StoreLockedError: another opener, in this process or another one, has it read-write.
-            RocksDBError: RocksDB cannot open it.
-            UnsupportedFormatError: there is no library that could.
+            StoreLockedError: the database is open read-write in this or another process.
+            RocksDBError: RocksDB cannot open the database.
+            UnsupportedFormatError: there is no usable library.
         """
         self.folder = folder
         self._read_only = read_only
         self._library = load_library(library)
         self._gate = CallGate(folder, lambda exc: isinstance(exc, _capi.Error))
-        # A library that flushes single families lets no write in between.
+        # If the library flushes families one by one, no write may happen in between.
         self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = HeldResources()
         self._builds_batches = False
         try:
             self._open(options, log_folder, is_empty=is_empty)
-        except BaseException:  # an exception from outside, too: it keeps frames, and they keep this
+        except BaseException:  # also asynchronous ones, whose frames keep this object
             with suppress(StoreError):
                 self.close(flush=False)
             raise
 
     def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
-        """Open the database, read-only a private folder of links to its files."""
+        """Open the database; read-only: a private folder of links to its files."""
         folder, opened, really_read_only = self.folder, self.folder, self._read_only
         if self._read_only:
             self._held.private = private = PrivateFolder(folder, is_empty=is_empty)
@@ -181,14 +181,14 @@ class NativeEngine:
 
     @gated
     def write(self, batch: EngineBatch) -> None:
-        """Apply ``batch`` around the WAL, its units in the order of their keys."""
+        """Apply ``batch`` without the WAL, its units in key order."""
         columns = self._columns(batch)
         with self.write_lock.entry():
             self._writable()
             self._database.write(columns)
 
     def _columns(self, batch: EngineBatch) -> WriteBatchColumns:
-        """Return ``batch`` as columns for the compiled write, units in the order of their keys."""
+        """Return ``batch`` as columns for the compiled write, units in key order."""
         prefixes, number = batch.prefixes, self._number
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
         order = units_in_key_order(prefixes, index, offsets)
@@ -211,7 +211,7 @@ class NativeEngine:
     def append(
         self, job: _append.AppendJob, put: tuple[bytes, bytes], others: EngineBatch | None = None
     ) -> None:
-        """Build the write in RocksDB's own form, and apply it around the WAL."""
+        """Build the write in RocksDB's own format, and apply it without the WAL."""
         columns = None if others is None else self._columns(others)
         with self.write_lock.entry():
             self._writable()
@@ -219,7 +219,7 @@ class NativeEngine:
 
     @gated
     def flush(self) -> None:
-        """Flush all families at once; with a library that cannot, in order: the units first."""
+        """Flush all families at once; if the library cannot, one by one, units first."""
         self._writable()
         self._flush()
 
@@ -231,7 +231,7 @@ class NativeEngine:
 
     @gated
     def compact(self, family: str) -> None:
-        """Compact a whole family, its last level too; ends early after ``cancel_compaction``."""
+        """Compact a whole family, with its last level; ends early after ``cancel_compaction``."""
         self._writable()
         self._database.compact(self._number[family], None, None)
 
@@ -243,7 +243,7 @@ class NativeEngine:
         return True
 
     def expire_below(self, min_phy_offset: int) -> None:
-        """Have every later compaction drop units below ``min_phy_offset``; never lowers it."""
+        """Make later compactions drop units below ``min_phy_offset``; never lowers it."""
         self._database.filter.raise_minimum(min_phy_offset)
 
     @property
@@ -261,7 +261,7 @@ class NativeEngine:
 
     @gated
     def ingest(self, family: str, paths: Sequence[Path]) -> None:
-        """Take table files in, all or none; they are moved where the file system allows it."""
+        """Ingest table files, all or none; they are moved if the file system allows it."""
         self._writable()
         self._database.ingest(self._number[family], [os.fsencode(path) for path in paths])
 
@@ -295,7 +295,7 @@ class NativeEngine:
         """Return consecutive units, see ``RocksEngine``."""
         if count <= _FIRST_UNITS:
             data, stop, following = self._database.scan_units(prefix, queue_offset, count)
-        else:  # may be far more than there are: no room for what may not come
+        else:  # may be far more than exist: do not allocate for all
             data, stop, following = self._scan_long(prefix, queue_offset, count)
         _check_length(stop, prefix, following)
         return PackedUnits(data, _STOPS[stop], following)
@@ -370,13 +370,13 @@ class NativeEngine:
 
     @gated
     def property_value(self, family: str, name: str) -> str | None:
-        """Ask RocksDB for a property."""
+        """Return a property of RocksDB."""
         value: str | None = self._database.property_value(self._number[family], name.encode())
         return value
 
     @gated
     def approximate_size(self, family: str, start: bytes, end: bytes) -> int:
-        """Return about how many bytes of table files a range takes."""
+        """Return the approximate size of a range in table files, in bytes."""
         size: int = self._database.approximate_size(self._number[family], start, end)
         return size
 
@@ -390,7 +390,7 @@ class NativeEngine:
         ]
 
     def versions(self) -> dict[str, str]:
-        """Return the library, and what it or its binding lack."""
+        """Return the library, its version, and missing functions."""
         lacking = sorted({*_LoadedLibrary.lacking, *self._objects.lacking})
         return {
             "RocksDB": self._version(),
@@ -399,9 +399,9 @@ class NativeEngine:
         }
 
     def _version(self) -> str:
-        """Return what RocksDB wrote at the head of its own log; the C API does not report it.
+        """Return the version from the head of RocksDB's own log; the C API does not report it.
 
-        A read-only open may not have written it yet: then the version in the library's name.
+        A read-only open may not have written it yet: then return the version in the library's name.
         """
         logs = sorted(matching(self._log_folder, "*LOG"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
@@ -417,9 +417,9 @@ class NativeEngine:
 
         Raises:
             NestedCallError: this thread is in the middle of a call or a write; nothing was done.
-            RocksDBError: what waits cannot be flushed; the database is closed.
+            RocksDBError: the flush failed; the database is closed.
         """
-        self.write_lock.entry()  # not in the middle of a write of this thread: nothing is done
+        self.write_lock.entry()  # refuses a close within a write of this thread
         if self._gate.is_inside and self._database.snapshots:
             raise NestedCallError(
                 "cannot close the RocksDB queues: this thread is inside a call to them, and other"
@@ -438,7 +438,7 @@ class NativeEngine:
         """Refuse to write to a database that was opened read-only.
 
         Raises:
-            ReadOnlyStoreError: it was.
+            ReadOnlyStoreError: the database is read-only.
         """
         if self._read_only:
             raise ReadOnlyStoreError("the RocksDB queues are open read-only", path=self.folder)
@@ -467,15 +467,15 @@ class NativeSnapshot:
 
 
 def append_job(batch: UnitBatch) -> _append.AppendJob:
-    """Return the job of a batch, which may not be plain."""
+    """Return the job for a batch, which may contain irregular queues."""
     return _append.AppendJob(
         batch.queues, batch.queue_index, batch.queue_offset, batch.units,
-        MAX_UNITS, MAX_TOPIC_BYTES, _RESERVED,  # by keyword they would cost a dict
+        MAX_UNITS, MAX_TOPIC_BYTES, _RESERVED,  # positional, as keywords would create a dict
     )  # fmt: skip
 
 
 def _builds_batches(database: Database, family: int) -> bool:
-    """Return whether this RocksDB makes of a write the bytes that a job makes of it."""
+    """Return whether this RocksDB encodes a write in the same bytes as a job does."""
     batch = UnitBatch()
     batch.add(QueueKey("t" * MAX_TOPIC_BYTES, 1), 0, 1, 2, 3, 4)
     prefix = queue_prefix(*batch.queues[0])
@@ -488,10 +488,10 @@ def _builds_batches(database: Database, family: int) -> bool:
 
 
 def _check_length(stop: int, prefix: bytes, queue_offset: int) -> None:
-    """Refuse a scan that was ended by a unit whose value is too short.
+    """Raise an error if a scan ended at a unit whose value is too short.
 
     Raises:
-        CorruptionError: it was.
+        CorruptionError: the scan ended at such a unit.
     """
     if stop == _TOO_SHORT:
         raise CorruptionError(

@@ -1,6 +1,6 @@
 """The options of a database as objects of RocksDB's C API.
 
-Every setter is listed beside the C type of its argument: a wrong one is undefined behaviour.
+Every setter is listed with the C type of its argument: a wrong type is undefined behaviour.
 """
 
 import os
@@ -17,20 +17,20 @@ _UNIVERSAL, _LEVELLED = 1, 0
 _POINT_IN_TIME = 2
 _BINARY_AND_HASH = 1
 _NO_FLUSH_AT_CLOSE = b"avoid_flush_during_shutdown=true"
-"""A close flushes by itself; a store that is dropped must write nothing."""
+"""Closing cqstore flushes explicitly; a store that is garbage-collected must write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseObjects:
-    """The options of each family, by name; those of the first are the database's too."""
+    """The options of each family by name; those of the first also apply to the database."""
 
     families: dict[str, Options]
     lacking: tuple[str, ...]
-    """Setters that the library does not have; what they would set keeps RocksDB's default."""
+    """Setters that the library does not have; their options keep RocksDB's defaults."""
 
 
 def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObjects:
-    """Make the objects; ``_capi.load`` has been called."""
+    """Create the objects; ``_capi.load`` must have been called."""
     cache = Options("cache", options.block_cache_bytes)
     made = {name: _family(each, cache) for name, each in options.families.items()}
     families = {name: target for name, (target, _) in made.items()}

@@ -1,7 +1,7 @@
 """The databases that this process has open for writing.
 
-RocksDB's own lock does not keep the same process out once two RocksDB libraries live in it: each
-has its own table of locks, and a file lock of the system belongs to the process.
+RocksDB's own lock does not protect against the same process if two RocksDB libraries are loaded:
+each has its own table of locks, and a file lock of the system belongs to the process.
 """
 
 import ctypes
@@ -17,18 +17,18 @@ from cqstore.store.errors import StoreLockedError, StoreStateError, os_errors
 
 _lock = process_lock("the opening of a RocksDB database")  # guards _claims
 _claims: "dict[tuple[int, int], weakref.ref[Claim]]" = {}
-"""The last claim of each folder, by device and inode; it counts while it is held."""
+"""The last claim on each folder, by device and inode; valid while it is held."""
 _opened_by: set[int] = set()
-"""Processes that have opened a database: this one, or one that it is a child of."""
+"""Processes that have opened a database: this one, or one of its ancestors."""
 
 
 @contextmanager
 def opening(folder: Path) -> Iterator[None]:
-    """Note that RocksDB is used in this process.
+    """Record that RocksDB is used in this process.
 
     Raises:
-        StoreStateError: it was used in the process that this one was forked from. Its threads did
-            not come along, and it would wait for them for ever.
+        StoreStateError: RocksDB was used in the process from which this one was forked. The fork
+            did not copy its threads, so it would wait for them forever.
     """
     if _opened_by - {os.getpid()}:
         raise StoreStateError(
@@ -42,10 +42,10 @@ def opening(folder: Path) -> Iterator[None]:
 class Claim:
     """The database in ``folder``, known by device and inode, held until ``release``.
 
-    A claim that is garbage is not held: an exception may come before its owner has it.
+    A garbage-collected claim is not held: an exception may occur before its owner stores it.
 
     Raises:
-        StoreLockedError: this process has it open for writing already.
+        StoreLockedError: the database is already open for writing in this process.
         NestedCallError: this thread is inside another claim.
     """
 
@@ -56,14 +56,14 @@ class Claim:
         try:
             self._register((status.st_dev, status.st_ino), folder)
         except BaseException:
-            self._is_held = False  # here: the exception keeps this frame, and the frame the claim
+            self._is_held = False  # here, as the exception's frame keeps the claim alive
             raise
 
     def _register(self, key: tuple[int, int], folder: Path) -> None:
         """Register the database as open in this process.
 
         Raises:
-            StoreLockedError: it is already.
+            StoreLockedError: the database is already open.
         """
         with _lock.entry():
             for other in [each for each, claim in _claims.items() if not _is_held(claim)]:
@@ -75,7 +75,7 @@ class Claim:
             _claims[key] = weakref.ref(self)
 
     def release(self) -> None:
-        """Give the database up, in one step and without a lock. A second call does nothing."""
+        """Release the database, in one step and without a lock. A second call does nothing."""
         self._is_held = False
 
 
@@ -85,23 +85,23 @@ def _is_held(claim: "weakref.ref[Claim]") -> bool:
 
 
 class Releasable(Protocol):
-    """Something that is held until it is released, once or again."""
+    """A resource with a release method that may be called more than once."""
 
     def release(self) -> object:
-        """Give up what is held. A second call does nothing."""
+        """Release the resource. A second call does nothing."""
 
 
 class HeldResources:
-    """What an open database holds.
+    """The resources of an open database.
 
-    Attributes, each set by the line that makes its value: a method would have a frame, which an
-    exception before its first line would keep, and with it a value that no ``release`` reaches.
+    Each attribute is set by the line that creates its value. A setter method would have a frame,
+    and an exception before its first line would keep a value there that no ``release`` reaches.
     """
 
     claim: Releasable | None = None
-    """Read-write."""
+    """Of a read-write open."""
     private: Releasable | None = None
-    """Read-only."""
+    """Of a read-only open."""
 
     def release(self) -> None:
         """Release everything; if interrupted, the next call continues."""
@@ -111,15 +111,15 @@ class HeldResources:
 
 
 def _after_fork() -> None:
-    """Have a child of a process that used RocksDB end without RocksDB's destructors.
+    """Make a child of a process that used RocksDB exit without RocksDB's destructors.
 
-    They run when a process exits, wait for threads that did not come along, and crash. So the last
-    thing that such a child does is ``_exit``, after the flush of the buffers of C.
+    The destructors run at exit, wait for threads that the fork did not copy, and crash. So such a
+    child calls ``_exit`` last, after it has flushed the C buffers.
     """
     if not _opened_by:
         return
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "on_exit"):  # of glibc; its functions are called with the exit code
+    if hasattr(libc, "on_exit"):  # glibc only; handlers receive the exit code
         libc["on_exit"](libc["_exit"], None)
         libc["__cxa_atexit"](libc["fflush"], None, None)
 

@@ -1,7 +1,7 @@
 """PrivateFolder: a folder of links to a database's files, for opening it read-only.
 
-RocksDB and its bindings write files of their own into whatever folder they open; so that a
-read-only open changes no byte, they are given one that goes away afterwards.
+RocksDB and its bindings write files into any folder that they open. So that a read-only open
+changes no byte, they open a temporary folder that is removed afterwards.
 """
 
 import os
@@ -24,19 +24,19 @@ _NOT_LINKED = re.compile(r"LOG.*|LOCK|rocksdict-config\.json")
 
 
 class PrivateFolder:
-    """Links to the database in ``folder``; removed by ``release``, or when forgotten."""
+    """Links to the database in ``folder``; removed by ``release`` or on garbage collection."""
 
     def __init__(self, folder: Path, *, is_empty: bool = False) -> None:
-        """Make the links; none to a database that ``is_empty``.
+        """Create the links; with ``is_empty``, create none.
 
         Raises:
-            StoreIOError: the folder cannot be made.
+            StoreIOError: the folder cannot be created.
         """
         with os_errors("create a private folder for a read-only open of", folder):
             self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
             self.release = weakref.finalize(self, _remove, self.path, os.getpid())
             self.holds_database = not is_empty and exists(folder / CURRENT)
-            """False: there is no database, and one opened here is empty."""
+            """False: there is no database, and a database opened here is empty."""
             if not self.holds_database:
                 return
             for file in folder.absolute().iterdir():
@@ -46,6 +46,6 @@ class PrivateFolder:
 
 
 def _remove(folder: Path, made_by: int) -> None:
-    """Remove the folder, unless this is a child of the process that made it and still uses it."""
+    """Remove the folder, unless this is a child of the process that created and may use it."""
     if os.getpid() == made_by:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""build_database: a small RocksDB of any families, written whole into a folder of its own.
+"""build_database: writes a small RocksDB with any families into a new folder.
 
-For a broker's metadata. The tables are of format 5 and not compressed, so that RocksDB 8.4, which
-RocketMQ 5.3 brings along, reads them.
+For a broker's metadata. The tables have format version 5 and are not compressed, so that RocksDB
+8.4, which RocketMQ 5.3 includes, can read them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,23 +17,23 @@ from cqstore.store.files import make_folder, sync_below
 DEFAULT_FAMILY = "default"
 _FORMAT_VERSION = 5
 _MANIFEST_BYTES = 64 << 10
-"""Taken of the disk for the manifest ahead of what is written; RocksDB's default is 4 MiB."""
+"""Bytes preallocated for the manifest; RocksDB's default is 4 MiB."""
 _NOT_OF_THE_DATABASE = ("rocksdict-config.json", "LOG", "LOCK")
 Rows = Iterable[tuple[bytes, bytes]]
 
 
 def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
-    """Write a new database into ``folder``, which is made; durable when it returns.
+    """Write a new database into ``folder``, which is created; durable on return.
 
-    The family ``default`` is there with or without rows. What an interrupted call leaves is no
-    database that anything may be read from: the caller gives a folder that nothing looks at yet.
+    The family ``default`` exists even without rows. An interrupted call leaves an invalid database,
+    so the caller must use a folder that nothing reads yet.
 
     Raises:
-        RefusedStoreError: a name in its path is no UTF-8.
-        StoreIOError: the folder is not empty, or something cannot be written.
-        DiskFullError: there is no room for it.
+        RefusedStoreError: a name in the path is not UTF-8.
+        StoreIOError: the folder is not empty, or a file cannot be written.
+        DiskFullError: there is not enough disk space.
     """
-    as_text(folder)  # refused before anything is made
+    as_text(folder)  # refuses the path before anything is created
     with os_errors("create the folder of a database", folder):
         make_folder(folder)
         if any(folder.iterdir()):
@@ -56,7 +56,7 @@ def _write(folder: Path, families: Mapping[str, Rows]) -> None:
     database = Rdict(as_text(folder), _options(), {name: _options() for name in names})
     try:
         unlogged = WriteOptions()
-        # The flush below makes the tables, and those alone count. The stubs have a method here.
+        # Only the tables matter, which the flush below writes. The stubs declare a method here.
         unlogged.disable_wal = True  # type: ignore[method-assign,assignment]
         for name in names:
             family = database.get_column_family(name)
@@ -65,13 +65,13 @@ def _write(folder: Path, families: Mapping[str, Rows]) -> None:
                     family.put(key, value, unlogged)
                 family.flush()
             finally:
-                family.close()  # else a kept error keeps the database open
+                family.close()  # else a stored exception keeps the database open
     finally:
         database.close()
 
 
 def _options() -> Options:
-    """Return the options of a database that is made for its table files alone."""
+    """Return the options of a database of which only the table files matter."""
     options = Options(raw_mode=True)
     for setter in (options.create_if_missing, options.create_missing_column_families):
         setter(True)  # noqa: FBT003 - it takes no name

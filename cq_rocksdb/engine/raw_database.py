@@ -1,7 +1,7 @@
-"""RawDatabase: any RocksDB's keys and values as they are, read-only.
+"""RawDatabase: reads the raw keys and values of any RocksDB.
 
-The databases of a broker's metadata are small and have families of their own, so nothing here
-depends on the families and keys of consume queues.
+The databases of a broker's metadata are small and have different families, so nothing here depends
+on the families and keys of consume queues.
 """
 
 from collections.abc import Iterator
@@ -22,19 +22,19 @@ _KEYS_ESTIMATE = "rocksdb.estimate-num-keys"
 class RawDatabase:
     """The database in ``folder``, at the time of its opening. One thread at a time.
 
-    Opened through links in a private folder, so no byte of ``folder`` changes. Records that its
-    write-ahead log alone holds are seen. While another process writes to it, the newest of its
-    records may be missing. A write-ahead log that is damaged is read as far as a broker reads it,
-    and ``fault`` says that it is; one that only ends in the middle of a record is not damaged.
+    Opened through links in a private folder, so no byte of ``folder`` changes. Includes records
+    that are only in the write-ahead log. While another process writes to the database, its newest
+    records may be missing. A damaged write-ahead log is read up to where a broker reads it, and
+    ``fault`` reports the damage; a log that ends in the middle of a record is not damaged.
     """
 
     def __init__(self, folder: Path) -> None:
         """Open the database through links.
 
         Raises:
-            CorruptionError: RocksDB cannot read it, or it is gone.
-            StoreIOError: the private folder cannot be made or written to.
-            DiskFullError: there is no room in it.
+            CorruptionError: RocksDB cannot read the database, or it does not exist.
+            StoreIOError: the private folder cannot be created or written to.
+            DiskFullError: there is no space for the private folder.
         """
         self.folder = folder
         self._private = PrivateFolder(folder)
@@ -64,10 +64,10 @@ class RawDatabase:
     def items(self, family: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values of a family in key order; nothing if there is no such family.
 
-        They begin with the first key that is not less than ``start``.
+        Begins with the first key that is not less than ``start``.
 
         Raises:
-            CorruptionError: a block cannot be read; what came before it was yielded.
+            CorruptionError: a block cannot be read; entries before it were yielded.
         """
         if family not in self.families:
             return
@@ -77,10 +77,10 @@ class RawDatabase:
             while rows.valid():
                 yield bytes(rows.key()), bytes(rows.value())
                 rows.next()
-            rows.status()  # an iterator ends at an unreadable block as it does at the end
+            rows.status()  # an iterator also ends at an unreadable block
 
     def keys_estimate(self, family: str) -> int | None:
-        """Return about how many keys a family has; ``None``: none, or not reported."""
+        """Return the approximate number of keys in a family; ``None``: no keys, or not reported."""
         if family not in self.families:
             return None
         with _rocksdb_errors(self.folder):
@@ -105,7 +105,7 @@ class RawDatabase:
         return found
 
     def close(self) -> None:
-        """Close it and remove the private folder; may be called again."""
+        """Close the database and remove the private folder; may be called again."""
         self._database.close()
         self._private.release()
 
@@ -120,13 +120,13 @@ class RawDatabase:
 
 def _options() -> Options:
     options = Options(raw_mode=True)
-    options.set_max_file_opening_threads(1)  # as many start with each opening: 16, if not set
+    options.set_max_file_opening_threads(1)  # RocksDB starts this many with each open; default: 16
     return options
 
 
 @contextmanager
 def _rocksdb_errors(folder: Path) -> Iterator[None]:
-    """Turn the ``Exception`` that rocksdict raises into an error that names ``folder``."""
+    """Translate the ``Exception`` of rocksdict into an error that names ``folder``."""
     try:
         yield
     except Exception as exc:

@@ -1,9 +1,9 @@
 """RocksEngine: the interface of this package to RocksDB.
 
-The seam between the queues and a RocksDB library: columns and buffers in, buffers out. An engine
-opens the families that its options name. It knows that a unit's key ends in eight bytes of queue
-offset and that its value has 28 bytes; what they mean is not its business. Every call sees the
-database as of its own start; only what is read through one ``snapshot`` agrees.
+The boundary between the queues and a RocksDB library: columns and buffers in, buffers out. An
+engine opens the families named in its options. It relies on a unit's key ending in eight bytes of
+queue offset and on a value of 28 bytes, but does not interpret them. Every call sees the database
+as of its own start; only reads through one ``snapshot`` are consistent with each other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class EngineBatch:
     """One atomic write. Applied in this order: ``delete_ranges``, ``deletes``, units, ``puts``.
 
     Unit *i* has the key ``prefixes[prefix_index[i]]`` + big-endian ``queue_offset[i]`` in family
-    ``default`` and the value ``units[i]``. Any order is right; key order is the fastest.
+    ``default`` and the value ``units[i]``. Any order is allowed; key order is fastest.
     """
 
     prefixes: Sequence[bytes] = ()
@@ -55,9 +55,9 @@ class EngineBatch:
 
 
 def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Yield keys and values of the units of ``batch``, a pair of lists for each length of key.
+    """Yield keys and values of the units of ``batch``, a pair of lists per key length.
 
-    Keys of one length are rows of one array: building them is no work a unit in Python.
+    Keys of one length are rows of one array, so building them needs no Python code per unit.
     """
     if not len(batch.prefix_index):
         return
@@ -79,9 +79,9 @@ def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]
 def units_in_key_order(
     prefixes: Sequence[bytes], index: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> NDArray[np.int64] | None:
-    """Return the order of the units' keys; ``None``: it is theirs already.
+    """Return the indexes that sort the units by key; ``None``: they are sorted.
 
-    Stable, so that of two units of one key the one given later wins.
+    Stable, so that of two units with the same key, the later one wins.
     """
     by_key = sorted(range(len(prefixes)), key=prefixes.__getitem__)
     rank = np.empty(len(prefixes), np.int64)
@@ -95,7 +95,7 @@ def units_in_key_order(
 
 
 def row_bytes(table: NDArray[np.uint8]) -> list[bytes]:
-    """Return each row of a C-ordered table as its bytes."""
+    """Return each row of a C-ordered table as bytes."""
     rows: list[bytes] = table.view(f"V{table.shape[1]}").ravel().tolist()
     return rows
 
@@ -117,16 +117,16 @@ class LiveFile(NamedTuple):
     level: int
     entries: int
     deletions: int
-    """Tombstones among the entries."""
+    """Number of tombstones among the entries."""
     family: str | None
-    """``None``: the engine does not report it."""
+    """Family; ``None``: the engine does not report it."""
 
 
 class TableWriter(Protocol):
-    """Writes one table (SST) file, to be ingested; keys come in ascending order."""
+    """Writes one table (SST) file to be ingested; keys must be added in ascending order."""
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Add one entry, whose key is greater than all before."""
+        """Add one entry, whose key must be greater than all earlier keys."""
 
     def put_units(self, prefix: bytes, queue_offset: int, units: NDArray[np.uint8]) -> None:
         """Add consecutive units of one queue; ``units`` has the shape (n, 28), C order."""
@@ -139,7 +139,7 @@ class EngineSnapshot(Protocol):
     """The database as of one moment; any thread may read it while it is held."""
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of ``key``, ``None`` if there was none."""
+        """Return the value of ``key``, or ``None``."""
 
     def scan_into(
         self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
@@ -148,27 +148,27 @@ class EngineSnapshot(Protocol):
 
 
 class RocksEngine(Protocol):
-    """An open RocksDB with the families that its options name, units in the first, ``default``.
+    """An open RocksDB with the families named in its options; units are in the first, ``default``.
 
-    Any thread may call any method; writes come from one thread at a time. Writes go round the WAL:
+    Any thread may call any method, but only one thread at a time may write. Writes bypass the WAL:
     they are durable after ``flush``. Every method raises ``RocksDBError`` with RocksDB's status if
-    RocksDB refuses, and ``StoreClosedError`` after ``close``.
+    RocksDB fails, and ``StoreClosedError`` after ``close``.
     """
 
     name: ClassVar[str]
     folder: Path
     write_lock: CheckedLock
-    """Held by a write, and by a flush of one family after the other."""
+    """Held during a write, and during a flush of the families one by one."""
     filters_expired: ClassVar[bool]
-    """Compactions drop units below ``expire_below``; otherwise expired units are deleted."""
+    """Whether compactions drop units below ``expire_below``; else expired units are deleted."""
 
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch``, all of it or nothing; readers see it when this returns."""
 
     def append_job(self, batch: UnitBatch) -> "AppendJob | None":
-        """Return the fast path of a batch, which takes the queues that simply go on.
+        """Return the fast path for a batch, for queues whose units simply follow the last one.
 
-        ``None``: this engine has none, or the batch has no such queue, or something impossible.
+        ``None``: the engine has no fast path, or the batch has no such queue or invalid units.
         """
 
     def append(
@@ -181,7 +181,7 @@ class RocksEngine(Protocol):
         """
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of ``key``, ``None`` if there is none."""
+        """Return the value of ``key``; ``None``: there is none."""
 
     def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value, or ``None``, of each key, in the order of ``keys``."""
@@ -190,16 +190,16 @@ class RocksEngine(Protocol):
         self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
         *, upper: bool,
     ) -> int | None:  # fmt: skip
-        """Return what ``search_offset`` does, in one call; ``None``: this engine cannot.
+        """Return the result of ``search_offset``, in one call; ``None``: not supported.
 
-        A unit counts as stored at -1 if it is missing, or its record is outside ``log``.
+        A unit has the store time -1 if it is missing, or its record is outside ``log``.
         """
 
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return at most ``count`` (one or more) consecutive units of a queue from an offset on.
 
-        ``LIMIT``: all of them; ``HOLE``: a unit is missing and another one follows; ``END``: no
-        further unit of the queue exists.
+        Stops: ``LIMIT``: ``count`` units were read; ``HOLE``: a unit is missing and a later one
+        exists; ``END``: no further unit of the queue exists.
 
         Raises:
             CorruptionError: a value is shorter than a unit.
@@ -222,27 +222,27 @@ class RocksEngine(Protocol):
     def scan(self, family: str, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         r"""Return at most ``limit`` entries of ``start <= key < end``, in key order.
 
-        Fewer than ``limit``: there are no more. Nothing is held open behind the call; go on
+        Fewer than ``limit``: there are no more. Nothing stays open after the call; continue
         from the last key + ``b"\\0"``.
         """
 
     def flush(self) -> None:
-        """Make all writes durable, so that at no moment an offset entry is without its units."""
+        """Make all writes durable; on disk, an offset entry never exists without its units."""
 
     def compact(self, family: str) -> None:
-        """Compact a whole family, its last level too."""
+        """Compact a whole family, including its last level."""
 
     def cancel_compaction(self) -> bool:
-        """Make a running ``compact`` return soon, its work undone at most in part.
+        """Make a running ``compact`` return soon; at most a part of its work is lost.
 
         False: this engine cannot cancel; the compaction continues to its end.
         """
 
     def expire_below(self, min_phy_offset: int) -> None:
-        """Have compactions drop units of records below; never lowered while the database is open.
+        """Make compactions drop units of records below ``min_phy_offset``, which is never lowered.
 
-        Nothing happens without ``filters_expired``. Units say where their records lie in their
-        first eight bytes.
+        Does nothing without ``filters_expired``. The first eight bytes of a unit are the phy offset
+        of its record.
         """
 
     @property
@@ -253,33 +253,33 @@ class RocksEngine(Protocol):
         """Begin a table file at ``path``, with the options of ``family``."""
 
     def ingest(self, family: str, paths: Sequence[Path]) -> None:
-        """Take table files in, all or none; durable when it returns, and the files are moved."""
+        """Ingest table files, all or none; durable on return. The files are moved."""
 
     def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
         """Hold the database as of now while the block runs; ``close`` waits for its end.
 
         Raises:
-            UnsupportedFormatError: this engine has none.
+            UnsupportedFormatError: the engine does not support snapshots.
         """
 
     def property_value(self, family: str, name: str) -> str | None:
         """Return one of RocksDB's properties, such as ``rocksdb.estimate-num-keys``."""
 
     def approximate_size(self, family: str, start: bytes, end: bytes) -> int | None:
-        """Return about how many bytes of table files a range takes; ``None``: not reported."""
+        """Return the approximate bytes of a range in table files; ``None``: not reported."""
 
     def live_files(self) -> list[LiveFile]:
         """Return the table files of all families."""
 
     def versions(self) -> dict[str, str]:
-        """Return what is at work, label → version."""
+        """Return the versions in use, label → version."""
 
     def close(self, *, flush: bool = True) -> None:
         """Wait for running calls, refuse new ones, flush if asked for, release everything.
 
-        Everything is released also if the flush fails. A second call does nothing. A call of the
-        same thread in whose middle it comes (a signal's handler closes) answers, or raises
-        ``StoreClosedError``.
+        Everything is released even if the flush fails. A second call does nothing. If a signal
+        handler calls it during another call of the same thread, that call returns a result or
+        raises ``StoreClosedError``.
 
         Raises:
             NestedCallError: this thread is in the middle of a write; nothing was done.

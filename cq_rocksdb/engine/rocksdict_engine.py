@@ -2,9 +2,9 @@
 
 rocksdict raises bare ``Exception`` with RocksDB's status text. It has no compaction filter.
 
-Invariants: nothing that rocksdict gave out (iterators, family handles) outlives the call or the
-engine, because any of it would keep the database's LOCK after ``close``; and no iterator outlives
-its ``ReadOptions``, because it reads the upper bound in their memory.
+Invariants: no object of rocksdict (iterator, family handle) outlives the call or the engine,
+because it would keep the database's LOCK after ``close``; and no iterator outlives its
+``ReadOptions``, because it reads the upper bound in their memory.
 """
 
 import ctypes
@@ -64,7 +64,7 @@ from cqstore.store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
 
 _LARGEST_OFFSET = LONG_MAX
 _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
-"""rocksdict does not report it; the info log of a read-write open does, and a test compares."""
+"""RocksDB version, which rocksdict does not report; a test compares it with RocksDB's log."""
 
 
 def _is_rocksdicts(exc: BaseException) -> bool:
@@ -72,7 +72,7 @@ def _is_rocksdicts(exc: BaseException) -> bool:
 
 
 class RocksdictEngine:
-    """An open database; see ``RocksEngine`` for the promises."""
+    """An open database; see ``RocksEngine`` for the guarantees."""
 
     name: ClassVar[str] = "rocksdict"
     filters_expired: ClassVar[bool] = False
@@ -83,13 +83,13 @@ class RocksdictEngine:
     ) -> None:  # fmt: skip
         """Open the database in ``folder``; read-write: create it if it is missing.
 
-        RocksDB's own log goes to ``log_folder`` (RocketMQ, too, keeps it out of the database).
-        Read-only neither writes nor locks anything in ``folder``, and a ``folder`` without a
-        database counts as an empty one; so does one that ``is_empty``.
+        RocksDB's own log is written to ``log_folder`` (RocketMQ also keeps it out of the database).
+        A read-only open neither writes nor locks anything in ``folder``, and treats a ``folder``
+        without a database, or with ``is_empty``, as an empty database.
 
         Raises:
-            StoreLockedError: another opener, in this process or another one, has it read-write.
-            RocksDBError: RocksDB cannot open it.
+            StoreLockedError: the database is open read-write in this or another process.
+            RocksDBError: RocksDB cannot open the database.
         """
         self.folder = folder
         self._read_only = read_only
@@ -100,18 +100,18 @@ class RocksdictEngine:
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily | None] = {}
         self._write_options = WriteOptions()
-        # The type stub calls it a method; it is a property.
+        # The type stub declares a method, but it is a property.
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
         _engines.add(self)
         try:
             self._open(options, log_folder, is_empty=is_empty)
-        except BaseException:  # an exception from outside, too: it keeps frames, and they keep this
+        except BaseException:  # also asynchronous ones, whose frames keep this object
             with suppress(StoreError):
                 self.close(flush=False)
             raise
 
     def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
-        """Open the database, read-only a private folder of links to its files."""
+        """Open the database; read-only: a private folder of links to its files."""
         folder, opened, access = self.folder, self.folder, AccessType.read_write()
         if self._read_only:
             self._held.private = private = PrivateFolder(folder, is_empty=is_empty)
@@ -137,7 +137,7 @@ class RocksdictEngine:
 
     @gated
     def write(self, batch: EngineBatch) -> None:
-        """Apply ``batch`` around the WAL."""
+        """Apply ``batch`` without the WAL."""
         self._writable()
         writes = WriteBatch(raw_mode=True)
         for family, start, end in batch.delete_ranges:
@@ -157,10 +157,10 @@ class RocksdictEngine:
     def flush(self) -> None:
         """Flush one family after the other, in order.
 
-        A manual flush takes one family alone, ``atomic_flush`` or not (the automatic ones take
-        all). So the units go first, and the entries that speak of them, the checkpoint entry
-        among them, last: after a crash in between, the units are there twice, not missing. Writes
-        wait meanwhile: an entry between the two would speak of a unit that has not been flushed.
+        A manual flush flushes a single family, even with ``atomic_flush`` (automatic flushes take
+        all). So units are flushed first, and the entries that refer to them, including the
+        checkpoint entry, last: after a crash in between, units are replayed, not missing. Writes
+        wait meanwhile: an entry written in between would refer to a unit that is not flushed.
         """
         self._writable()
         self._flush()
@@ -181,7 +181,7 @@ class RocksdictEngine:
         return False
 
     def expire_below(self, min_phy_offset: int) -> None:
-        """Nothing: there is no filter."""
+        """Do nothing: there is no compaction filter."""
 
     @property
     def dropped_units(self) -> int:
@@ -206,7 +206,7 @@ class RocksdictEngine:
     # ---- reading
 
     def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
-        """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29).
+        """Refuse: iterators of rocksdict's snapshots see later writes (0.3.29).
 
         Raises:
             UnsupportedFormatError: always.
@@ -216,12 +216,12 @@ class RocksdictEngine:
         )
 
     def append_job(self, batch: UnitBatch) -> None:
-        """Return ``None``: the fast path is the native engine's."""
+        """Return ``None``: only the native engine has a fast path."""
 
     def append(
         self, job: object, put: tuple[bytes, bytes], others: EngineBatch | None = None
     ) -> None:
-        """Refuse: there is no job of this engine.
+        """Refuse: this engine has no append jobs.
 
         Raises:
             UnsupportedFormatError: always.
@@ -246,15 +246,15 @@ class RocksdictEngine:
         self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
         *, upper: bool,
     ) -> None:  # fmt: skip
-        """Leave it to the caller: each step is a call of rocksdict's."""
+        """Return ``None``: the caller searches, as each step is a call of rocksdict anyway."""
 
     @gated
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return consecutive units, see ``RocksEngine``."""
         end = min(queue_offset + count, _LARGEST_OFFSET)
-        # The upper bound leaves room for `count` keys, so `count` values are those of consecutive
-        # offsets, and no key has to come to Python. (Tried, 32 units: this 13 us, RdictIter 14,
-        # items 17, multi-get 36.)
+        # The range contains at most `count` keys, so `count` values are those of consecutive
+        # offsets, and Python need not read the keys. (Measured for 32 units: this 13 us, RdictIter
+        # 14, items 17, multi-get 36.)
         bound = ReadOptions()
         bound.set_iterate_upper_bound(unit_key(prefix, end))
         start = unit_key(prefix, queue_offset)
@@ -266,7 +266,7 @@ class RocksdictEngine:
     def scan_into(
         self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
     ) -> tuple[int, BlockStop, int]:
-        """Fill ``target`` from ``scan_units``: one copy more than in the native engine."""
+        """Fill ``target`` from ``scan_units``, with one more copy than in the native engine."""
         if not len(target):
             return 0, BlockStop.LIMIT, queue_offset
         return _copy_into(target, self.scan_units(prefix, queue_offset, len(target)))
@@ -291,17 +291,17 @@ class RocksdictEngine:
             islice(database.items(from_key=start, read_opt=bound), limit)  # type: ignore[arg-type] # raw mode
         )
         if len(rows) < limit:
-            # Such iterators end at an unreadable block as if it were the end of the data.
+            # These iterators end at an unreadable block as at the end of the data.
             _check_readable(database.iter(), rows[-1][0] + b"\0" if rows else start)
         return rows
 
     @gated
     def property_value(self, family: str, name: str) -> str | None:
-        """Ask RocksDB for a property."""
+        """Return a property of RocksDB."""
         return self._families[family].property_value(name)
 
     def approximate_size(self, family: str, start: bytes, end: bytes) -> int | None:
-        """Return nothing: rocksdict has no such call."""
+        """Return ``None``: rocksdict has no such call."""
         _ = family, start, end
         return None
 
@@ -327,15 +327,15 @@ class RocksdictEngine:
 
     def close(self, *, flush: bool = True) -> None:
         """Close the database; the private folder of a read-only open is removed."""
-        self.write_lock.entry()  # not in the middle of a write of this thread: nothing is done
+        self.write_lock.entry()  # refuses a close within a write of this thread
         last = self._flush if flush and not self._read_only else None
         self._gate.close(last, self._close_families, self._held.release)
 
     def _close_families(self) -> None:
-        """Close all; one that cannot be closed goes with the last reference to it.
+        """Close all families; a family that cannot be closed is released with its last reference.
 
-        rocksdict flushes what it closes. After a failure nothing has been flushed yet: here, too,
-        the units go before the entries that speak of them.
+        rocksdict flushes a family when it closes it. After a failed flush, nothing is flushed yet,
+        so here, too, the units must come before the entries that refer to them.
         """
         self._handles.clear()
         self.__dict__.pop("_default", None)
@@ -345,7 +345,7 @@ class RocksdictEngine:
                 self._families[name].close()
             except DbClosedError:
                 pass
-            except Exception as exc:  # noqa: BLE001 - what is ours is translated by the caller
+            except Exception as exc:  # noqa: BLE001 - the caller translates it
                 fault = fault or exc
             del self._families[name]
         if fault is not None:
@@ -358,10 +358,10 @@ class RocksdictEngine:
             raise ReadOnlyStoreError("the RocksDB queues are open read-only", path=self.folder)
 
     def leave_to_parent(self) -> None:
-        """Keep the database from being closed with this process, a child of the one that opened it.
+        """Prevent a child of the process that opened the database from closing it.
 
         rocksdict closes a database without references: that would wait for threads that the fork
-        did not copy, and write into the folder of the parent.
+        did not copy, and write into the parent's folder.
         """
         for held in (*self._families.values(), *self._handles.values()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
@@ -379,7 +379,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _TableWriter:
-    """Writes one table file, an entry a call."""
+    """Writes one table file, one entry per call."""
 
     def __init__(self, path: Path, options: Options) -> None:
         self._path = path
@@ -408,7 +408,7 @@ def _copy_into(target: NDArray[np.uint8], scan: PackedUnits) -> tuple[int, Block
 
 
 def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
-    """Walk key by key: something is missing, of a wrong size, or cannot be read."""
+    """Scan key by key, after a unit was missing, had a wrong size, or could not be read."""
     data = bytearray()
     wanted = queue_offset
     units.seek(unit_key(prefix, queue_offset))
@@ -440,10 +440,10 @@ def _check_readable(rest: RdictIter, key: bytes) -> None:
 
 
 def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple[int, bytes] | None:
-    """Return the unit at ``units``' position; ``step`` skips other keys.
+    """Return the unit at the position of ``units``; ``step`` skips other keys.
 
     Raises:
-        CorruptionError: its value is shorter than a unit.
+        CorruptionError: the value is shorter than a unit.
     """
     size = len(prefix) + UNIT_PLACE.size
     while units.valid():
@@ -465,5 +465,5 @@ def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple
 
 
 def _open(folder: Path, options: dict[str, Options], access: AccessType) -> Rdict:
-    """Open with all families named; the options stored in the folder are never used."""
+    """Open the database with all families; options stored in the folder are never used."""
     return Rdict(str(folder), next(iter(options.values())), dict(options), access)

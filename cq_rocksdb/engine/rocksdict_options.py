@@ -1,4 +1,4 @@
-"""The options of a database as rocksdict's objects."""
+"""The options of a database as objects of rocksdict."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,13 +19,13 @@ from rocksdict import (
 from cqstore.cq_rocksdb.engine.database_options import Compression, DatabaseOptions, FamilyOptions
 
 Settings = Sequence[tuple[Any, ...]]
-"""Setters, each with its arguments."""
+"""Setters and their arguments."""
 _REFILL_MICROSECONDS, _FAIRNESS = 100_000, 10
 """RocksDB's own defaults of the rate limiter."""
 
 
 def family_options(options: DatabaseOptions, log_folder: Path) -> dict[str, Options]:
-    """Return the options of each family, by name; those of the first are the database's too."""
+    """Return the options of each family by name; the first also apply to the database."""
     cache = Cache(options.block_cache_bytes)
     families = {name: _family_options(each, cache) for name, each in options.families.items()}
     default = next(iter(families.values()))

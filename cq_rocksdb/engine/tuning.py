@@ -1,7 +1,7 @@
 """Tuning: options of the database that an operator overrides by RocksDB's own names.
 
-The setting ``rocksdb_options`` is text such as ``block_size=4096;compression=lz4``, of the family
-that holds the units. What is on disk stays readable with any of them.
+The setting ``rocksdb_options`` is text such as ``block_size=4096;compression=lz4``, for the family
+with the units. Existing files remain readable with any options.
 """
 
 from collections.abc import Callable
@@ -99,10 +99,10 @@ _OF_UNITS: dict[str, tuple[str, Callable[[str], object]]] = {
     "target_file_size_base": ("target_file_bytes", _number(1 << 20, _MAX_BYTES)),
     "write_buffer_size": ("write_buffer_bytes", _number(64 << 10, 1 << 32)),
 }
-"""RocksDB's name → field of ``FamilyOptions``, and how its value is read."""
+"""RocksDB's name → field of ``FamilyOptions``, and the parser of its value."""
 _OF_DATABASE: dict[str, tuple[str, Callable[[str], object]]] = {
     "block_cache_size": ("block_cache_bytes", _number(1 << 20, _MAX_BYTES)),
     "max_background_jobs": ("max_background_jobs", _number(1, 64)),
     "rate_limit_bytes_per_second": ("rate_limit_bytes_per_second", _number(1 << 20, 1 << 40)),
 }
-"""The same of ``DatabaseOptions``."""
+"""RocksDB's name → field of ``DatabaseOptions``, and the parser of its value."""

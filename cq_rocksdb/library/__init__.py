@@ -1,1 +1,1 @@
-"""Finding the RocksDB library that the native engine loads."""
+"""Finds the RocksDB library that the native engine loads."""

@@ -1,13 +1,13 @@
-"""A note that a file's content was checked, so that the next start need not read the file again.
+"""Records that a file's content was checked, so that the next start need not read the file again.
 
-The note is a file beside it, ``<name>.checked``, in a folder that only its owner may write. It has
-device, inode, size, mode, and the times of the last write and of the last change in nanoseconds.
-The system moves the time of change with each write, rename and ``chmod``, and no call sets it back:
-as long as all are what they were, the bytes are those that were checked.
+The record is a file next to it, ``<name>.checked``, in a folder that only its owner may write. It
+contains device, inode, size, mode, and the times of the last write and the last change in
+nanoseconds. The system updates the time of change with each write, rename and ``chmod``, and no
+call can set it back: as long as all values are equal, the bytes are those that were checked.
 
-Trusted are the clock, the owner of the folder (which may write any note) and the disk: what rots
-below the file system changes no time. A file that was changed a moment ago gets no note: its time
-of change has the steps of the system's ticks, so a write just after the check could leave it as is.
+This trusts the clock, the owner of the folder (who may write any record) and the disk: bit rot
+changes no time. A file that was changed a moment ago gets no record: the time of change has the
+resolution of the system's ticks, so a write just after the check might not change it.
 """
 
 import os
@@ -21,26 +21,26 @@ from cqstore.store.files import read_file, replacing
 
 _MAX_BYTES = 512
 SETTLED_NS = 2_000_000_000
-"""Since the last change: a second is the coarsest step that a file system in use has."""
+"""Minimum age of the last change: one second is the coarsest resolution of common file systems."""
 
 
 def is_checked(path: Path) -> bool:
-    """Return whether ``path`` is unchanged since its content was found to be right.
+    """Return whether ``path`` is unchanged since its content was checked.
 
     Raises:
         OSError: the file does not exist or cannot be accessed.
     """
     stamp = _stamp(path.stat())
-    with suppress(OSError, StoreError):  # no note, or something else in its place
+    with suppress(OSError, StoreError):  # no record, or an invalid one
         return read_file(_note(path), _MAX_BYTES) == stamp
     return False
 
 
 def note_checked(path: Path, before: os.stat_result) -> None:
-    """Note that the content of ``path`` is right; it was looked at before it was read.
+    """Record that the content of ``path`` is valid; ``before`` is its state before it was read.
 
-    The note is of no use where the file has changed since, and there is none where it changed not
-    long ago or the folder takes no file: then it is checked again.
+    The record does not apply if the file has changed since. None is written if the file changed
+    recently or the folder is not writable; then the file is checked again next time.
     """
     with suppress(OSError, StoreError):
         if time.time_ns() - before.st_ctime_ns > SETTLED_NS:

@@ -1,9 +1,9 @@
-"""Where a RocksDB library is found: as configured, cqstore-rocksdb's, pyspark's, the system's.
+"""Finds a RocksDB library: as configured, else cqstore-rocksdb's, pyspark's, the system's.
 
-Jars carry a build for each platform; the right one is unpacked once into a cache folder that only
-its owner may write. Its name there holds the member's CRC and size and its own SHA-256. Both are
-checked (15 MB, 25 ms) once, and again when anything has changed that ``checked_file`` notes of it:
-what is loaded is what the jar held.
+Jars contain a build per platform; the right one is unpacked once into a cache folder that only its
+owner may write. Its file name contains the CRC and size of the jar member and the SHA-256 of the
+content. They are checked (15 MB, 25 ms) once, and again if anything recorded by ``checked_file``
+has changed: the loaded library is always the one from the jar.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ _SYSTEM_FOLDERS = ("/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib")
 _FOREIGN_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _JAR_HEAD = b"PK\x03\x04"
 _LIBRARY_HEADS = {b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"}
-"""ELF, Mach-O, Mach-O for several machines."""
+"""Magic bytes of ELF, Mach-O, and Mach-O for several machines."""
 _MACHINES = {"x86_64": "64", "AMD64": "64", "i386": "32", "i586": "32", "i686": "32"}
-"""What RocksDB's jars call a machine, where that is not ``-`` and its name."""
+"""Suffix of a machine in RocksDB's jars, if it is not ``-`` and the machine's name."""
 
 
 class LibraryNotFoundError(UnsupportedFormatError):
-    """No usable RocksDB library was found; the message lists the tried ones and their faults."""
+    """No usable RocksDB library was found; the message lists the tried ones and their errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Platform:
 
     @property
     def member(self) -> str:
-        """Return the name that RocksDB's jars give the build for this platform."""
+        """Return the name of the build for this platform in RocksDB's jars."""
         if self.system == "darwin":
             machine = "arm64" if self.machine == "arm64" else "x86_64"
             return f"librocksdbjni-osx-{machine}.jnilib"
@@ -77,16 +77,16 @@ def find_library(
     """Return the library to load.
 
     Args:
-        configured: a library, a jar that holds one, or a folder with such a jar (a broker's
-            ``lib``); then nothing else is looked at.
-        cache: where members of jars are unpacked; by default below the user's cache folder.
-        places: what is tried if nothing is configured, the best first; by default what is
-            installed here.
+        configured: a library, a jar that contains one, or a folder with such a jar (a broker's
+            ``lib``); then nothing else is tried.
+        cache: folder into which jars are unpacked; by default below the user's cache folder.
+        places: what is tried if nothing is configured, the best first; by default the
+            installed libraries.
 
     Raises:
         LibraryNotFoundError: no library was found; the message lists the places and why
             what they contain cannot be used.
-        StoreIOError: what is configured cannot be read or unpacked.
+        StoreIOError: the configured library cannot be read or unpacked.
     """
     if configured is not None:
         return _usable(configured, cache)
@@ -129,7 +129,7 @@ def _own_library() -> Path | None:
 
 
 def _spark_jars() -> Path | None:
-    spark = find_spec("pyspark")  # looks it up, imports nothing
+    spark = find_spec("pyspark")  # finds it without importing it
     return None if spark is None or spark.origin is None else Path(spark.origin).parent / "jars"
 
 
@@ -156,7 +156,7 @@ def _usable(place: Path, cache: Path | None) -> NativeLibrary:
         raise LibraryNotFoundError("the file does not exist", path=place)
     with os_errors("read a RocksDB library", place), reading(place) as file:
         head = file.read(4)
-    # Not ``zipfile.is_zipfile``: to that a jar cut short is no jar, so a library.
+    # Not ``zipfile.is_zipfile``: it returns False for a truncated jar, which is not a library.
     if head == _JAR_HEAD:
         return unpacked(place, cache or _user_cache())
     if head not in _LIBRARY_HEADS:
@@ -174,13 +174,13 @@ def _user_cache() -> Path:
 
 
 def unpacked(jar: Path, cache: Path, target: Platform = HERE) -> NativeLibrary:
-    """Return the build for ``target`` in ``jar``, unpacked into ``cache`` if it is not yet there.
+    """Return the build for ``target`` in ``jar``, unpacked into ``cache`` if needed.
 
     Any number of processes may do this at once.
 
     Raises:
-        LibraryNotFoundError: the jar is damaged, has no such build, or the cache folder is
-            another user's or open to others.
+        LibraryNotFoundError: the jar is damaged or has no such build, or the cache folder belongs
+            to another user or is writable for others.
         StoreIOError: the jar cannot be read, or the build cannot be unpacked.
     """
     _make_cache(cache)
@@ -192,16 +192,16 @@ def unpacked(jar: Path, cache: Path, target: Platform = HERE) -> NativeLibrary:
     except KeyError as exc:
         raise LibraryNotFoundError(f"the jar does not contain {target.member}", path=jar) from exc
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as exc:
-        # RuntimeError: encrypted, or compressed in a way that zipfile does not know.
+        # RuntimeError: encrypted, or an unsupported compression.
         raise LibraryNotFoundError(f"the jar is damaged: {exc}", path=jar) from exc
     return NativeLibrary(library, f"{jar}!{target.member}")
 
 
 def _make_cache(cache: Path) -> None:
-    """Make the cache folder, which no other user may write to.
+    """Create the cache folder, which other users must not be able to write to.
 
     Raises:
-        LibraryNotFoundError: other users may write to it.
+        LibraryNotFoundError: other users can write to it.
     """
     with os_errors("create the cache folder", cache):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -217,8 +217,8 @@ def _make_cache(cache: Path) -> None:
 def _cached(member: zipfile.ZipInfo, cache: Path, key: str) -> Path | None:
     """Return the unpacked library whose content matches its name and ``member``.
 
-    A damaged one stays: unpacking renames the right one over it. To unlink it here could remove
-    what another process has put in its place since.
+    A damaged one is kept: unpacking renames the right one over it. Unlinking it here could remove
+    a file that another process has just written in its place.
     """
     for path in cache.glob(f"{key}-*.so"):
         with os_errors("read a cached library", path):

@@ -1,9 +1,9 @@
-"""BatchPlan: what a batch of units means for the queues, as one atomic write.
+"""BatchPlan: turns a batch of units into one atomic write to the queues.
 
-A unit is new if its record lies behind that of the queue's last unit. New units are appended, or
-begin a new incarnation of the queue, or jump a gap. The others are a replay: they fill what is
-missing and keep existing units, and where two incarnations of a queue claim an offset, the later
-record wins. So a replay from any position ends in the same state, and may be interrupted anywhere.
+A unit is new if its record is after that of the queue's last unit. New units are appended, begin a
+new incarnation of the queue, or skip a gap. Other units are a replay: they are written if missing,
+and existing units are kept; if two incarnations of a queue use the same offset, the later record
+wins. So a replay from any position has the same result, and can be interrupted anywhere.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _FILL_UNITS = 4_096
 
 @dataclass(slots=True)
 class _Pieces:
-    """Consecutive rows of a batch that go to consecutive offsets of one queue, as columns."""
+    """Pieces as columns: consecutive rows of a batch for consecutive offsets of one queue."""
 
     prefix: list[int] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Pieces:
         self.queue_offset.append(queue_offset)
 
     def cut(self, first: int, queue_offset: int) -> None:
-        """Drop units at or after ``queue_offset`` in the pieces from ``first`` on."""
+        """Remove units at or after ``queue_offset`` in the pieces from ``first`` on."""
         for piece in range(first, len(self.row)):
             kept = max(0, queue_offset - self.queue_offset[piece])
             self.count[piece] = min(self.count[piece], kept)
@@ -76,16 +76,16 @@ class _PlannedQueue:
     first_piece: int
     last: OffsetEntry
     renewed: bool = False
-    """Its first live unit may be another one than before."""
+    """Whether its first live unit may have changed."""
 
 
 class BatchPlan:
-    """Plan of one batch; nothing is written before the plan is complete."""
+    """Plan for one batch; nothing is written before the plan is complete."""
 
     def __init__(
         self, runs: UnitRuns, offsets: OffsetTable, units: UnitTable, log: MinPhyOffset
     ) -> None:
-        """Read what ``offsets`` knows of the queues of ``runs``."""
+        """Read the rows of the queues of ``runs`` from ``offsets``."""
         self._runs = runs
         self._offsets = offsets
         self._units = units
@@ -114,11 +114,11 @@ class BatchPlan:
         return write
 
     def ends(self) -> PlannedEnds:
-        """Return what the write makes of the queues."""
+        """Return the rows of the queues after the write."""
         return PlannedEnds(list(self.write.prefixes), self._after, renewed=self._renewed)
 
     def _plan_appends(self, order: list[int]) -> bool:
-        """Plan the batch without a step a queue, if every run simply follows in its queue."""
+        """Plan the batch without a step per queue, if every run simply follows in its queue."""
         runs, prefixes = self._runs, self._prefixes
         if len(set(prefixes)) < len(prefixes):
             return False
@@ -140,7 +140,7 @@ class BatchPlan:
         return True
 
     def _plan_runs(self, order: list[int]) -> None:
-        """Plan the runs one by one: queues that have several, or units that are there already."""
+        """Plan the runs one by one, for queues with several runs or with existing units."""
         runs, prefixes = self._runs, self._prefixes
         planned: list[_PlannedQueue] = []
         first_runs: list[int] = []
@@ -175,7 +175,7 @@ class BatchPlan:
         self.write.puts = list(puts if changed is None else compress(puts, changed.tolist()))
 
     def _place(self, queue: _PlannedQueue, first: int, start: int, end: int) -> None:
-        """Plan one run: which part is a replay, and how the rest continues."""
+        """Plan one run: which part is a replay, and how the rest continues the queue."""
         phy, offset = queue.last
         replayed = int(np.searchsorted(self._phy[start:end], phy, "right"))
         if replayed:
@@ -192,7 +192,7 @@ class BatchPlan:
         queue.last = OffsetEntry(int(self._phy[end - 1]), first + end - start - 1)
 
     def _fill(self, queue: _PlannedQueue, first: int, start: int, count: int) -> None:
-        """Plan replayed units: those that are missing, or whose place an older record has."""
+        """Plan replayed units that are missing, or whose offset has an older record."""
         wanted = np.ones(max(count, 0), bool)
         at = 0
         while at < count:
@@ -222,7 +222,7 @@ class BatchPlan:
         self.restarts.append(QueueRestart(queue.key, dropped, int(self._phy[start])))
 
     def _renew(self, queue: _PlannedQueue) -> None:
-        """Delete the ``min`` entry: without it the first live unit is sought in the units."""
+        """Delete the ``min`` entry: without it, the first live unit is searched in the units."""
         self.write.deletes.append((Family.OFFSET, min_key(queue.prefix)))
         queue.renewed = True
 
@@ -233,7 +233,7 @@ class BatchPlan:
             return
         unwritten = queue.last != queue.before
         if not unwritten and self._units.get(queue.prefix, offset) is None:
-            return  # an entry without its unit, as RocketMQ's initialisation of a queue leaves it
+            return  # entry without a unit, as after RocketMQ's initialisation of a queue
         raise QueueGapError(
             f"queue {queue.key.queue_id} of topic {queue.key.topic!r}: units are missing before the"
             " next record",

@@ -1,9 +1,9 @@
-"""BatchWriter: one atomic write of a batch of units.
+"""BatchWriter: writes a batch of units atomically.
 
-Queues that simply go on are a compiled job's, all others are planned in Python. Where a batch has
-both kinds, what was planned goes into the write of the job: readers see the ends of all its queues
-move at once, and a failure leaves nothing of the batch. A plan that refuses does so before anything
-is written.
+Queues whose units simply follow the last one are handled by a compiled job, all others are planned
+in Python. If a batch has both kinds, the plan is part of the job's write: readers see the ends of
+all its queues change at once, and a failure leaves nothing of the batch. A plan refuses a batch
+before anything is written.
 """
 
 from collections.abc import Callable
@@ -38,17 +38,17 @@ class BatchWriter:
         self._units = units
         self._min_phy_offset = min_phy_offset
         self.planned_units = 0
-        """Fallbacks: units of queues that the compiled job left to the plan."""
+        """Number of fallbacks: units of queues that the compiled job left to the plan."""
 
     def write(self, batch: UnitBatch, apply: Apply) -> list[QueueRestart]:
-        """Write ``batch``, its ``max`` entries and the checkpoint entry, if that changes anything.
+        """Write ``batch``, its ``max`` entries and the checkpoint entry, if anything changes.
 
-        The checkpoint entry never goes back (RocketMQ's does, while it replays).
+        The checkpoint entry never decreases (RocketMQ's does during a replay).
 
         Raises:
             QueueGapError: a unit is beyond the end of a queue that has live units.
-            IllegalMessageError: a topic cannot be part of a key.
-            CorruptionError: a queue offset is impossible.
+            IllegalMessageError: a key cannot contain a topic.
+            CorruptionError: a queue offset is out of range.
         """
         engine, offsets = self._engine, self._offsets
         job = engine.append_job(batch)

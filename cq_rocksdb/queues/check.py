@@ -1,7 +1,7 @@
-"""Audit: check of a database by itself, in one pass per family and bounded memory.
+"""Audit: checks a database without the log, in one pass per family and bounded memory.
 
-Units are not compared with the log's records here; the log is asked only where it begins and ends,
-since expired units may be there or not (RocketMQ drops them when it happens to compact).
+Units are not compared with the log's records. Only the start and end of the log are used, because
+expired units may or may not exist (RocketMQ drops them in its compactions).
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ END_OF_KEYS = b"\xff" * 8
 
 
 class Audit:
-    """One check of one database, with its counts."""
+    """One check of one database, and its counters."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class Audit:
         orphans: Orphans | None = None,
         progress: Progress = noop,
     ) -> None:
-        """``orphans`` are collected on the way, ``progress`` is called with the units."""
+        """``orphans`` are collected during the check; ``progress`` is called with unit counts."""
         self._folder = folder
         self._entries = _Entries(offsets, units, log, str(folder), orphans)
         self._units = _Units(engine, log.min_phy_offset(), str(folder), orphans, progress)
 
     def findings(self) -> Iterator[QueueFinding]:
-        """Yield the findings; run once. A block that cannot be read ends its family, as one."""
+        """Yield the findings; run once. An unreadable block is a finding that ends its family."""
         reported: set[QueueFinding] = set()
         for family in (self._entries, self._units):
             try:
@@ -65,7 +65,7 @@ class Audit:
                     exc.reason, str(exc.path or self._folder), position=exc.position,
                     expected=exc.expected, found=exc.got, all_queues=True,
                 )  # fmt: skip
-                if found not in reported:  # entries are compared with units
+                if found not in reported:  # comparing entries reads units, too
                     reported.add(found)
                     yield found
 
@@ -81,12 +81,12 @@ class Audit:
 
     @property
     def expired_units(self) -> int:
-        """Return the number of units below the log's min offset, which compactions will drop."""
+        """Return the number of units below the log's start, which compactions will drop."""
         return self._units.expired_units
 
 
 class _Entries:
-    """The ``offset`` family against the units that its entries name."""
+    """Compares the ``offset`` family with the units that its entries refer to."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class _Entries:
                 self._orphans.of(name.topic, name.queue_id)
             entry = OFFSET_ENTRY.unpack_from(value)
             if entry.phy_offset < min_phy_offset or entry.queue_offset < 0:
-                continue  # of an expired record, or made up
+                continue  # the record has expired, or the entry is artificial
             check = self._min if name.kind == KIND_MIN else self._max
             yield from check(name.queue, entry, min_phy_offset)
 
@@ -155,7 +155,7 @@ class _Entries:
             before = self._units.at_or_before(prefix, entry.queue_offset)
             first = before.queue_offset + 1 if before is not None else 0
             made_up = before is None and entry.phy_offset in {0, min_phy_offset}
-            if not made_up:  # else a queue that RocketMQ initialised to an offset
+            if not made_up:  # else RocketMQ initialised the queue at an offset
                 problem = f"units {first} to {entry.queue_offset} are missing before the max entry"
                 yield self._at_unit(problem, queue, first, f"unit {first}", "none")
         elif unit.phy_offset != entry.phy_offset:
@@ -199,7 +199,7 @@ class _Entries:
 
 
 class _Units:
-    """The ``default`` family: keys, sizes, holes, order, and what no ``max`` entry covers."""
+    """Checks the ``default`` family: keys, sizes, holes, order, units without a ``max`` entry."""
 
     def __init__(
         self, engine: RocksEngine, min_phy_offset: int, path: str, orphans: Orphans | None,
@@ -207,7 +207,7 @@ class _Units:
     ) -> None:  # fmt: skip
         self._progress = progress
         self._orphans = orphans
-        self._orphan: Orphan | None = None  # of the queue that is read just now
+        self._orphan: Orphan | None = None  # of the current queue
         self._engine = engine
         self._min_phy_offset = min_phy_offset
         self._path = path
@@ -249,7 +249,7 @@ class _Units:
             yield from self._unit(queue_offset, QUEUE_UNIT.unpack_from(value))
 
     def _begin(self, prefix: bytes, queue: QueueKey) -> Iterator[QueueFinding]:
-        """Begin with the units of another queue; yield what is wrong with its ``max`` entry."""
+        """Begin the units of another queue; yield the findings of its ``max`` entry."""
         self._prefix, self._queue = prefix, queue
         self._before, self._behind = None, False
         self._orphan = self._orphans.of(*queue) if self._orphans is not None else None

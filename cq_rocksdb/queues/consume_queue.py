@@ -1,4 +1,4 @@
-"""RocksDBConsumeQueue: one queue in RocksDB, named by the prefix of its keys.
+"""RocksDBConsumeQueue: one queue in RocksDB, identified by the prefix of its keys.
 
 Source: RocketMQ ``RocksDBConsumeQueue``.
 """
@@ -13,11 +13,11 @@ from cqstore.store.queue.read_fallbacks import FallbackReason, ReadKind
 from cqstore.store.queue.time_search import BoundaryType, search_offset
 from cqstore.store.queue.units import QUEUE_UNIT, UnitBlock
 
-_UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
+_UPPER = BoundaryType.UPPER  # saves a lookup of the enum's attribute
 
 
 class RocksDBConsumeQueue(ConsumeQueue):
-    """One queue in RocksDB, by its name. Nothing of it is kept here but the prefix of its keys.
+    """One queue in RocksDB, by name. Stores only the prefix of its keys.
 
     Each call reads the queue's row in the table once.
     """
@@ -37,14 +37,14 @@ class RocksDBConsumeQueue(ConsumeQueue):
         self.context, self.topic, self.queue_id = context, topic, queue_id
 
     def max_offset(self) -> int:
-        """Ask the cache, else the ``max`` entry."""
+        """Return the max offset from the cache, else from the ``max`` entry."""
         return self._offsets.last_offset(self._prefix) + 1
 
     def ends(self) -> tuple[int, int]:
-        """Ask the cache, else the entries, else search; only the cache is corrected.
+        """Return the ends from the cache, else the entries, else a search; updates the cache only.
 
-        The ``min`` entry holds as long as its record does. RocketMQ counts units that are missing
-        as too small and writes what it found; here they are stepped over, and nothing is written.
+        The ``min`` entry is valid while its record exists. RocketMQ treats missing units as too
+        small and writes what it finds; here they are skipped, and nothing is written.
         """
         (last_phy, last, first_phy, first), generation = self._offsets.row(self._prefix)
         if last < 0:
@@ -60,7 +60,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
     def _find_first(self, known: int, last: int, min_phy_offset: int, generation: int) -> int:
         """Return the first unit in the log, or the offset after ``last``; cache it.
 
-        ``known``: one that was the first, negative if not looked up yet.
+        ``known``: an earlier first unit, negative if not looked up yet.
         """
         if known < 0 and (stored := self._offsets.stored_min(self._prefix)) is not None:
             known = stored.queue_offset
@@ -91,7 +91,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
         return low, high, data, QUEUE_UNIT.size
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
-        """Read with one seek; keys are looked at only if something is missing."""
+        """Read with one seek; keys are compared only if a unit is missing."""
         return self._units.block(self._prefix, queue_offset, self.max_offset(), max_count)
 
     def read_units_below(self, max_offset: int, queue_offset: int, max_count: int) -> UnitBlock:
@@ -99,7 +99,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
         return self._units.block(self._prefix, queue_offset, max_offset, max_count)
 
     def unit_timestamp(self, queue_offset: int) -> int:
-        """Return the timestamp of the unit; only the ends of the log are used."""
+        """Return the unit's timestamp; of the log, only its start and end are used."""
         if not 0 <= queue_offset < self.max_offset():
             return -1
         unit = self._units.get(self._prefix, queue_offset)
@@ -114,7 +114,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
         return UnitLocation(str(self._units.folder), key=key)
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
-        """Search in one call where the engine can."""
+        """Search in one call if the engine supports it."""
         ends, log = self.ends(), self.context.log
         found = self._units.search(
             self._prefix, ends, timestamp, (log.min_phy_offset(), log.max_phy_offset()),

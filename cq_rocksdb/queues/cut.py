@@ -1,7 +1,7 @@
 """Truncation of queues: after the end of the log (crash) and before its min offset (expiry).
 
-Both yield writes of bounded size, each complete in itself, so that a crash between two of them
-leaves queues that are cut and queues that are not, never a broken one.
+Both yield writes of bounded size. Each write is consistent, so a crash between two writes leaves
+some queues cut and others not, but never an inconsistent one.
 
 Source: RocketMQ ``RocksDBConsumeQueueOffsetTable.truncateDirty``, ``ConsumeQueueCompactionFilter``.
 """
@@ -27,7 +27,7 @@ _QUEUES_A_WRITE = 1_000
 def truncate_dirty(
     offsets: OffsetTable, units: UnitTable, phy_offset: int
 ) -> Iterator[EngineBatch]:
-    """Yield the writes that cut every queue at ``phy_offset``, one ``max`` put for each queue."""
+    """Yield the writes that cut every queue at ``phy_offset``, one ``max`` put per queue."""
     write = EngineBatch()
     for queue, last in offsets.last_units():
         if last.queue_offset < 0 or last.phy_offset < phy_offset:
@@ -36,7 +36,7 @@ def truncate_dirty(
         kept = _last_kept(units, prefix, last, phy_offset)
         start = unit_key(prefix, kept.queue_offset + 1)
         write.delete_ranges.append((Family.DEFAULT, start, prefix_end(prefix)))
-        write.deletes.append((Family.OFFSET, min_key(prefix)))  # it may name a unit that is cut
+        write.deletes.append((Family.OFFSET, min_key(prefix)))  # it may refer to a unit that is cut
         write.puts.append((max_key(prefix), OFFSET_ENTRY.pack(kept)))
         if len(write.puts) >= _QUEUES_A_WRITE:
             yield write
@@ -48,11 +48,11 @@ def truncate_dirty(
 def _last_kept(units: UnitTable, prefix: bytes, last: OffsetEntry, phy_offset: int) -> OffsetEntry:
     """Return the ``max`` entry of a queue that is cut at ``phy_offset``.
 
-    Its offset keeps the next message's: the first one that is cut. Its position is that of the
-    unit before. If that unit is missing (a hole, which a replay may fill), the position is made up,
-    as high as a kept record can lie, so that the replay is not taken for a new incarnation of the
-    queue. If the queue has no unit before, they have expired, and the position is -1: RocketMQ
-    takes the queue for wholly expired then, and answers the right minimum.
+    Its queue offset makes the first cut message the next one. Its phy offset is that of the unit
+    before. If that unit is missing (a hole, which a replay may fill), the phy offset is artificial:
+    the highest possible one of a kept record, so that the replay is not mistaken for a new
+    incarnation of the queue. If the queue has no earlier unit, they have expired, and the phy
+    offset is -1: RocketMQ then treats all units as expired, and returns the right minimum.
     """
     cut = units.first_in_log(prefix, 0, last.queue_offset, phy_offset)
     end = cut.queue_offset if cut is not None else last.queue_offset
@@ -73,13 +73,13 @@ def clean_expired(
     *,
     delete: bool,
 ) -> Iterator[EngineBatch]:
-    """Yield the writes that bring the ``min`` entries of queues up to date.
+    """Yield the writes that update the ``min`` entries of queues.
 
-    ``lasts``: the queues, by prefix, each with its last unit.
+    ``lasts``: the queues by prefix, each with its last unit.
 
-    A ``min`` entry names the first unit left; a queue with none left gets RocketMQ's made-up one:
-    the log's minimum and the queue's next offset. With ``delete`` the units below go too, by one
-    range delete for each queue that has any; else they are left to the compaction filter.
+    A ``min`` entry refers to the first remaining unit. A queue without units gets RocketMQ's
+    artificial entry: the log's minimum and the queue's next offset. With ``delete``, the units
+    below are deleted by one range delete per queue; else the compaction filter drops them.
     """
     write = EngineBatch()
     for prefix, last in lasts:

@@ -1,8 +1,8 @@
 """OffsetTable: the family ``offset``, with a bounded cache of its entries.
 
-Entries are read on first use, never in bulk at open: a million idle queues cost nothing. What the
-cache says is what the database says; only the first live unit, which moves with the log, is found
-out and kept here alone, since reading never writes.
+Entries are read on first use, never in bulk at open: a million idle queues cost nothing. The cache
+equals the database, except for the first live unit: it changes with the log, is found by reads, and
+is only cached, since reading never writes.
 
 Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 """
@@ -36,33 +36,33 @@ from cqstore.store.errors import CorruptionError, StoreClosedError
 from cqstore.store.queue.units import MAX_UNITS, QueueKey
 
 NO_UNIT = OffsetEntry(-1, -1)
-"""``max`` of a queue that never had a unit."""
+"""``max`` entry of a queue that never had a unit."""
 _SCAN_ENTRIES = 4_096
 _KIND = slice(-8, -5)
-"""Position of the kind in a key; ``parse_offset_key`` checks that it is one."""
+"""Position of the kind in a key, which ``parse_offset_key`` checks."""
 _WHOLE_FAMILY = (b"", b"\xff" * 8)  # lengths are positive, so no key begins with 0xff
 
 
 class PlannedEnds(NamedTuple):
-    """Rows of ``StateCache`` as a planned write leaves them."""
+    """Rows of ``StateCache`` after a planned write."""
 
     prefixes: list[bytes]
     rows: NDArray[np.int64]
     renewed: bool
-    """A queue among them lost or regained units."""
+    """Whether one of the queues lost or regained units."""
 
 
 class OffsetTable:
     """The ``max``, ``min`` and checkpoint entries. Any thread may read."""
 
     def __init__(self, engine: RocksEngine, hot_queues: int) -> None:
-        """``hot_queues``: how many queues are kept in memory."""
+        """``hot_queues``: maximum number of cached queues."""
         self._engine = engine
-        # Guards all below but for a quick look at ``_checkpoint``.
+        # Guards all fields below, except an unlocked first read of ``_checkpoint``.
         self.lock = CheckedLock("a read of the queue offsets")
         self._closed = False
         self._cache = StateCache(hot_queues)
-        self._generation = 0  # rises when queues lose units: what was found out before may be wrong
+        self._generation = 0  # increases when queues lose units: older results may be wrong
         self._checkpoint: int | None = None
 
     def close(self) -> None:
@@ -82,12 +82,12 @@ class OffsetTable:
             row = self._cache.get(prefix)
             if row is None:
                 row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
-                if len(prefix) <= LONGEST_PREFIX:  # else the name is a reader's invention
+                if len(prefix) <= LONGEST_PREFIX:  # longer names cannot be queues
                     self._cache.put_one(prefix, row)
             return row, self._generation
 
     def last_offset(self, prefix: bytes) -> int:
-        """Return the offset of a queue's last unit, -1 without one.
+        """Return the offset of a queue's last unit; -1: no unit.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -97,11 +97,11 @@ class OffsetTable:
         return self.row(prefix)[0][1] if last is None else last
 
     def last(self, prefix: bytes) -> OffsetEntry:
-        """Return a queue's last unit, ``NO_UNIT`` without one."""
+        """Return a queue's last unit, or ``NO_UNIT``."""
         return OffsetEntry(*self.row(prefix)[0][:2])
 
     def rows(self, prefixes: list[bytes]) -> NDArray[np.int64]:
-        """Return a row of ``StateCache`` for each queue; those not cached in one read."""
+        """Return a row of ``StateCache`` for each queue; reads those not cached at once."""
         with self.lock.entry():
             rows, missing = self._cache.find(prefixes)
             if len(missing):
@@ -109,9 +109,9 @@ class OffsetTable:
         return rows
 
     def knows_ends(self, job: AppendJob) -> bool:
-        """Give a job the known ends of its queues; return whether any queue simply continues.
+        """Pass the ends of its queues to a job; return whether any queue simply continues.
 
-        As ``rows``: what is not cached is read.
+        Ends that are not cached are read, as in ``rows``.
         """
         with self.lock.entry():
             missing = job.find(self._cache)
@@ -122,9 +122,9 @@ class OffsetTable:
     def batch_written(
         self, checkpoint: int, job: AppendJob | None = None, planned: PlannedEnds | None = None
     ) -> None:
-        """Take what a job and a plan have just written, and the checkpoint that went with it.
+        """Update the cache after the write of a job and a plan, and the checkpoint.
 
-        Readers see the ends of all queues of a batch, or of none.
+        Readers see the new ends of all queues of a batch, or of none.
         """
         with self.lock.entry():
             if job is not None:
@@ -135,7 +135,7 @@ class OffsetTable:
             self._checkpoint = checkpoint
 
     def _load(self, prefixes: list[bytes]) -> NDArray[np.int64]:
-        """Read ``max`` entries into the cache; under the lock, or an update would be lost."""
+        """Read ``max`` entries into the cache; under the lock, else an update could be lost."""
         rows = np.full((len(prefixes), FIELDS), UNKNOWN, np.int64)
         values = self._engine.multi_get(Family.OFFSET, [max_key(prefix) for prefix in prefixes])
         for at, value in enumerate(values):
@@ -148,7 +148,7 @@ class OffsetTable:
         """Return the last unit of a ``max`` entry, or ``NO_UNIT``.
 
         Raises:
-            CorruptionError: the offset is too large: the next put could not store it.
+            CorruptionError: the offset is too large for a further put.
         """
         if value is None or len(value) != OFFSET_ENTRY.size:
             return NO_UNIT
@@ -158,24 +158,24 @@ class OffsetTable:
                 "invalid max entry", expected=f"an offset below {MAX_UNITS}",
                 got=last.queue_offset,
             )  # fmt: skip
-        # Without a unit, whatever position the entry names is made up.
+        # Without a unit, the position in the entry is artificial.
         return last if last.queue_offset >= 0 else NO_UNIT
 
     def found_first(self, prefix: bytes, first: OffsetEntry, generation: int) -> None:
-        """Keep a first unit that a reader has found, unless queues lost units meanwhile."""
+        """Cache a first unit found by a reader, unless queues have lost units in the meantime."""
         with self.lock.entry():
             if generation == self._generation:
                 self._cache.set_first(prefix, *first)
 
     def forget(self, prefixes: Iterable[bytes]) -> None:
-        """Drop what is known of these queues, after they were deleted or their entries written."""
+        """Drop these queues from the cache, after a deletion or a write of their entries."""
         with self.lock.entry():
             self._generation += 1
             for prefix in prefixes:
                 self._cache.discard(prefix)
 
     def forget_all(self) -> None:
-        """Drop everything, after many queues were cut, or an interrupted write."""
+        """Clear the cache, after a cut of many queues or an interrupted write."""
         with self.lock.entry():
             self._generation += 1
             self._checkpoint = None
@@ -189,10 +189,10 @@ class OffsetTable:
         return OFFSET_ENTRY.unpack_from(value)
 
     def checkpoint(self) -> int:
-        """Return the log position up to which everything is in the queues; 0 without an entry."""
+        """Return the phy offset up to which all records are in the queues; 0: no entry."""
         known = self._checkpoint
         if known is None:
-            with self.lock.entry():  # a write meanwhile would be forgotten
+            with self.lock.entry():  # else a concurrent update would be overwritten
                 value = self._engine.get(Family.OFFSET, CHECKPOINT_KEY) or b""
                 whole = len(value) == CHECKPOINT_ENTRY.size
                 known = CHECKPOINT_ENTRY.unpack_from(value).phy_offset if whole else 0
@@ -202,7 +202,7 @@ class OffsetTable:
     def raw_entries(
         self, bounds: tuple[bytes, bytes] = _WHOLE_FAMILY
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values of a range as they are, in key order.
+        """Yield raw keys and values of a range, in key order.
 
         Bounded memory, and no iterator of the database is open while the caller works.
         """
@@ -219,7 +219,7 @@ class OffsetTable:
     ) -> Iterator[tuple[QueueKey, OffsetEntry]]:
         """Yield every queue (of ``topic``, after ``after``) with its ``max`` entry.
 
-        ``prefix``: of topics that begin so; at most two seeks for each length of a topic's name.
+        ``prefix``: only topics with this prefix; at most two seeks per length of a topic's name.
         """
         ranges = [max_entries_range(topic)] if topic is not None else self._ranges(prefix)
         minimum = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
@@ -230,10 +230,10 @@ class OffsetTable:
                         yield parse_offset_key(key).queue, OFFSET_ENTRY.unpack_from(value)
 
     def queues_estimate(self) -> int | None:
-        """Return how many queues have a ``max`` entry; ``None``: the database does not report it.
+        """Return the number of queues with a ``max`` entry; ``None``: the database reports none.
 
-        Where one scan does not have all, RocksDB's number of keys, and of it the share that the
-        scan found. It counts a key again for each table that has it.
+        Exact if one scan reads all entries; else RocksDB's number of keys, times the share of
+        ``max`` entries in the scan. RocksDB counts a key once per table that contains it.
         """
         rows = self._engine.scan(Family.OFFSET, *_WHOLE_FAMILY, _SCAN_ENTRIES)
         lasts = sum(key[_KIND] != KIND_MIN and len(row) == OFFSET_ENTRY.size for key, row in rows)

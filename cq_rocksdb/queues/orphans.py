@@ -20,19 +20,19 @@ class Orphan:
     queue_ids: set[int] = field(default_factory=set)
     units: int = 0
     expired_units: int = 0
-    """Of these, below the log's minimum."""
+    """Number of these units below the log's minimum."""
 
 
 class Orphans:
-    """Collector of the topics that are not in ``known``."""
+    """Collects the topics that are not in ``known``."""
 
     def __init__(self, known: Collection[str]) -> None:
-        """``known``: the topics of the broker's metadata, whole."""
+        """``known``: all topics of the broker's metadata."""
         self._known = known
         self.found: dict[str, Orphan] = {}
 
     def of(self, topic: str, queue_id: int) -> Orphan | None:
-        """Return what is to be counted of a queue; ``None``: its topic is known or exempt."""
+        """Return the counters for a queue's topic; ``None``: the topic is known or exempt."""
         if topic in self._known or is_exempt(topic):
             return None
         orphan = self.found.setdefault(topic, Orphan())

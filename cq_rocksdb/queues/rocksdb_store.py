@@ -1,9 +1,9 @@
 """RocksDBConsumeQueueStore: all queues of a store in one RocksDB.
 
 The database is in ``consumequeue`` (maybe with file queues) or ``consumequeue_rocksdb``.
-Invariant: units, the ``max`` entries that end them and the checkpoint entry are written in one
-batch and flushed units first, so that on disk no entry speaks of units that are not there, and
-everything behind the checkpoint entry is replayed from the log.
+Invariant: units, their ``max`` entries and the checkpoint entry are written in one batch, and units
+are flushed first. So on disk no entry refers to a missing unit, and everything after the checkpoint
+entry is replayed from the log.
 
 Source: RocketMQ ``RocksDBConsumeQueueStore``.
 """
@@ -73,7 +73,7 @@ _FILE_GONE = "No such file or directory"
 
 
 class RocksDBConsumeQueueStore(ConsumeQueueStore):
-    """All queues of one store in one RocksDB; keeps the promise of ``ConsumeQueueStore``."""
+    """All queues of one store in one RocksDB; see ``ConsumeQueueStore`` for the guarantees."""
 
     name: ClassVar[str] = "rocksdb"
     store_types: ClassVar[tuple[str, ...]] = ("defaultRocksDB",)
@@ -87,7 +87,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._engine: RocksEngine | None = None
         self._engine_reason = ""
         self.compaction: CompactionRun | None = None
-        """The compaction that was started last."""
+        """The last started compaction."""
         self._closed = False
         self._failed = False
         self._offsets: OffsetTable
@@ -101,14 +101,14 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Return whether a database exists.
 
         Raises:
-            RefusedStoreError: its file CURRENT is missing, and its folder has nothing else.
+            RefusedStoreError: its file CURRENT is missing, and its folder has no folders of queues.
         """
         if database_folder(paths) is not None:
             return True
         for folder in database_folders(paths):
             inside = list(folder.iterdir()) if is_dir(folder) else []
             tables = any(path.suffix == ".sst" for path in inside)
-            moving = exists(paths.replacing)  # a part of it has been moved away already
+            moving = exists(paths.replacing)  # a part of the database was moved already
             if tables and not moving and not any(is_dir(path) for path in inside):
                 raise RefusedStoreError(
                     "the file CURRENT of the RocksDB queues is missing. Move the folder away and"
@@ -156,8 +156,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
         Raises:
             StoreLockedError: the database is already in use.
-            RocksDBDamagedError: it is damaged or lacks a file; the message names the repair.
-            RocksDBError: it cannot be opened.
+            RocksDBDamagedError: it is damaged or lacks a file; the message contains the remedy.
+            RocksDBError: the database cannot be opened.
         """
         context = self.context
         separate = context.config.use_separate_store_path_for_rocksdb_cq
@@ -190,7 +190,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._open_engine()
 
     def dispatch_from_phy_offset(self) -> int:
-        """Return the checkpoint entry, which was flushed together with what it covers."""
+        """Return the checkpoint entry, which is flushed together with the units that it covers."""
         self._open_engine()
         return self._offsets.checkpoint()
 
@@ -203,16 +203,16 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
         """Write the batch with its ``max`` entries and the checkpoint entry at once.
 
-        The checkpoint entry never goes back (RocketMQ's does, while it replays).
+        The checkpoint entry never decreases (RocketMQ's does during a replay).
         """
         self._writable_engine()
         return self._batches.write(batch, self._apply)
 
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Cut every queue, set the checkpoint entry back to ``phy_offset``, flush.
+        """Cut every queue, reset the checkpoint entry to ``phy_offset``, flush.
 
-        After a clean stop nothing is searched unless the checkpoint entry lies behind
-        ``phy_offset``; after a crash the ``max`` entries are all read.
+        After a clean stop, nothing is searched unless the checkpoint entry is after ``phy_offset``;
+        after a crash, all ``max`` entries are read.
         """
         self._writable_engine()
         checkpoint = self._offsets.checkpoint()
@@ -228,18 +228,18 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return cut
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Have compactions drop units of records below."""
+        """Make compactions drop units of records below ``min_phy_offset``."""
         self._writable_engine().expire_below(min_phy_offset)
 
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
-        """Store the ``min`` entries of the queues that are named, and start a compaction.
+        """Store the ``min`` entries of the queues in ``expired``, and start a compaction.
 
-        With a compaction filter that is all: it drops the units, and without ``expired`` no queue
-        is looked at. Without one they are deleted by ranges, and without ``expired`` every ``max``
-        entry is read; flushed, so that the ranges do not stay in a memtable, where every seek would
-        pay for them. ``compaction`` is the compaction, if none was under way.
+        A compaction filter drops the units, and without ``expired`` no queue is read. Without a
+        filter, units are deleted by ranges, and without ``expired`` every ``max`` entry is read.
+        The ranges are then flushed, because in a memtable they would slow down every seek.
+        ``compaction`` is set to the new compaction, unless one is running.
         """
         engine = self._writable_engine()
         engine.expire_below(min_phy_offset)
@@ -254,7 +254,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         delete = not engine.filters_expired
         for write in clean_expired(lasts, self._units, min_phy_offset, delete=delete):
             cleaned += len(write.puts)
-            self._write(write)  # of the cache, what has expired counts for nothing
+            self._write(write)  # the cache stays: expired first units are ignored
         if cleaned and delete:
             self.flush()
         if cleaned or engine.filters_expired:
@@ -262,14 +262,14 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return cleaned
 
     def compact(self, families: Sequence[Family] = tuple(Family)) -> CompactionRun:
-        """Start a compaction, unless one is at work already; return the one that is."""
+        """Start a compaction unless one is running; return the running one."""
         engine = self._writable_engine()
         if self.compaction is None or not self.compaction.is_running:
             self.compaction = CompactionRun(engine, families)
         return self.compaction
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Write a ``max`` entry whose unit has expired."""
+        """Write a ``max`` entry as if its unit had expired."""
         self._writable_engine()
         entry = OffsetEntry(NO_UNIT.phy_offset, queue_offset - 1)
         prefix = queue_prefix(topic, queue_id)
@@ -277,9 +277,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._write(write, partial(self._offsets.forget, [prefix]))
 
     def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete a range of units a topic and the entries one by one, then flush once.
+        """Delete a range of units per topic and the entries one by one, then flush once.
 
-        Ranges in the family ``offset`` would be asked again in every look for an entry.
+        Range deletes in the family ``offset`` would slow down every lookup of an entry.
         """
         self._writable_engine()
         bounds = [topic_range(topic) for topic in topics]
@@ -303,7 +303,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self.flush()
 
     def flush(self, least_pages: int = 0) -> None:
-        """Flush both families, units first; RocksDB itself writes ahead what its memory is for."""
+        """Flush both families, units first; in between, RocksDB flushes full memtables itself."""
         engine = self._writable_engine()
         if least_pages:
             return
@@ -316,7 +316,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise
 
     def _write(self, write: EngineBatch, written: Callable[[], object] | None = None) -> None:
-        """Write a batch; ``written`` then updates what is cached of the queues."""
+        """Write a batch; ``written`` then updates the cache."""
         self._apply(partial(self._writable_engine().write, write), written)
 
     def _apply(
@@ -324,8 +324,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     ) -> None:
         """Call ``write``, then ``written``.
 
-        Whatever interrupts the two (an exception that a signal's handler raises, too) ends all
-        writing, and nothing of what was known stays: readers ask the database again.
+        If the two are interrupted (even by an exception of a signal handler), all later writes
+        fail, and the cache is cleared: readers read the database again.
         """
         try:
             write()
@@ -349,31 +349,31 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             yield queue
 
     def queues_estimate(self) -> int | None:
-        """Return how many ``max`` entries there are: exactly if few, else as RocksDB estimates."""
+        """Return the number of ``max`` entries: exact if few, else RocksDB's estimate."""
         self._open_engine()
         return self._offsets.queues_estimate()
 
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
-        """Read the entries and first units of many queues at once, past the cache."""
+        """Read the entries and first units of many queues at once, bypassing the cache."""
         engine, minimum = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units(topic, after)
         return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def spans_of(self, queues: Iterable[QueueKey]) -> Iterator[QueueSpan]:
-        """Read entries and first units of these queues at once, past the cache."""
+        """Read entries and first units of these queues at once, bypassing the cache."""
         engine, minimum = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units_of(queues)
         return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
-        """Read the store times of many units at once, past the cache."""
+        """Read the store times of many units at once, bypassing the cache."""
         log = self.context.log
         return unit_timestamps(
             self._open_engine(), units, log.min_phy_offset(), log.max_phy_offset()
         )
 
     def queue(self, topic: str, queue_id: int) -> RocksDBConsumeQueue:
-        """Return the queue, its key prefix made once.
+        """Return the queue; its key prefix is built once.
 
         Raises:
             IllegalMessageError: the topic is not valid UTF-8, or the id needs more than four bytes.
@@ -383,7 +383,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return RocksDBConsumeQueue(self._offsets, self._units, self.context, topic, queue_id)
 
     def queue_type(self, topic: str) -> QueueType:
-        """Return that the queues of every topic are RocksDB's."""
+        """Return the queue type of RocksDB, for every topic."""
         _ = topic
         return QueueType.ROCKSDB
 
@@ -393,7 +393,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return database_bytes(self.folder)
 
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield impossible keys and values, entries that do not fit their units, and holes."""
+        """Yield invalid keys and values, entries that do not match their units, and holes."""
         yield from self.audit().findings()
 
     def read_through(self, progress: Progress = noop) -> None:
@@ -416,12 +416,12 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @property
     def engine(self) -> RocksEngine:
-        """Return the open engine, for what RocksDB itself reports."""
+        """Return the open engine, for RocksDB's own statistics."""
         return self._open_engine()
 
     def locks(self) -> Sequence[CheckedLock]:
         """Return the locks of the offset table and of the database's writes."""
-        if self._engine is None:  # it could not be opened, and is detached
+        if self._engine is None:  # the open failed, and the backend is detached
             return ()
         return self._offsets.lock, self._engine.write_lock
 
@@ -450,23 +450,23 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return "" if configured or self._open_engine().filters_expired else WITHOUT_FILTER
 
     def stats(self) -> Sequence[QueueStat]:
-        """Return RocksDB's properties, and how many units no compiled job has written."""
+        """Return RocksDB's properties, and the number of units written on the slow path."""
         found = list(engine_stats(self._open_engine()))
         planned = self._batches.planned_units
         return [*found, QueueStat("rocksdb_planned_units", "database", planned)]
 
     def written_bytes(self) -> Mapping[str, int]:
-        """Return what flushes, compactions and the write-ahead log have written."""
+        """Return the bytes written by flushes, compactions and the write-ahead log."""
         return written_bytes(self._open_engine())
 
     def close(self, *, flush: bool = True) -> None:
-        """Wait for running calls, flush if asked to and read-write, release the database."""
+        """Wait for running calls, flush if ``flush`` and read-write, release the database."""
         self._closed = True
         if self.compaction is not None:
             self.compaction.cancel()
             self.compaction.wait()
         if self._engine is not None:
-            if "_offsets" in self.__dict__:  # the opening came as far
+            if "_offsets" in self.__dict__:  # ``load`` got that far
                 self._offsets.close()
             self._engine.close(flush=flush and not self._failed)
 
@@ -479,7 +479,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return engine
 
     def _writable_engine(self) -> RocksEngine:
-        """Return the engine, if units may be written.
+        """Return the engine if units may be written.
 
         Raises:
             ReadOnlyStoreError: the store is open read-only.

@@ -1,8 +1,8 @@
-"""Ends of many queues and store times of units, read in blocks of queues.
+"""Reads the ends of many queues and store times of units, in blocks of queues.
 
-A block takes one scan of ``max`` entries and two reads of many keys, the ``min`` entries and the
-units that most likely are the first: less than half the time of asking for each queue. Nothing
-enters the cache, which is for queues in use.
+A block takes one scan of ``max`` entries and two multi-gets: the ``min`` entries, and the units
+that most likely are the first. That takes less than half the time of reading each queue separately.
+The cache is not changed; it is for queues in use.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 _BLOCK = 4096
 _NO_ENTRY = OffsetEntry(-1, 0)
 _UNIT = QUEUE_UNIT.struct.unpack_from
-"""A unit's fields: phy offset, size, tags code, store time; a plain tuple, for there may be a
+"""A unit's fields: phy offset, size, tags code, store time; an ordinary tuple, as there may be a
 million."""
 
 
@@ -28,7 +28,7 @@ def queue_spans(
 ) -> Iterator[QueueSpan]:
     """Yield the spans of queues with their ``max`` entries.
 
-    ``find_min`` searches the minimum of the few that have another first unit than expected.
+    ``find_min`` searches the minimum of the few queues whose first unit is not the expected one.
     """
     while block := list(islice(last_units, _BLOCK)):
         living = [(key, last) for key, last in block if _is_live(last, min_phy_offset)]
@@ -67,7 +67,7 @@ def _is_live(last: OffsetEntry, min_phy_offset: int) -> bool:
 def _expected_lows(
     engine: RocksEngine, keys: list[QueueKey], min_phy_offset: int
 ) -> Iterator[int | None]:
-    """Yield the minimum of each queue by its ``min`` entry or the unit there, ``None``: search."""
+    """Yield the minimum of each queue by its ``min`` entry or its unit; ``None``: search it."""
     prefixes = [passing_prefix(*key) for key in keys]
     entries = engine.multi_get(Family.OFFSET, [min_key(prefix) for prefix in prefixes])
     known = [_entry(value) for value in entries]

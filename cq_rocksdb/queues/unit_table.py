@@ -1,8 +1,8 @@
 """UnitTable: the family ``default``, units by queue and queue offset.
 
-Within a queue the records of the units lie in the log in the order of their queue offsets, so a
-place in the log is found by bisection. Units may be missing (lost by a crash, or expired and
-compacted away): bisection steps to the next unit that exists, a miss is no answer to it.
+Within a queue, records are in the log in the order of their queue offsets, so the unit for a phy
+offset is found by bisection. Units may be missing (lost in a crash, or expired and dropped in a
+compaction): bisection then uses the next existing unit.
 
 Source: RocketMQ ``RocksDBConsumeQueueTable``.
 """
@@ -16,14 +16,14 @@ from cqstore.store.queue.units import QUEUE_UNIT, BlockStop, QueueUnit, UnitBloc
 
 
 class FoundUnit(NamedTuple):
-    """A unit with its queue offset, as a search finds it."""
+    """A unit and its queue offset, as found by a search."""
 
     queue_offset: int
     unit: QueueUnit
 
     @property
     def entry(self) -> OffsetEntry:
-        """Return the unit as a ``max`` or ``min`` entry names it."""
+        """Return the ``max`` or ``min`` entry for the unit."""
         return OffsetEntry(self.unit.phy_offset, self.queue_offset)
 
 
@@ -53,11 +53,11 @@ class UnitTable:
         return self._engine.search(prefix, ends, timestamp, log, upper=upper)
 
     def at_or_after(self, prefix: bytes, queue_offset: int) -> FoundUnit | None:
-        """Return the first unit that exists from ``queue_offset`` on."""
+        """Return the first existing unit at or after ``queue_offset``."""
         return _found(self._engine.first_unit(prefix, queue_offset))
 
     def at_or_before(self, prefix: bytes, queue_offset: int) -> FoundUnit | None:
-        """Return the last unit that exists up to ``queue_offset``."""
+        """Return the last existing unit at or before ``queue_offset``."""
         return _found(self._engine.last_unit(prefix, queue_offset))
 
     def block(self, prefix: bytes, start: int, max_offset: int, max_count: int) -> UnitBlock:
@@ -74,17 +74,17 @@ class UnitTable:
         return UnitBlock(start, data, QUEUE_UNIT.size, BlockStop.HOLE, range(missing, behind))
 
     def packed(self, prefix: bytes, start: int, count: int) -> bytes:
-        """Return ``count`` units (one or more) from ``start`` on, those before the first hole."""
+        """Return up to ``count`` units (one or more) from ``start`` on, up to the first hole."""
         return self._engine.scan_units(prefix, start, count).data
 
     def first_in_log(self, prefix: bytes, low: int, last: int, phy_offset: int) -> FoundUnit | None:
         """Return the first unit in [low, last] whose record is at or after ``phy_offset``.
 
-        O(log n) seeks; holes are stepped over.
+        O(log n) seeks; holes are skipped.
         """
         answer = None
         high = last + 1
-        middle = low  # most often the first unit is the one
+        middle = low  # usually it is the first unit
         while low < high:
             found = self.at_or_after(prefix, middle)
             if found is None or found.queue_offset >= high:

@@ -69,7 +69,7 @@ class Followers:
         return link
 
     def leave(self, link: Link) -> None:
-        """Remove a connection; what it acknowledged no longer counts."""
+        """Remove a connection; its acknowledgements no longer count."""
         self._links.leave(link)
 
     def begin(self, link: Link, request: int, start: int) -> None:

@@ -102,7 +102,7 @@ def closed_files(source: Path) -> list[Path]:
         while row and _is_empty(row[-1]):
             row.pop()
         sizes = [path.stat().st_size for path in row]
-    if len(row) < 2:  # noqa: PLR2004 - a closed one, and the one behind it
+    if len(row) < 2:  # noqa: PLR2004 - a closed file and the next one
         raise RefusedStoreError(
             "no closed log file found in the base: a log file is closed once the next one contains"
             " records. If the master has only one log file, omit --base: the master sends its last"
