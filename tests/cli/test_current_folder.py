@@ -38,10 +38,14 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+def environment() -> dict[str, str]:
+    """Return that of a user: Spark in this process may have set ``PYTHONSAFEPATH``."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+
+
 def run(folder: Path, *words: object) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     done = subprocess.run(
-        [COMMAND, *map(str, words)], cwd=folder, env=environment, capture_output=True, text=True,
+        [COMMAND, *map(str, words)], cwd=folder, env=environment(), capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -136,7 +140,7 @@ def test_a_program_with_modules_of_its_own_moves_a_store(tmp_path: Path, master:
     program.write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, program, tmp_path / "s", master], cwd=program.parent,
-        capture_output=True, text=True, check=False,
+        env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "True own store own metadata own analysis\n", done.stderr
 

@@ -169,7 +169,7 @@ def _run(tree: Path, names: list[str], marks: str) -> dict[str, dict[str, Any]] 
     for path in tree.glob("touched*"):
         path.unlink()
     outcomes.unlink(missing_ok=True)
-    rules = tree / "mutants" / "coverage.ini"
+    rules = tree / "tools" / "mutants" / "coverage.ini"
     testing = ["-q", "-p", "no:cacheprovider", "-p", "tools.mutants.contexts"]
     words = ["run", f"--rcfile={rules}", "-m", "pytest", *testing, "-m", marks, *names]
     given = {

@@ -142,7 +142,8 @@ class Trees:
         flawed: set[str] = set()
         for number in range(count):
             root = folder / str(number) / "tree"
-            shutil.copytree(source, root, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
+            ignored = shutil.ignore_patterns(*_LEFT_BEHIND)
+            shutil.copytree(source, root, symlinks=True, ignore=ignored)  # each file once
             self._idle.put(Tree(root, sound, flawed))
 
     @contextmanager

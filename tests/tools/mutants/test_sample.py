@@ -224,9 +224,9 @@ def test_nothing_drawn_is_no_success() -> None:
 
 WATCHED = {
     "cqstore/__init__.py": "",
-    "cqstore/store/__init__.py": "",
-    "cqstore/store/a.py": "def one(x):\n    if x:\n        return 1\n    return 2\n",
-    "cqstore/store/b.py": "print('started')\n\n\ndef two():\n    return 3\n\n\ntwo()\n",
+    "store/__init__.py": "",
+    "store/a.py": "def one(x):\n    if x:\n        return 1\n    return 2\n",
+    "store/b.py": "print('started')\n\n\ndef two():\n    return 3\n\n\ntwo()\n",
     "tests/test_a.py": """import subprocess
 import sys
 
@@ -285,6 +285,7 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
     for name, text in (WATCHED | ending if ends else WATCHED).items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text)
+    (source / "cqstore" / "store").symlink_to("../store")  # as in the project
     shutil.copytree(ROOT / "tools" / "mutants", source / "tools" / "mutants")
     trees = Trees(source, tmp_path, 2)
     with ThreadPoolExecutor(2) as pool:
