@@ -1,9 +1,12 @@
 """Limited answers: report that rows were left out, and how to get them."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cqstore.cli.options import note
+
+if TYPE_CHECKING:
+    from cqstore.store.service.results import QueryMessageResult
 
 T = TypeVar("T")
 
@@ -37,9 +40,12 @@ class BoundedAnswer:
         """Report that there are more rows than the ``limit`` that were shown."""
         self.note(f"only the first {limit} {what} are shown: there are more ({option})")
 
-    def note_older(self, count: int, option: str) -> None:
-        """Report that there are older messages than the ``count`` that were shown."""
-        self.note(f"only the newest {count} messages are shown: there are older ones ({option})")
+    def note_older(self, found: "QueryMessageResult", option: str) -> None:
+        """Report it if there are older messages with the key than those ``found``."""
+        if found.has_more:
+            self.note(
+                f"only the newest {len(found)} messages are shown: there are older ones ({option})"
+            )
 
     def note(self, sentence: str) -> None:
         """Report with ``sentence`` that rows are left out."""

@@ -10,11 +10,11 @@ ROCKSDB_LOG = Path("cqstore", "rocksdb-log")
 """RocksDB's own log notes the end of the database; it is no part of it."""
 
 
-def dropped(let_go: Callable[[], object]) -> list[str]:
-    """Drop by ``let_go``; return the warnings that came of it, after a collection."""
+def dropped(drop: Callable[[], object]) -> list[str]:
+    """Call ``drop``; return the warnings that came of it, after a collection."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
-        let_go()
+        drop()
         gc.collect()
     return [str(each.message) for each in caught if each.category is ResourceWarning]
 

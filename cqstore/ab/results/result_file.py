@@ -36,10 +36,10 @@ def read_result(path: Path) -> Result:
     """Return the result in a file.
 
     Raises:
-        StoreConfigError: it is none; says what is wrong with it first.
-        UnsupportedFormatError: it is of another version.
-        CorruptionError: it is no regular file, or too long to be a result.
-        StoreIOError: it cannot be read.
+        StoreConfigError: the file is not a result; the message names the first fault.
+        UnsupportedFormatError: the result has another version.
+        CorruptionError: not a regular file, or too long for a result.
+        StoreIOError: the file cannot be read.
     """
     if is_dir(path):
         raise StoreConfigError("this is a folder, not a result of cqstore ab", path=path)

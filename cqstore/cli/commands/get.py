@@ -142,8 +142,7 @@ def _by_key(
     found = store.query_message(topic, key, count)
     if not found:
         require_topic(store, topic)
-    if found.has_more:
-        bounded.note_older(len(found), "--count")
+    bounded.note_older(found, "--count")
     return [(message.queue_offset, message) for message in found]
 
 

@@ -71,8 +71,7 @@ def query(
             found = searched.newest(found, topic, key, count + 1, span)
             unread = _report_index(searched) or unread
         answer, bounded = newest_of(found, count), BoundedAnswer()
-        if answer.has_more:
-            bounded.note_older(len(answer), "--max")
+        bounded.note_older(answer, "--max")
         reads = (
             read for message in answer for read in read_messages(message.queue_offset, message)
         )

@@ -114,11 +114,11 @@ def topics(
     if idle is not None and (after or times):
         raise StoreConfigError("--idle cannot be combined with --after or --times")
     with open_store(root, config, backend, commit_log) as store:
-        bounded = BoundedAnswer()
-        rows = _rows(store, prefix, limit, _queue(after), bounded, times=times)
+        answer = BoundedAnswer()
+        rows = _rows(store, prefix, limit, _queue(after), answer, times=times)
         if idle is not None:
-            rows = bounded.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
-        output(kind).rows(rows, bounded.has_more)
+            rows = answer.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
+        output(kind).rows(rows, answer.has_more)
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -134,7 +134,7 @@ def _queue(text: str) -> QueueKey | None:
 
 def _rows(
     store: MessageStore, prefix: str, limit: int, after: QueueKey | None,
-    bounded: BoundedAnswer, *, times: bool,
+    answer: BoundedAnswer, *, times: bool,
 ) -> Iterator[Row]:  # fmt: skip
     """Yield a row for each queue of topics that begin with ``prefix``, ``limit`` at most."""
     shown, last = 0, QueueKey("", 0)
@@ -147,7 +147,7 @@ def _rows(
             continue
         if limit and shown == limit:
             go_on = f"continue with --after {last.topic}/{last.queue_id}"
-            bounded.note_more(limit, "queues", f"--limit; {go_on}")
+            answer.note_more(limit, "queues", f"--limit; {go_on}")
             return
         shown, last = shown + 1, span.queue
         row: dict[str, object] = {

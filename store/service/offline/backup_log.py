@@ -121,9 +121,11 @@ class LogBackup:
         These may be a record that was being written. Returns ``None``, or the phy offset of a
         record that was damaged when the backup began: then nothing is cut.
         """
-        path, end = self._proven_end()
-        if path is None or end < self._known_end:
-            return None if path is None else end
+        if (proven := self._proven_end()) is None:
+            return None
+        path, end = proven
+        if end < self._known_end:
+            return end
         size = path.stat().st_size
         os.truncate(path, end - int(path.name))
         os.truncate(path, size)
@@ -138,9 +140,9 @@ class LogBackup:
         Returns the phy offset of a damaged record; ``None`` without one. Invalid bytes at the very
         end are not damage if the store has ``crashed``: a record was being written.
         """
-        path, end = self._proven_end()
-        if path is None:
+        if (proven := self._proven_end()) is None:
             return None
+        _, end = proven
         config = StoreConfig(mapped_file_size_commit_log=self._file_size)
         log = CommitLog([self._target], config, read_only=True)
         log.load()
@@ -151,13 +153,13 @@ class LogBackup:
         finally:
             log.close()
 
-    def _proven_end(self) -> tuple[Path | None, int]:
+    def _proven_end(self) -> tuple[Path, int] | None:
         """Return the copied file in which the complete records end early, and their end.
 
         Checks from the last closed file on; ``None`` if all these files are full.
         """
         if self._known_end < 0:
-            return None, -1
+            return None
         topics = TopicCache()
         first = max(self._known_end - 1, 0) // self._file_size * self._file_size
         for path in self._copied():
@@ -168,7 +170,7 @@ class LogBackup:
                 end = _valid_end(file, start, size, topics)
             if end != start + size:
                 return path, end
-        return None, -1
+        return None
 
     def _files(self) -> list[Path]:
         return [path for path, _ in list_log_files(self._folders).values()]

@@ -35,7 +35,7 @@ class Holder:
         self.store.put_message(Message("t", b"waits"))
         until(lambda: "cqstore-allocate" not in names_of_threads(others))  # the next file is whole
 
-    def let_go(self) -> None:
+    def drop(self) -> None:
         self.store = None
 
 
@@ -61,7 +61,7 @@ def test_a_dropped_store_is_released_and_no_byte_changes(tmp_path: Path, backend
     refuse_open(root)
     before = state_of(root)
     assert len(names_of_threads()) > len(threads)
-    reported = dropped(held.let_go)
+    reported = dropped(held.drop)
     assert len(reported) == 1
     assert reported[0].startswith(f"store {root} was not closed: ")
     assert (state_of(root), names_of_threads()) == (before, threads)
@@ -79,7 +79,7 @@ def test_a_dropped_store_of_any_engine_can_be_opened_again(
 ) -> None:
     config = quiet_config(**SMALL, rocksdb_engine=engine)
     held = Holder(tmp_path / "s", "rocksdb", config)
-    dropped(held.let_go)
+    dropped(held.drop)
     with MessageStore.open(tmp_path / "s", config) as store:
         assert bodies(store) == [*BODIES, b"waits"]
 
@@ -104,7 +104,7 @@ def test_a_store_that_was_closed_is_dropped_without_a_warning(tmp_path: Path, ba
     held = Holder(tmp_path / "s", backend)
     assert held.store is not None
     held.store.close()
-    assert dropped(held.let_go) == []
+    assert dropped(held.drop) == []
 
 
 @pytest.mark.parametrize("backend", backend_names())
@@ -125,7 +125,7 @@ def test_what_a_dropped_store_returned_stays_valid(tmp_path: Path, backend: str)
     result = held.store.get_message("t", 0, 0, max_msgs=100)
     message = held.store.message_by_offset(0)
     log = components_of(held.store).log
-    dropped(held.let_go)
+    dropped(held.drop)
     assert [bytes(each.body) for each in result.messages()] == [*BODIES, b"waits"]
     assert bytes(message.body) == BODIES[0]
     with pytest.raises(StoreClosedError):
@@ -137,7 +137,7 @@ def test_an_iterator_keeps_the_store_open(tmp_path: Path, backend: str) -> None:
     held = Holder(tmp_path / "s", backend)
     assert held.store is not None
     spans = [held.store.queue_spans()]
-    held.let_go()
+    held.drop()
     gc.collect()
     refuse_open(tmp_path / "s")
     assert next(spans[0])[0] == ("t", 0)
@@ -161,7 +161,7 @@ def test_a_store_is_dropped_in_another_thread(tmp_path: Path, backend: str) -> N
     held = Holder(tmp_path / "s", backend)
 
     def in_a_thread() -> None:
-        thread = threading.Thread(target=held.let_go)
+        thread = threading.Thread(target=held.drop)
         thread.start()
         thread.join()
 
@@ -176,7 +176,7 @@ def test_a_store_is_dropped_in_a_thread_of_its_own(tmp_path: Path, backend: str)
 
     def listener(_: object) -> None:
         called.wait()
-        held.let_go()
+        held.drop()
         is_dropped.set()
 
     subscription = held.store.add_arrival_listener(listener)
@@ -194,7 +194,7 @@ def test_a_finalizer_that_holds_a_lock_of_the_store_does_not_wait_for_ever(tmp_p
     assert held.store is not None
     components = components_of(held.store)
     with components.flush._waiting_lock.entry():  # as amid a put
-        assert len(dropped(held.let_go)) == 1
+        assert len(dropped(held.drop)) == 1
         refused = components.lock is not None and not components.lock.is_released
     assert refused
     MessageStore.open(tmp_path / "s", NATIVE).close()
@@ -225,7 +225,7 @@ def test_a_child_that_drops_the_store_of_its_parent_does_nothing(
     before = state_of(tmp_path / "s")
 
     def child() -> int:
-        return 0 if dropped(held.let_go) == [] and state_of(tmp_path / "s") == before else 1
+        return 0 if dropped(held.drop) == [] and state_of(tmp_path / "s") == before else 1
 
     assert forked(child) == 0
     refuse_open(tmp_path / "s")
@@ -237,4 +237,4 @@ def test_a_child_that_drops_the_store_of_its_parent_does_nothing(
 def test_an_open_that_fails_gives_no_warning(tmp_path: Path) -> None:
     held = Holder(tmp_path / "s", "file")
     assert dropped(lambda: refuse_open(tmp_path / "s")) == []
-    dropped(held.let_go)
+    dropped(held.drop)
