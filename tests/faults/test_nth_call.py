@@ -31,10 +31,10 @@ NEVER = {
 }
 """Calls that no store makes."""
 UNREPORTED = {
-    "fsync": re.compile(r"commitlog(/\d{20})?|cqstore(/file-queue-ends\.npz\.new)?"),
+    "fsync": re.compile(r"commitlog(/\d{20})?|cqstore(/(file-queue-ends\.npz|index-files)\.new)?"),
     "fdatasync": re.compile("cqstore/synced"),
 }
-"""Syncs that may fail without a word: a file made ahead is made again, and two hints are let go.
+"""Syncs that may fail without a word: a file made ahead is made again, and three hints are let go.
 
 A compaction of RocksDB's, too, of which the close makes an end: its tables stay.
 """
