@@ -7,9 +7,13 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
+from tools.mutants.compiled import SUFFIXES, suites
 from tools.mutants.equal import equal_ones, key_of
 from tools.mutants.mutations import Mutation, mutations
 from tools.mutants.touched import Touching, touched_by
@@ -24,45 +28,72 @@ NOTICED = {Fate.KILLED, Fate.TIMED_OUT}
 def main(arguments: list[str] | None = None) -> int:
     """Return 1 where fewer than nine of ten are noticed in one of the packages, else 0."""
     options = _options(arguments)
-    print(f"seed {options.seed}, {options.count} of each package", flush=True)
+    drawing = partial(draw, ROOT, only=tuple(options.only.split()) or "", seed=options.seed)
+    if options.cython:
+        drawn = [(drawing(PACKAGES, suffixes=SUFFIXES), options.cython)]
+    else:
+        drawn = [(drawing([package]), options.count) for package in PACKAGES]
+    slots = [rest for found, count in drawn for rest in [iter(found)] * min(count, len(found))]
+    tests = options.tests.split() or _tests_of({one.path for found, _ in drawn for one in found})
+    print(f"seed {options.seed}, {len(slots)} mutations", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
         ThreadPoolExecutor(options.jobs) as pool,
     ):
         trees = Trees(ROOT, Path(folder), options.jobs)
-        touching = touched_by(trees, pool, ROOT / ".mutants", options.marks, options.tests.split())
-        drawn = [
-            mutation
-            for package in PACKAGES
-            for mutation in draw(ROOT, package, options.only, options.count, options.seed)
-        ]
-        outcomes = list(pool.map(lambda one: _tried(trees, one, touching), drawn))
-    return report(outcomes)
+        kept = ROOT / ".mutants" / ("seconds" if options.cython else "")
+        touching = touched_by(trees, pool, kept, options.marks, tests, lines=not options.cython)
+        outcomes = list(pool.map(partial(_tried, trees, touching), slots))
+    return report(list(chain.from_iterable(outcomes)))
 
 
-def _tried(trees: Trees, mutation: Mutation, touching: Touching) -> TriedMutation:
-    with trees.borrowed() as tree:
-        tests = touching.tests(mutation, (tree.root / mutation.path).read_bytes())
-        begun = time.monotonic()
-        outcome = tree.try_out(mutation, tests, touching.seconds)
-    print(_line(outcome, time.monotonic() - begun), flush=True)
-    return outcome
+def _tests_of(paths: set[str]) -> set[str]:
+    """Return the folders of tests that can notice a mutation of these files."""
+    compiled = {path for path in paths if path.endswith(SUFFIXES)}
+    return (
+        {"tests"} if paths - compiled else set().union(*(suites(ROOT, each) for each in compiled))
+    )
 
 
-def draw(root: Path, package: str, only: str, count: int, seed: str) -> list[Mutation]:
-    """Return a sample of a package's mutations, those left out that are equal to the code.
+def _tried(trees: Trees, touching: Touching, rest: Iterator[Mutation]) -> list[TriedMutation]:
+    """Try the next mutation, and others in its place as long as they do not compile."""
+    tried: list[TriedMutation] = []
+    for mutation in rest:
+        with trees.borrowed() as tree:
+            if mutation.path.endswith(SUFFIXES):
+                tests = touching.of_suites(suites(tree.root, mutation.path))
+            else:
+                tests = touching.tests(mutation, (tree.root / mutation.path).read_bytes())
+            begun = time.monotonic()
+            tried.append(tree.try_out(mutation, tests, touching.seconds))
+        print(_line(tried[-1], time.monotonic() - begun), flush=True)
+        if tried[-1].fate is not Fate.INVALID:
+            break
+    return tried
 
-    The same seed draws the same from the same sources, whatever is drawn elsewhere.
+
+def draw(
+    root: Path,
+    packages: Iterable[str],
+    only: str | tuple[str, ...],
+    seed: str,
+    suffixes: tuple[str, ...] = (".py",),
+) -> list[Mutation]:
+    """Return the mutations of packages in a random order, without those equal to the code.
+
+    The same seed gives the same order for the same sources.
     """
     equal = equal_ones()
     found = [
         mutation
-        for path in sorted((root / package).rglob("*.py"))
-        if (name := str(path.relative_to(root))).startswith(only)
+        for package in packages
+        for path in sorted((root / package).rglob("*"))
+        if path.suffix in suffixes and (name := str(path.relative_to(root))).startswith(only)
         for mutation in mutations(name, path.read_bytes())
         if key_of(mutation) not in equal
     ]
-    return random.Random(f"{seed} {package}").sample(found, min(count, len(found)))
+    random.Random(f"{seed} {' '.join(packages)}").shuffle(found)
+    return found
 
 
 def report(outcomes: list[TriedMutation]) -> int:
@@ -72,12 +103,13 @@ def report(outcomes: list[TriedMutation]) -> int:
         fates[outcome.mutation.path.partition("/")[0]][outcome.fate] += 1
     enough = bool(outcomes)
     for package, counted in fates.items():
-        share = sum(counted[fate] for fate in NOTICED) / counted.total()
+        valid = counted.total() - counted[Fate.INVALID]
+        share = sum(counted[fate] for fate in NOTICED) / max(valid, 1)
         enough &= share >= MIN_KILLED
         parts = ", ".join(f"{counted[fate]} {fate}" for fate in Fate if counted[fate])
-        print(f"{package}: {share:.0%} of {counted.total()} noticed ({parts})")
+        print(f"{package}: {share:.0%} of {valid} noticed ({parts})")
     for outcome in outcomes:
-        if outcome.fate not in NOTICED:
+        if outcome.fate not in NOTICED | {Fate.INVALID}:
             print(f"{outcome.fate}: {outcome.mutation.name}\n    {outcome.mutation.text}")
     return 0 if enough else 1
 
@@ -94,10 +126,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--seed", default=str(int(time.time())), help="any word; drawn if not given"
     )
     parser.add_argument("--count", type=int, default=25, help="of each package")
+    parser.add_argument("--cython", type=int, help="of compiled code, and none of Python")
     parser.add_argument("--only", default="", help="what paths begin with, such as store/record")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trees at work at once")
     parser.add_argument(
-        "--tests", default="tests", help="files and folders of tests, others are left out"
+        "--tests", default="", help="files and folders of tests, others are left out"
     )
     parser.add_argument("--marks", default="not interop and not long", help="of pytest")
     return parser.parse_args(arguments)

@@ -1,7 +1,7 @@
-"""A plugin of pytest below ``coverage run``: which test is at work, what it took, did it pass.
+"""A plugin of pytest: which test is at work, what it took, did it pass.
 
-Lines are noted for the test that runs them, its fixtures included; a process that a test starts
-takes the test's name from the environment (``coverage.ini``).
+Below ``coverage run``, lines are noted for the test that runs them, its fixtures included; a
+process that a test starts takes the test's name from the environment (``coverage.ini``).
 """
 
 import json
@@ -23,15 +23,17 @@ _failed: set[str] = set()
 
 
 def pytest_configure() -> None:
-    """Have coverage begin in each process that is started from here on."""
-    os.environ["COVERAGE_PROCESS_START"] = str(RULES)
+    """Have coverage begin in each process that is started from here on, if it is used."""
+    if coverage.Coverage.current() is not None:
+        os.environ["COVERAGE_PROCESS_START"] = str(RULES)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Note lines for this test from here on."""
     running = coverage.Coverage.current()
-    assert running is not None
+    if running is None:
+        return (yield)
     if sys.gettrace() is None:  # a test has put one of its own in the place, and taken that away
         running.stop()
         running.start()

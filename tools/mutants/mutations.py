@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from itertools import pairwise
 
+from tools.mutants.compiled import SUFFIXES, Restored, as_python
+
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -33,6 +35,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 _NAMED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _UNSEEN = {"__repr__", "__str__"}
 _LOGGERS = {"_LOG", "_log", "log", "logger"}
+_SYMMETRIC = {"memcmp"}
 _OPTIONS = {"Option", "Argument"}
 _ASSERTING = {"strict", "daemon"}
 _SHOWN = 60
@@ -75,7 +78,7 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
     (golden stores tell them) or tunings (no value is wrong).
     """
     finder = _Finder(path, source)
-    finder.module(ast.parse(source))
+    finder.module(ast.parse(as_python(source) if path.endswith(SUFFIXES) else source))
     found = sorted(finder.found, key=lambda mutation: (mutation.start, mutation.what))
     alike: Counter[tuple[int, str]] = Counter()
     for at, mutation in enumerate(found):
@@ -98,6 +101,8 @@ class _Finder:
             self._starts.append(self._starts[-1] + len(line))
         self._function = ""
         self._statement: ast.stmt | None = None
+        self._is_compiled = path.endswith(SUFFIXES)
+        self._text = Restored(source).text if self._is_compiled else ast.unparse
 
     # ---- walking
 
@@ -172,13 +177,16 @@ class _Finder:
 
     @statement.register
     def _(self, node: ast.Assign) -> None:
-        if isinstance(node.targets[0], ast.Attribute | ast.Subscript):
+        is_kept = isinstance(node.targets[0], ast.Attribute | ast.Subscript)
+        line = self._lines[node.lineno - 1]
+        if is_kept or (self._is_compiled and not line.lstrip().startswith(b"cdef ")):
             self._replace(node, "pass", f"`{self._shown(node)}` is left out")
 
     @statement.register
     def _(self, node: ast.Return) -> None:
-        if node.value is not None and not _is_nothing(node.value):
-            self._replace(node, "return None", "returns None")
+        nothing = "0" if self._is_compiled else "None"
+        if node.value is not None and ast.unparse(node.value) not in {"None", "False", nothing}:
+            self._replace(node, f"return {nothing}", f"returns {nothing}")
 
     @statement.register
     def _(self, node: ast.If) -> None:
@@ -234,6 +242,8 @@ class _Finder:
         if isinstance(node.func, ast.Name) and node.func.id in _NAMED:
             other = ast.Name(_NAMED[node.func.id])
             self._become(node, ast.Call(other, node.args, node.keywords))
+        elif isinstance(node.func, ast.Name) and node.func.id in _SYMMETRIC:
+            return
         elif len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
             swapped = [node.args[1], node.args[0], *node.args[2:]]
             if ast.dump(swapped[0]) != ast.dump(swapped[1]):
@@ -242,7 +252,7 @@ class _Finder:
     # ---- adding
 
     def _become(self, old: ast.expr, new: ast.expr) -> None:
-        text = ast.unparse(new)
+        text = self._text(new)
         self._replace(old, f"({text})", f"`{self._shown(old)}` becomes `{_short(text)}`")
 
     def _swap(self, first: ast.stmt, second: ast.stmt) -> None:
@@ -272,17 +282,12 @@ class _Finder:
         return start, self._starts[node.end_lineno - 1] + node.end_col_offset
 
     def _shown(self, node: ast.AST) -> str:
-        return _short(ast.unparse(node))
+        return _short(self._text(node))
 
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
-
-
-def _is_nothing(value: ast.expr) -> bool:
-    """Return whether it is ``None``, or ``False``, which callers cannot distinguish from it."""
-    return isinstance(value, ast.Constant) and (value.value is None or value.value is False)
 
 
 def _is_call(node: ast.stmt) -> bool:
@@ -293,7 +298,7 @@ def _is_left_out(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom):
         return True
     if isinstance(node, ast.If):
-        return ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'"}
+        return ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'", "_"}
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = node.value.func
         owner = called.value if isinstance(called, ast.Attribute) else None

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Set
 from concurrent.futures import Executor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,14 @@ class Touching:
             found = self._near(mutation, mutation.function) or self._near(mutation, None)
         return in_turn(found & self.seconds.keys(), self.seconds)
 
+    def of_suites(self, folders: list[str]) -> list[str]:
+        """Return the tests below folders, the first folder's first."""
+        found: dict[str, None] = {}
+        for folder in folders:
+            below = [test for test in self.seconds if test.startswith(f"{folder}/")]
+            found |= dict.fromkeys(in_turn(below, self.seconds))
+        return list(found)
+
     def _closest(self, path: str) -> list[str]:
         """Return the tests that touch a file, first those with most of their lines in it."""
         here, everywhere = self._lines.get(path, Counter[str]()), self._lines[""]
@@ -101,10 +109,19 @@ def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
 
 
 def touched_by(
-    trees: Trees, pool: Executor, kept: Path, marks: str, folders: Iterable[str] = ("tests",)
+    trees: Trees,
+    pool: Executor,
+    kept: Path,
+    marks: str,
+    folders: Iterable[str] = ("tests",),
+    *,
+    lines: bool = True,
 ) -> Touching:
-    """Return what the tests in files and folders touch; find out what ``kept`` does not hold."""
-    kept.mkdir(exist_ok=True)
+    """Return what the tests in files and folders touch; find out what ``kept`` does not hold.
+
+    Without ``lines``, find out only how long each test takes.
+    """
+    kept.mkdir(exist_ok=True, parents=True)
     with trees.borrowed() as tree:
         given = {tree.root / folder for folder in folders}
         files = {path for path in given if path.is_file()}
@@ -117,7 +134,7 @@ def touched_by(
     batches = [missing[at : at + BATCH] for at in range(0, len(missing), BATCH)]
 
     def note(batch: list[str]) -> None:
-        for name, noted in _looked_at(trees, batch, marks).items():
+        for name, noted in _looked_at(trees, batch, marks, lines=lines).items():
             notes[name].write_text(json.dumps({"digest": digests[name], **noted}))
 
     list(pool.map(note, batches))
@@ -137,15 +154,18 @@ def _read(note: Path) -> dict[str, Any]:
     return found
 
 
-def _looked_at(trees: Trees, names: list[str], marks: str) -> dict[str, dict[str, Any]]:
+def _looked_at(
+    trees: Trees, names: list[str], marks: str, *, lines: bool
+) -> dict[str, dict[str, Any]]:
     """Return what files of tests touch; each alone if they end the process of all."""
     print(f"looking at {', '.join(names)}", flush=True)
     with trees.borrowed() as tree:
-        found = _run(tree.root, names, marks)
+        run = partial(_run, tree.root, marks=marks, lines=lines)
+        found = run(names)
         if found is not None:
             return found
         nothing: dict[str, Any] = {"seconds": {}, "lines": {}}
-        return {name: (_run(tree.root, [name], marks) or {name: nothing})[name] for name in names}
+        return {name: (run([name]) or {name: nothing})[name] for name in names}
 
 
 def _decoded(found: dict[str, Any]) -> Touched:
@@ -159,7 +179,9 @@ def _decoded(found: dict[str, Any]) -> Touched:
     }
 
 
-def _run(tree: Path, names: list[str], marks: str) -> dict[str, dict[str, Any]] | None:
+def _run(
+    tree: Path, names: list[str], marks: str, *, lines: bool
+) -> dict[str, dict[str, Any]] | None:
     """Run files of tests in one process; return by file what they touch, as it is noted.
 
     That are the seconds of those that passed, and the tests by path, function and text of a line.
@@ -170,8 +192,9 @@ def _run(tree: Path, names: list[str], marks: str) -> dict[str, dict[str, Any]] 
         path.unlink()
     outcomes.unlink(missing_ok=True)
     rules = tree / "tools" / "mutants" / "coverage.ini"
+    covering = ["-m", "coverage", "run", f"--rcfile={rules}"] if lines else []
     testing = ["-q", "-p", "no:cacheprovider", "-p", "tools.mutants.contexts"]
-    words = ["run", f"--rcfile={rules}", "-m", "pytest", *testing, "-m", marks, *names]
+    words = [*covering, "-m", "pytest", *testing, "-m", marks, *names]
     given = {
         "PYTHONPATH": str(tree), OUTCOMES: str(outcomes), DATA: str(data),
         "PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir(),  # as in a trial
@@ -180,15 +203,15 @@ def _run(tree: Path, names: list[str], marks: str) -> dict[str, dict[str, Any]] 
     environment.pop("PYTEST_CURRENT_TEST", None)  # of a test of ours
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
-            [sys.executable, "-m", "coverage", *words],
+            [sys.executable, *words],
             cwd=tree, env=environment, timeout=_LIMIT_SECONDS, check=False,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     if not outcomes.exists():
         return None
     seconds: dict[str, float] = json.loads(outcomes.read_text())
-    lines = _touched(tree, seconds.keys())
-    return {name: _of_file(name, seconds, lines) for name in names}
+    touched = _touched(tree, seconds.keys())
+    return {name: _of_file(name, seconds, touched) for name in names}
 
 
 Lines = dict[str, dict[str, dict[str, set[str]]]]

@@ -14,11 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 from queue import SimpleQueue
 
+from tools.mutants.compiled import SUFFIXES, compiles, dependents
 from tools.mutants.mutations import Mutation
 
-BUDGET_SECONDS = 60.0
-"""Of tests, as they took unmutated, for one mutation."""
-MAX_TESTS = 500
+BUDGET_SECONDS = {False: 60.0, True: 240.0}
+"""Of tests, as they took unmutated, for one mutation: of Python, of compiled code."""
+MAX_TESTS = 3000
 MAX_BYTES = 6 << 30
 """A mutation may make a loop that fills the memory."""
 READERS = tuple(
@@ -39,6 +40,7 @@ class Fate(StrEnum):
     TIMED_OUT = "timed out"
     SURVIVED = "survived"
     UNTOUCHED = "no test touches it"
+    INVALID = "does not compile"
 
 
 @dataclass(slots=True)
@@ -69,10 +71,16 @@ class Tree:
 
         A test that fails without the mutation too does not count; the others are run again.
         """
-        while chosen := _within_budget([t for t in tests if t not in self._flawed], seconds):
-            limit = _START_SECONDS + _PATIENCE * sum(seconds[test] for test in chosen)
-            with self._mutated(mutation):
-                killer = self._run([*chosen, *self._readers()], limit)
+        budget = BUDGET_SECONDS[mutation.path.endswith(SUFFIXES)]
+        while chosen := _within_budget(
+            [t for t in tests if t not in self._flawed], seconds, budget
+        ):
+            spent = [seconds[test] for test in chosen]
+            limits = [_START_SECONDS + _PATIENCE * each for each in (sum(spent), max(spent))]
+            with self._mutated(mutation) as compiled:
+                if not compiled:
+                    return TriedMutation(mutation, Fate.INVALID)
+                killer = self._run([*chosen, *self._readers()], *limits)
             if killer is None:
                 return TriedMutation(mutation, Fate.SURVIVED, len(chosen))
             if not killer:
@@ -86,32 +94,44 @@ class Tree:
 
     def _is_sound(self, test: str) -> bool:
         if test not in self._sound | self._flawed:
-            passed = self._run([test], _START_SECONDS * _PATIENCE) is None
+            passed = self._run([test], *[_START_SECONDS * _PATIENCE] * 2) is None
             (self._sound if passed else self._flawed).add(test)
         return test in self._sound
 
     @contextmanager
-    def _mutated(self, mutation: Mutation) -> Iterator[None]:
-        """Have the mutation in the tree while the block runs."""
+    def _mutated(self, mutation: Mutation) -> Iterator[bool]:
+        """Have the mutation in the tree while the block runs; yield whether it compiles."""
         path = self.root / mutation.path
         source, before = path.read_bytes(), path.stat()
+        compiled = mutation.path.endswith(SUFFIXES)
+        modules = dependents(self.root, mutation.path) if compiled else []
+        built = [
+            file
+            for module in (self.root / each for each in modules)
+            for file in module.parent.glob(f"{module.stem}.*")
+            if file.suffix in {".c", ".so"}
+        ]
+        for file in built:
+            file.rename(_aside(file))
         self._stamp += 1
         path.write_bytes(mutation.applied(source))
         # Compiled modules are known by time and size: no two states of the file may have the same.
         os.utime(path, (self._stamp, self._stamp))
         try:
-            yield
+            yield not modules or compiles(self.root, modules)
         finally:
+            for file in built:
+                _aside(file).replace(file)
             path.write_bytes(source)
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    def _run(self, tests: list[str], limit: float) -> str | None:
+    def _run(self, tests: list[str], limit: float, limit_each: float) -> str | None:
         """Return the test that failed first, ``""`` if time ran out, or None if all passed."""
         scratch = self.root.with_name("scratch")
         scratch.mkdir()
         listed = self.root.with_name("tests")  # a test's name may be longer than a word may be
         listed.write_text("\n".join(tests), "utf-8", "surrogateescape")
-        options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+        options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider", f"--timeout={limit_each}"]
         environment = os.environ | {
             "PYTHONPATH": str(self.root), "TMPDIR": str(scratch),
             "PYTEST_DEBUG_TEMPROOT": str(scratch),  # what is killed leaves files behind
@@ -156,13 +176,18 @@ class Trees:
             self._idle.put(tree)
 
 
-def _within_budget(tests: list[str], seconds: dict[str, float]) -> list[str]:
+def _aside(file: Path) -> Path:
+    """Return where a compiled file is kept while one with a mutation takes its place."""
+    return file.with_name(f"{file.name}.aside")
+
+
+def _within_budget(tests: list[str], seconds: dict[str, float], budget: float) -> list[str]:
     """Return the first tests that fit; one at least."""
     chosen: list[str] = []
     spent = 0.0
     for test in tests[:MAX_TESTS]:
         spent += seconds[test]
-        if chosen and spent > BUDGET_SECONDS:
+        if chosen and spent > budget:
             break
         chosen.append(test)
     return chosen

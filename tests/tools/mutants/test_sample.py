@@ -9,13 +9,15 @@ import pytest
 
 from tests.kit.product_tree import PRODUCT
 from tests.meta import test_errors
-from tools.mutants.__main__ import PACKAGES, ROOT, draw, report
+from tools.mutants.__main__ import PACKAGES, ROOT, _tried, draw, report
+from tools.mutants.compiled import SUFFIXES
 from tools.mutants.contexts import RULES
 from tools.mutants.equal import LIST, equal_ones, key_of
 from tools.mutants.mutations import Mutation, mutations
 from tools.mutants.touched import Touching, _numbers_of, in_turn, touched_by
 from tools.mutants.trial import READERS, Fate, Tree, Trees, TriedMutation
 
+MUTATED = (".py", *SUFFIXES)
 CODE = """def least(values, most):
     found = most
     for value in values:
@@ -168,12 +170,32 @@ def test_tests_are_those_of_the_line_else_of_its_function_else_of_its_file() -> 
 
 
 def test_a_seed_draws_the_same_and_only_what_was_asked_for() -> None:
-    first = draw(ROOT, "store", "store/record", 5, "7")
-    assert first == draw(ROOT, "store", "store/record", 5, "7")
-    assert first != draw(ROOT, "store", "store/record", 5, "8")
-    assert len(first) == 5
+    first = draw(ROOT, ["store"], "store/record", "7")
+    assert first == draw(ROOT, ["store"], "store/record", "7")
+    assert first != draw(ROOT, ["store"], "store/record", "8")
+    assert len({key_of(each) for each in first[:5]}) == 5
+    assert {Path(each.path).suffix for each in first} == {".py"}
     assert all(each.path.startswith("store/record/") for each in first)
-    assert draw(ROOT, "cq_file", "store/record", 5, "7") == []
+    assert draw(ROOT, ["cq_file"], "store/record", "7") == []
+    compiled = draw(ROOT, ["store", "cq_file"], ("store/record", "cq_file/_t"), "7", SUFFIXES)
+    assert {Path(each.path).suffix for each in compiled} == set(SUFFIXES)
+    assert {each.path.partition("/")[0] for each in compiled} == {"store", "cq_file"}
+
+
+def test_another_is_drawn_for_a_mutation_that_does_not_compile(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ones = [Mutation(f"a{number}.py", 1, 1, "", "x", "y", 0, 1, "") for number in range(4)]
+    fates = [Fate.INVALID, Fate.INVALID, Fate.SURVIVED, Fate.KILLED]
+    for one in ones:
+        (tree.root / one.path).touch()
+    trees = Trees(tree.root, tmp_path / "trees", 1)
+    monkeypatch.setattr(
+        Tree, "try_out", lambda _, one, *__: TriedMutation(one, fates[ones.index(one)])
+    )
+    rest = iter(ones)
+    tried = [_tried(trees, Touching(), rest), _tried(trees, Touching(), rest)]
+    assert [[each.fate for each in one] for one in tried] == [fates[:3], fates[3:]]
 
 
 def test_what_is_listed_as_equal_is_in_the_code_and_is_not_drawn() -> None:
@@ -188,7 +210,7 @@ def test_what_is_listed_as_equal_is_in_the_code_and_is_not_drawn() -> None:
     assert len(listed) == LIST.read_text().count("[[equal]]")
     paths = {path for path, _, _ in listed}
     drawn = [each for path in paths
-             for each in draw(ROOT, path.partition("/")[0], path, 1 << 30, "1")]  # fmt: skip
+             for each in draw(ROOT, [path.partition("/")[0]], path, "1", MUTATED)]  # fmt: skip
     assert {each.path for each in drawn} == paths
     assert not {key_of(each) for each in drawn} & set(listed)
 
@@ -209,12 +231,13 @@ def test_nine_of_ten_must_be_noticed_in_each_package(
         Mutation(path, 1, 1, "", "x", "y", 0, 1, "") for path in ("store/a.py", "cq_file/a.py")
     )
     outcomes = [TriedMutation(here, Fate.KILLED)] * 50 + [
-        TriedMutation(there, fate) for fate in fates
+        TriedMutation(there, fate) for fate in [*fates, Fate.INVALID]
     ]
     assert report(outcomes) == code
     printed = capsys.readouterr().out
     assert "store: 100% of 50 noticed" in printed
     assert f"cq_file: {killed}0% of 10 noticed" in printed
+    assert "1 does not compile" in printed
     assert "survived: cq_file/a.py:1: y" in printed
 
 
@@ -304,7 +327,11 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
     assert touching("store/b.py", "`3` becomes `4`") == {"test_other_process"}
     before = next((tmp_path / "kept").iterdir()).stat().st_mtime_ns
     with ThreadPoolExecutor(2) as pool:
+        timed = touched_by(trees, pool, tmp_path / "seconds" / "kept", "not long", lines=False)
         assert touched_by(trees, pool, tmp_path / "kept", "not long") == known
+    assert timed.of_suites(["tests"]) == timed.of_suites(["tests", "tests/x"])
+    assert set(timed.of_suites(["tests"])) == timed.seconds.keys() == known.seconds.keys()
+    assert not any(timed.touched)
     assert next((tmp_path / "kept").iterdir()).stat().st_mtime_ns == before, "it was kept"
 
 
