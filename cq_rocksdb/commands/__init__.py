@@ -10,15 +10,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-add_verb(
-    app, "stats", "cqstore.cq_rocksdb.commands.stats:stats",
-    "Show sizes, levels, tombstones and pending compaction of RocksDB. Changes nothing.",
-)  # fmt: skip
-add_verb(
-    app, "audit", "cqstore.cq_rocksdb.commands.audit:audit",
-    "Check keys, entries and units in RocksDB and list the errors. Changes nothing.",
-)  # fmt: skip
-add_verb(
-    app, "compact", "cqstore.cq_rocksdb.commands.compact:compact",
-    "Compact both column families to free the space of expired units and deleted topics.",
-)  # fmt: skip
+add_verb(app, "stats", "cqstore.cq_rocksdb.commands.stats:stats")
+add_verb(app, "audit", "cqstore.cq_rocksdb.commands.audit:audit")
+add_verb(app, "compact", "cqstore.cq_rocksdb.commands.compact:compact")

@@ -7,7 +7,6 @@ on the families and keys of consume queues.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
@@ -112,9 +111,7 @@ class RawDatabase:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -8,7 +8,4 @@ when it is first used.
 
 from cqstore.store.lazy_names import lazy_names
 
-_NAMES = {
-    "cqstore.analysis.spark_sources": "register",
-}
-__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())
+__all__, __getattr__, __dir__ = lazy_names(globals())

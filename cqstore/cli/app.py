@@ -78,35 +78,13 @@ _WAITING = {"put", "tail", "top"}
 """Verbs that wait for input or for Ctrl-C, and therefore show no progress."""
 _PLACES = {"import": "cqstore.cli.commands.import_:import_"}
 """Functions of the verbs whose names are Python keywords."""
-for _name, _sentence in {
-    "info": "Show layout, backend, versions, sizes, offsets and warnings of a store."
-    " Changes nothing.",
-    "check": "Check the whole store and list all damage by file and offset. Changes nothing.",
-    "dump": "Decode a whole store, one record, some units of a queue, or a single file.",
-    "get": "Print messages with their bodies (as text, or Base64 if not UTF-8). Changes nothing.",
-    "tail": "Print the newest messages of a topic, ordered by store time. Changes nothing.",
-    "export": "Write the messages of topics to a file or to a new store. Changes nothing in DIR.",
-    "import": "Append messages from a file, an archive or another store. Opens DIR read-write.",
-    "put": "Append messages and print their offsets. Opens DIR read-write.",
-    "topics": "List every queue with its type, offset range and message count. Changes nothing.",
-    "offset": "Find the queue offset that belongs to a store time. Changes nothing.",
-    "query": "Print the newest messages of a topic with a given key, in log order."
-    " Changes nothing.",
-    "clean": "Show which commit log files have expired and why. Delete them with --yes.",
-    "backup": "Copy an open or closed store, with sizes and digests of all files. Changes nothing.",
-    "recover": "Recover the store, close it cleanly, and report what was done.",
-    "mode": "Show the backends of a store and its possible state changes. Apply one with --to.",
-    "rebuild": "Rebuild consume queues or the key index from the commit log.",
-    "completion": "Print the completion script for bash, zsh or fish.",
-    "top": "Monitor a store that another process has open: offsets, rates, lag, checkpoint, sizes.",
-}.items():
-    add_verb(
-        app,
-        _name,
-        _PLACES.get(_name, f"cqstore.cli.commands.{_name}:{_name}"),
-        _sentence,
-        has_progress=_name not in _WAITING,
-    )
+_VERBS = (
+    "info", "check", "dump", "get", "tail", "export", "import", "put", "topics", "offset", "query",
+    "clean", "backup", "recover", "mode", "rebuild", "completion", "top",
+)  # fmt: skip
+for _name in _VERBS:
+    _place = _PLACES.get(_name, f"cqstore.cli.commands.{_name}:{_name}")
+    add_verb(app, _name, _place, has_progress=_name not in _WAITING)
 
 
 def _add_commands_of_upper_layers() -> None:

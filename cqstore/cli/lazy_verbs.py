@@ -1,4 +1,4 @@
-"""Verbs that are imported only when they are called; the list of verbs needs only summaries."""
+"""Verbs that are imported only when they are called; a list of verbs reads their docstrings."""
 
 import inspect
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -29,12 +30,24 @@ class WholeVerb(PlainHelp, TyperCommand):
 
 
 class Verb(TyperCommand):
-    """Placeholder for a command in a list: name, summary, and location of its function."""
+    """Placeholder for a command in a list: name, and location of its function."""
 
     place = ""
     """Location of the verb's function, ``module:function``."""
     shows_progress = True
     """False for a command that waits for input or for other processes."""
+
+    @property
+    def help(self) -> str:
+        """Return the first paragraph of the function's docstring, from its source."""
+        module, _, name = self.place.partition(":")
+        source: str = cast("Any", find_spec(module)).loader.get_source(module)
+        docstring = source.partition(f"\ndef {name}(")[2].split('"""', 2)[1]
+        return paragraphs(docstring).partition("\n\n")[0]
+
+    @help.setter  # noqa: A003 - click's name
+    def help(self, _text: str | None) -> None:
+        """Ignore the docstring of the placeholder's function, which typer passes."""
 
     def load(self) -> Any:
         """Import the function and return its command, with options and arguments."""
@@ -192,12 +205,9 @@ class RootGroup(PlainHelp, TyperGroup):
             raise
 
 
-def add_verb(
-    app: typer.Typer, name: str, where: str, sentence: str, *, has_progress: bool = True
-) -> None:
+def add_verb(app: typer.Typer, name: str, where: str, *, has_progress: bool = True) -> None:
     """Add the verb whose function is at ``where``, ``module:function``.
 
-    ``sentence`` is the first paragraph of the function's docstring, shown in the list of verbs.
     ``has_progress``: see ``Verb.shows_progress``.
     """
 
@@ -205,7 +215,7 @@ def add_verb(
         place = where
         shows_progress = has_progress
 
-    app.command(name, cls=Here, help=sentence)(_not_here)
+    app.command(name, cls=Here)(_not_here)
 
 
 def _not_here() -> None:

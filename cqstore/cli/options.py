@@ -132,6 +132,7 @@ Topic = Annotated[str, typer.Option(metavar="T", help="Topic name.")]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Apply the changes. Without --yes they are only listed.")
 ]
+New = Annotated[bool, typer.Option("--new", help="Create the store if it does not exist.")]
 NOT_APPLIED = "nothing was changed (use --yes to apply)"
 """Note of a command that lists what ``--yes`` would change."""
 WOULD_BE_DELETED = "would be deleted (use --yes to delete them)"
@@ -165,6 +166,18 @@ def read_config(
     config = conf.settings(None if is_new else root)
     _report_notes(conf, notes)
     return config if puts else config.without_replicas()
+
+
+def config_to_put(path: Path | None, root: Path, *, new: bool) -> StoreConfig:
+    """Return the settings of a verb that puts; refuse a folder without a store unless ``new``.
+
+    Raises:
+        StoreError: see ``read_config`` and ``check_is_store``.
+    """
+    settings = read_config(path, root, puts=True)
+    if not new:
+        check_is_store(root, settings, " (use --new to create a store)")
+    return settings
 
 
 def read_configs(path: Path | None, *roots: Path | None) -> list[StoreConfig]:

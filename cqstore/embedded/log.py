@@ -6,7 +6,6 @@ afterwards: topics and consumer offsets are stored in the broker's files.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Literal, Self, overload
 
 from cqstore.broker.groups.group_offsets import OffsetChange
@@ -437,12 +436,7 @@ class EmbeddedLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- internal

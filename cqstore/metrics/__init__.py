@@ -6,8 +6,4 @@ when it is first used.
 
 from cqstore.store.lazy_names import lazy_names
 
-_NAMES = {
-    "cqstore.metrics.prometheus": "Followed StoreCollector register",
-    "cqstore.metrics.topic_families": "BrokerLabels",
-}
-__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())
+__all__, __getattr__, __dir__ = lazy_names(globals())

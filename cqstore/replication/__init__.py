@@ -6,9 +6,4 @@ imported when it is first used.
 
 from cqstore.store.lazy_names import lazy_names
 
-_NAMES = {
-    "cqstore.replication.feed.feeder": "Feeder",
-    "cqstore.replication.feed.followers": "Followers",
-    "cqstore.replication.feed.in_thread": "feeding",
-}
-__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())
+__all__, __getattr__, __dir__ = lazy_names(globals())

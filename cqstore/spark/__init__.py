@@ -6,7 +6,4 @@ when it is first used.
 
 from cqstore.store.lazy_names import lazy_names
 
-_NAMES = {
-    "cqstore.spark.spark_session": "start_session=spark_session",
-}
-__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())
+__all__, __getattr__, __dir__ = lazy_names(globals())

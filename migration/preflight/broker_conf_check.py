@@ -13,11 +13,11 @@ from pathlib import Path
 from cqstore.migration.preflight.broker_rules import meaning
 from cqstore.migration.preflight.folder_verdict import FolderKind
 from cqstore.migration.preflight.preflight_report import (
-    Affected,
     Figure,
     NameCount,
     PreflightFinding,
     Severity,
+    finding,
 )
 from cqstore.store.paths import StorePaths
 from cqstore.store.settings.broker_conf import BrokerConf
@@ -71,13 +71,13 @@ def lint(
     for name, text in conf.values.items():
         key = keys.get(name)
         if key is None:
-            finding = _misspelt(name)
+            fault = _misspelt(name)
         elif name in _SIZES and (found := (sizes or {}).get(_SIZES[name])):
-            finding = _of_size(name, text, key, version, found)
+            fault = _of_size(name, text, key, version, found)
         else:
-            finding = _of_key(name, text, key, version)
-        if finding is not None:
-            yield finding
+            fault = _of_key(name, text, key, version)
+        if fault is not None:
+            yield fault
         elif key is None:
             unknown.add(name)
         else:
@@ -118,7 +118,7 @@ def _of_size(
     name: str, text: str, key: BrokerKey, version: Version, found: int
 ) -> PreflightFinding | None:
     """Return the finding about a size that must match files of ``found`` bytes, or ``None``."""
-    finding, current = _of_key(name, text, key, version), _SIZES[name]
+    fault, current = _of_key(name, text, key, version), _SIZES[name]
     is_read = (key.since or OLDEST) <= version and (key.until is None or version < key.until)
     value = judge(name, text, key).value if is_read else None
     here = f"the {_WHAT[current]} files of this store have {found} bytes"
@@ -126,13 +126,13 @@ def _of_size(
     if isinstance(value, int):
         unit = _UNIT if current == "mappedFileSizeConsumeQueue" else 1
         if -(-value // unit) * unit == found:
-            return finding
+            return fault
         sentence = f"{name}={value} is wrong: {here}, and a broker does not start with another size"
         return _finding("conf-against-layout", name, f"{sentence}; {right}.", foundBytes=found)
-    if finding is None or is_read:
-        return finding
+    if fault is None or is_read:
+        return fault
     sentence = f"RocketMQ {release(version)} does not read {name}; {here}: {right}."
-    return _finding(finding.code, name, sentence, foundBytes=found)
+    return _finding(fault.code, name, sentence, foundBytes=found)
 
 
 def file_sizes(paths: StorePaths, log_folders: Iterable[Path]) -> dict[str, int]:
@@ -183,8 +183,5 @@ def _finding(
     code: str, name: str, sentence: str, severity: Severity = Severity.WARN, **figures: Figure
 ) -> PreflightFinding:
     """Return a finding about one key."""
-    return PreflightFinding(
-        code=code, severity=severity, sentence=sentence,
-        figures={label: value for label, value in figures.items() if value is not None},
-        affected=[Affected(name=name)], affected_total=1,
-    )  # fmt: skip
+    known = {label: value for label, value in figures.items() if value is not None}
+    return finding(code, severity, sentence, [name], **known)

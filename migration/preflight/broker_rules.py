@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from cqstore.migration.preflight.folder_verdict import FolderKind
 from cqstore.migration.preflight.preflight_report import (
-    Affected,
-    Figure,
     PreflightFinding,
     Severity,
+    finding,
 )
 from cqstore.store.queue.backends import backend
 from cqstore.store.settings.broker_keys import STORE_TYPES, Version, release
@@ -45,11 +44,12 @@ def meaning(
                 f"{name} names a store type that combineCQLoadingCQTypes does not load: the broker"
                 " does not start."
             )
-            yield _finding("value-bad", [name], sentence)
+            yield finding("value-bad", Severity.WARN, sentence, [name])
         yield from _double_write(values, version)
     if _is_on(values, "writeWithoutMmap") and _is_on(values, "transientStorePoolEnable"):
-        sentence = "writeWithoutMmap and transientStorePoolEnable cannot both be enabled."
-        yield _finding("keys-exclude", ["writeWithoutMmap", "transientStorePoolEnable"], sentence)
+        names = ["writeWithoutMmap", "transientStorePoolEnable"]
+        sentence = f"{' and '.join(names)} cannot both be enabled."
+        yield finding("keys-exclude", Severity.WARN, sentence, names)
     if verdict is not None:
         yield from _against_layout(values, verdict, on_rocksdb=on_rocksdb)
 
@@ -65,13 +65,13 @@ def _release(
             f"RocketMQ {release(version)} does not support queues in RocksDB; 5.2.0 is the first"
             " release that does."
         )
-        yield _finding("release-without-rocksdb", [], sentence, severity)
+        yield finding("release-without-rocksdb", severity, sentence)
     elif (there or on_rocksdb) and version < _ROCKSDB_LMQ and _is_on(values, "enableLmq"):
         sentence = (
             f"RocketMQ {release(version)} does not write light queues (enableLmq) to RocksDB, so"
             " nothing can be consumed from them; 5.3.2 is the first release that does."
         )
-        yield _finding("lmq-without-rocksdb", ["enableLmq"], sentence, severity)
+        yield finding("lmq-without-rocksdb", severity, sentence, ["enableLmq"])
 
 
 def _double_write(values: Mapping[str, str], version: Version) -> Iterator[PreflightFinding]:
@@ -86,7 +86,7 @@ def _double_write(values: Mapping[str, str], version: Version) -> Iterator[Prefl
             f" {_LMQ_IN_ROCKSDB}=true is set too: its lite topics require it. The error in the"
             " broker log is 'rocksdbCQ is not ready for LMQ'."
         )
-        yield _finding("double-write-no-start", [_LMQ_IN_ROCKSDB], sentence)
+        yield finding("double-write-no-start", Severity.WARN, sentence, [_LMQ_IN_ROCKSDB])
     for key, name, is_on in (
         ("combineAssignOffsetCQType", _LMQ_IN_ROCKSDB, light),
         ("combineAssignOffsetCQType", selective, _is_on(values, selective)),
@@ -97,7 +97,7 @@ def _double_write(values: Mapping[str, str], version: Version) -> Iterator[Prefl
                 f"A broker with {name}=true does not start with {key}={_ROCKSDB_TYPE}: remove"
                 f" {key}. The error is 'CombineConsumeQueueStore maybe incorrect config'."
             )
-            yield _finding("double-write-no-start", [key, name], sentence)
+            yield finding("double-write-no-start", Severity.WARN, sentence, [key, name])
 
 
 def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[PreflightFinding]:
@@ -108,11 +108,11 @@ def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[Preflig
             f"{_DOUBLE_WRITE} is ignored with storeType=defaultRocksDB: queue files are not"
             " written."
         )
-        yield _finding("key-ignored", [_DOUBLE_WRITE], sentence)
+        yield finding("key-ignored", Severity.WARN, sentence, [_DOUBLE_WRITE])
     combine = sorted(name for name in values if name.startswith("combine"))
     if combine and (on_rocksdb or not double):
         sentence = f"These keys only take effect with storeType=default and {_DOUBLE_WRITE}=true."
-        yield _finding("key-ignored", combine, sentence)
+        yield finding("key-ignored", Severity.WARN, sentence, combine)
 
 
 def _against_layout(
@@ -152,21 +152,7 @@ def _is_on(values: Mapping[str, str], name: str) -> bool:
 
 
 def _contradiction(name: str, sentence: str, verdict: FolderKind) -> PreflightFinding:
-    return _finding("conf-against-layout", [name], sentence, layout=verdict.value)
-
-
-def _finding(
-    code: str,
-    names: list[str],
-    sentence: str,
-    severity: Severity = Severity.WARN,
-    **figures: Figure,
-) -> PreflightFinding:
-    """Return a finding about several keys."""
-    return PreflightFinding(
-        code=code, severity=severity, sentence=sentence, figures=figures,
-        affected=[Affected(name=name) for name in names], affected_total=len(names),
-    )  # fmt: skip
+    return finding("conf-against-layout", Severity.WARN, sentence, [name], layout=verdict.value)
 
 
 def not_loaded(values: Mapping[str, str]) -> list[str]:

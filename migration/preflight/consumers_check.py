@@ -11,7 +11,12 @@ from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.offset_keys import fitting_readings
 from cqstore.broker.metadata.queue_checks import is_below
 from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
-from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import (
+    NameCount,
+    PreflightFinding,
+    Severity,
+    finding,
+)
 from cqstore.store.broker_files.file_names import is_either_there
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
@@ -109,4 +114,4 @@ class OffsetsCheck:
 
 def not_compared(severity: Severity, sentence: str) -> PreflightFinding:
     """Return the finding that offsets were not compared, with the reason in ``sentence``."""
-    return PreflightFinding(code="offsets-not-compared", severity=severity, sentence=sentence)
+    return finding("offsets-not-compared", severity, sentence)

@@ -28,12 +28,12 @@ from cqstore.migration.preflight.machine_facts import MachineLimits
 from cqstore.migration.preflight.metadata_check import table_findings
 from cqstore.migration.preflight.names import QueueIds, TopicNames
 from cqstore.migration.preflight.preflight_report import (
-    Affected,
     NameCount,
     PreflightFinding,
     PreflightReport,
     Severity,
     by_severity,
+    finding,
 )
 from cqstore.migration.preflight.queue_survey import (
     QueueCheck,
@@ -105,7 +105,7 @@ def preflight(
     with os_errors("examine the store", root):  # the path of errors that have none
         found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
-        in_use = any(finding.code == IN_USE for finding in state)
+        in_use = any(each.code == IN_USE for each in state)
         findings = [*layout_findings(root, found, to), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
@@ -135,10 +135,8 @@ def _of_conf(
         yield from meaning({}, version, to, None)
         return
     for sentence in other_store(conf.values, root, is_new=False):
-        yield PreflightFinding(
-            code="conf-of-another-folder", severity=Severity.INFO, sentence=f"{sentence}.",
-            affected=[Affected(name=sentence.partition("=")[0])], affected_total=1,
-        )  # fmt: skip
+        key = sentence.partition("=")[0]
+        yield finding("conf-of-another-folder", Severity.INFO, f"{sentence}.", [key])
     folders = found.layout.log_folders if found.layout is not None else []
     with os_errors("examine the store", root):
         sizes = file_sizes(StorePaths(root), folders)
@@ -192,7 +190,7 @@ class _Examination:
         for _ in range(_MAX_PASSES):
             self.surveyed, self.totals = None, None
             findings = list(self.run())
-            if not any(finding.code in _OF_A_WRITER for finding in findings):
+            if not any(each.code in _OF_A_WRITER for each in findings):
                 break
         return findings
 
@@ -209,11 +207,8 @@ class _Examination:
             with open_served(MessageStore, self._root, config, options) as store:
                 yield from self._of_store(store, source)
         except StoreError as exc:
-            yield PreflightFinding(
-                code="cannot-be-opened",
-                severity=Severity.REFUSE,
-                sentence=f"The store cannot be read: {exc}.",
-            )
+            sentence = f"The store cannot be read: {exc}."
+            yield finding("cannot-be-opened", Severity.REFUSE, sentence)
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
         """Yield findings about queues, units, consumers and the limits of the machine."""
@@ -289,18 +284,16 @@ def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
     """Yield findings of opening the store: damaged queues, and data after the end of the log."""
     report = store.report
     if report.queues_damaged:
-        yield PreflightFinding(
-            code="queues-damaged",
-            severity=Severity.REFUSE,
-            sentence="Queues have lost units or files: run cqstore recover, which rebuilds them "
-            "from the log.",
-            figures={"queues": len(report.queues_damaged)},
+        sentence = (
+            "Queues have lost units or files: run cqstore recover, which rebuilds them from the"
+            " log."
         )
+        damaged = len(report.queues_damaged)
+        yield finding("queues-damaged", Severity.REFUSE, sentence, queues=damaged)
     if report.last_exit_ok and report.dropped_bytes:
-        yield PreflightFinding(
-            code="log-tail",
-            severity=Severity.WARN,
-            sentence="There is data after the end of the commit log: a tail that RocketMQ has "
-            "truncated but not erased, or damage. Run cqstore check.",
-            figures={"bytes": report.dropped_bytes, "logEnd": report.end_phy_offset},
-        )
+        yield finding(
+            "log-tail", Severity.WARN,
+            "There is data after the end of the commit log: a tail that RocketMQ has truncated but"
+            " not erased, or damage. Run cqstore check.",
+            bytes=report.dropped_bytes, logEnd=report.end_phy_offset,
+        )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cqstore.cq_rocksdb.folders import separate_folder
-from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity, finding
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.journals.store_lock import locked_by
@@ -98,12 +98,11 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
             sentence = _without_log(found.layout) or sentence
         yield _refuse(_code(verdict), sentence)
     if verdict is FolderKind.LOG_ONLY:
-        yield PreflightFinding(
-            code=_code(verdict),
-            severity=Severity.WARN,
-            sentence="The store has a commit log but no queues: use cqstore migrate plan --from log"
+        yield finding(
+            _code(verdict), Severity.WARN,
+            "The store has a commit log but no queues: use cqstore migrate plan --from log"
             f" --to {to} to build them.",
-        )
+        )  # fmt: skip
     for reason in found.layout.refusals if found.layout is not None else ():
         yield _refuse("only-readable", f"This store can only be read: {reason}.")
     if found.layout is not None:
@@ -111,22 +110,17 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
     if verdict not in READABLE or found.layout is None:
         return
     if found.layout.is_combined:
-        yield PreflightFinding(
-            code="already-combined",
-            severity=Severity.WARN,
-            sentence="Both backends have queues: those of the target may lack history, because "
-            "RocketMQ's double write does not copy older messages. Compare them before they are "
-            "used.",
-        )
+        yield finding(
+            "already-combined", Severity.WARN,
+            "Both backends have queues: those of the target may lack history, because RocketMQ's"
+            " double write does not copy older messages. Compare them before they are used.",
+        )  # fmt: skip
     elif to in found.layout.backends:
         yield _refuse("nothing-to-move", f"The queues are already in backend {to!r}.")
     shared = is_file(paths.consume_queue / CURRENT)
     if shared and backend(to).store_type() == _FILES:
-        yield PreflightFinding(
-            code="shared-folder",
-            severity=Severity.INFO,
-            sentence="The database is in consumequeue/; the new topic folders will be next to it.",
-        )
+        sentence = "The database is in consumequeue/; the new topic folders will be next to it."
+        yield finding("shared-folder", Severity.INFO, sentence)
 
 
 _REFUSED = {
@@ -139,18 +133,16 @@ _REFUSED = {
 }
 
 
-def _foreign_files(layout: StoreLayout) -> list[PreflightFinding]:
-    """Return one finding if the log folders contain other files."""
-    names = NameCount()
-    for path in layout.foreign:
-        names.add(str(path))
-    return names.finding(
-        "foreign-files",
-        Severity.WARN,
-        "The commit log folders contain files that do not belong to the log: readers skip them, but"
-        " neither cqstore nor a broker can open the store for writing. Move them away before the"
-        " move (cqstore check prints the command).",
-    )
+def _foreign_files(layout: StoreLayout) -> Iterator[PreflightFinding]:
+    """Yield a finding if the log folders contain other files."""
+    if layout.foreign:
+        yield finding(
+            "foreign-files", Severity.WARN,
+            "The commit log folders contain files that do not belong to the log: readers skip them,"
+            " but neither cqstore nor a broker can open the store for writing. Move them away"
+            " before the move (cqstore check prints the command).",
+            [*map(str, layout.foreign)],
+        )  # fmt: skip
 
 
 def _without_log(layout: StoreLayout) -> str | None:
@@ -168,7 +160,7 @@ def _code(verdict: FolderKind) -> str:
 
 
 def _refuse(code: str, sentence: str) -> PreflightFinding:
-    return PreflightFinding(code=code, severity=Severity.REFUSE, sentence=sentence)
+    return finding(code, Severity.REFUSE, sentence)
 
 
 def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFinding]:
@@ -183,18 +175,11 @@ def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFi
         holder = locked_by(paths)
     except StoreError as exc:
         holder = 0
-        yield PreflightFinding(
-            code="lock-unknown",
-            severity=Severity.WARN,
-            sentence=f"Cannot determine whether a broker has the store open: {exc}.",
-        )
+        sentence = f"Cannot determine whether a broker has the store open: {exc}."
+        yield finding("lock-unknown", Severity.WARN, sentence)
     if holder:
-        yield PreflightFinding(
-            code=IN_USE,
-            severity=Severity.WARN if running else Severity.REFUSE,
-            sentence=_WHILE_RUNNING if running else _IN_USE,
-            figures={"pid": holder},
-        )
+        severity = Severity.WARN if running else Severity.REFUSE
+        yield finding(IN_USE, severity, _WHILE_RUNNING if running else _IN_USE, pid=holder)
     elif exists(paths.abort):
         yield _refuse(
             "needs-recovery",

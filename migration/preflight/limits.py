@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cqstore.migration.preflight.machine_facts import MachineLimits
-from cqstore.migration.preflight.preflight_report import Figure, PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity, finding
 from cqstore.migration.preflight.queue_survey import Totals
 from cqstore.store.queue.bulk import BulkBackend, DiskUse
 
@@ -69,19 +69,11 @@ def map_count(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFindi
         if mapped is None
         else "A broker maps every queue file: it will need more maps than vm.max_map_count allows."
     )
-    yield PreflightFinding(
-        code="map-count",
-        severity=Severity.WARN if mapped is None else Severity.REFUSE,
-        sentence=sentence,
-        figures={
-            "queueFiles": files,
-            "otherFiles": extent.other_files,
-            "reserve": JVM_RESERVE,
-            "needed": needed,
-            "limit": limit,
-            "queueFilesThatFit": max(limit - extent.other_files - JVM_RESERVE, 0),
-        },
-    )
+    yield finding(
+        "map-count", Severity.WARN if mapped is None else Severity.REFUSE, sentence,
+        queueFiles=files, otherFiles=extent.other_files, reserve=JVM_RESERVE, needed=needed,
+        limit=limit, queueFilesThatFit=max(limit - extent.other_files - JVM_RESERVE, 0),
+    )  # fmt: skip
 
 
 def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
@@ -89,25 +81,18 @@ def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFind
     soft, hard = machine.open_files()
     tables, files = extent.footprint.tables, extent.footprint.mapped_files or 0
     needed = files + tables + extent.other_files + JVM_RESERVE
-    figures = {
-        "queueFiles": files, "tables": tables, "otherFiles": extent.other_files,
-        "needed": needed, "soft": soft, "hard": hard,
-    }  # fmt: skip
     if hard is not None and needed > hard:
-        yield PreflightFinding(
-            code="open-files",
-            severity=Severity.REFUSE,
-            sentence="A broker will need more open files than the hard limit (ulimit -Hn) allows.",
-            figures=figures,
-        )
+        severity, which = Severity.REFUSE, "hard limit (ulimit -Hn) allows."
     elif soft is not None and needed > soft:
-        yield PreflightFinding(
-            code="open-files",
-            severity=Severity.WARN,
-            sentence="A broker will need more open files than the soft limit (ulimit -n) allows: "
-            "raise the limit where the broker is started.",
-            figures=figures,
-        )
+        severity = Severity.WARN
+        which = "soft limit (ulimit -n) allows: raise the limit where the broker is started."
+    else:
+        return
+    yield finding(
+        "open-files", severity, f"A broker will need more open files than the {which}",
+        queueFiles=files, tables=tables, otherFiles=extent.other_files,
+        needed=needed, soft=soft, hard=hard,
+    )  # fmt: skip
 
 
 def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
@@ -116,12 +101,8 @@ def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]
     needed = extent.footprint.entries
     if facts is None or facts.free_inodes is None or needed <= facts.free_inodes:
         return
-    yield PreflightFinding(
-        code="inodes",
-        severity=Severity.REFUSE,
-        sentence="The file system has too few free inodes for the new files and folders.",
-        figures={"needed": needed, "free": facts.free_inodes},
-    )
+    sentence = "The file system has too few free inodes for the new files and folders."
+    yield finding("inodes", Severity.REFUSE, sentence, needed=needed, free=facts.free_inodes)
 
 
 def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
@@ -139,12 +120,11 @@ def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
             "The disk has enough space for the copy, but not for a second one, which repeated "
             "attempts and compactions need."
         )
-    figures: dict[str, Figure] = {
-        "bytes": once, "withSecondCopy": 2 * once, "freeBytes": facts.free_bytes,
-    }  # fmt: skip
-    if apparent is not None:
-        figures["apparentBytes"] = apparent
-    yield PreflightFinding(code="disk", severity=severity, sentence=sentence, figures=figures)
+    more = {} if apparent is None else {"apparentBytes": apparent}
+    yield finding(
+        "disk", severity, sentence,
+        bytes=once, withSecondCopy=2 * once, freeBytes=facts.free_bytes, **more,
+    )  # fmt: skip
 
 
 def memory(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
@@ -154,31 +134,24 @@ def memory(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]
         return
     cores = machine.cores()
     needed = DRIVER_BYTES + cores * WORKER_BYTES + extent.rocksdb_memory_bytes
-    enough = needed <= available
-    yield PreflightFinding(
-        code="memory",
-        severity=Severity.INFO if enough else Severity.WARN,
-        sentence="There is enough memory for one worker per core."
-        if enough
-        else "There is too little memory for one worker per core: use fewer (--master local[N]).",
-        figures={"bytes": needed, "availableBytes": available, "cores": cores},
-    )
+    severity, sentence = Severity.INFO, "There is enough memory for one worker per core."
+    if needed > available:
+        severity = Severity.WARN
+        sentence = (
+            "There is too little memory for one worker per core: use fewer (--master local[N])."
+        )
+    yield finding("memory", severity, sentence, bytes=needed, availableBytes=available, cores=cores)
 
 
 def duration(extent: Extent, machine: MachineLimits) -> PreflightFinding:
     """Return an estimate of the duration of the move."""
     units, queues = extent.totals.units, extent.totals.queues
-    return PreflightFinding(
-        code="duration",
-        severity=Severity.INFO,
-        sentence="Rough estimate of the run time on one core with the queues in memory; logBytes "
-        "of the log are read once for store timestamps.",
-        figures={
-            "units": units,
-            "queues": queues,
-            "seconds": round(units / UNITS_PER_SECOND + queues * SECONDS_A_QUEUE, 1),
-            "unitsPerSecond": UNITS_PER_SECOND,
-            "cores": machine.cores(),
-            "logBytes": extent.log_bytes if extent.target.keeps_timestamps else 0,
-        },
-    )
+    return finding(
+        "duration", Severity.INFO,
+        "Rough estimate of the run time on one core with the queues in memory; logBytes of the log"
+        " are read once for store timestamps.",
+        units=units, queues=queues,
+        seconds=round(units / UNITS_PER_SECOND + queues * SECONDS_A_QUEUE, 1),
+        unitsPerSecond=UNITS_PER_SECOND, cores=machine.cores(),
+        logBytes=extent.log_bytes if extent.target.keeps_timestamps else 0,
+    )  # fmt: skip

@@ -12,7 +12,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import (
+    NameCount,
+    PreflightFinding,
+    Severity,
+    finding,
+)
 from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import LogView
@@ -135,13 +140,12 @@ class LiteQueues(QueueCheck):
     def findings(self) -> Iterator[PreflightFinding]:
         """Yield a finding about expiring queues, or about an unreadable topic table."""
         if self._expirations is None and self._lite:
-            yield PreflightFinding(
-                code="lite-queues-not-compared",
-                severity=Severity.INFO,
-                sentence="There are lite queues, but the expirations of their parent topics"
+            yield finding(
+                "lite-queues-not-compared", Severity.INFO,
+                "There are lite queues, but the expirations of their parent topics"
                 " (lite.topic.expiration) cannot be read: a broker may delete the queues.",
-                figures={"liteQueues": self._lite, "units": self._units},
-            )
+                liteQueues=self._lite, units=self._units,
+            )  # fmt: skip
         yield from self._expiring.finding(
             "lite-queues-expire",
             Severity.WARN,

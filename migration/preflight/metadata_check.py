@@ -13,7 +13,7 @@ from cqstore.broker.conversion.table_files import DATABASES
 from cqstore.broker.conversion.versions import table_doubts
 from cqstore.broker.metadata.model import REMARKS, Form, Remark
 from cqstore.broker.metadata.table_forms import TableForms, file_written, table_forms
-from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity, finding
 from cqstore.store.broker_files.file_names import (
     CONFIG_FOLDER,
     LMQ_OFFSETS_FILE,
@@ -62,7 +62,7 @@ def _version_2(tables: list[TableForms], values: Mapping[str, Any]) -> Iterator[
     there = any(table.form is Form.V2 for table in tables)
     is_set = values.get(_VERSION_KEY, "").lower() == _VERSION_2
     if there and not is_set:
-        yield _finding(
+        yield finding(
             "tables-in-version-2", Severity.WARN,
             "The broker's tables are in config/rdb, which a broker reads only with"
             " configManagerVersion=v2: without it, the broker uses older topics, groups and"
@@ -77,7 +77,7 @@ def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterato
         config = StoreConfig.from_mapping(keys)
         found = plan_conversion(paths, NextBroker([to], config))
     except StoreError as exc:
-        yield _finding(
+        yield finding(
             "tables-not-convertible", Severity.REFUSE,
             f"The broker's topics, groups and offsets cannot be converted: {exc}.",
         )  # fmt: skip
@@ -86,10 +86,10 @@ def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterato
         for kind, names in found.made.remarks.items():
             severity = Severity.WARN if kind is Remark.OLDER_BACKUP else Severity.INFO
             sentence = f"{REMARKS[kind][0].upper()}{REMARKS[kind][1:]}: {', '.join(names)}."
-            yield _finding(f"tables-{kind}", severity, sentence)
+            yield finding(f"tables-{kind}", severity, sentence)
         facts = found.facts()
         sources = ", ".join(f"{table} from {form}" for table, form in found.sources.items())
-        yield _finding(
+        yield finding(
             "tables-converted", Severity.INFO,
             f"The move converts {sources} to form {facts['to']}: {facts['topics']} topics,"
             f" {facts['groups']} groups, {facts['offsets']} offsets.",
@@ -102,31 +102,28 @@ def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
         doubts = table_doubts(paths)
     except StoreError as exc:
         sentence = f"Cannot determine whether the newest tables are in JSON or in RocksDB: {exc}."
-        yield _finding("tables-not-compared", Severity.WARN, sentence)
+        yield finding("tables-not-compared", Severity.WARN, sentence)
         return
-    count = NameCount()
-    for doubt in doubts:
-        count.add(doubt)
-    yield from count.finding(
-        "tables-in-doubt",
-        Severity.WARN,
-        "It is unclear which form of these tables the last broker wrote. The move decides by the"
-        " file times, which a copy may have changed: before the move, set the time of the right"
-        " form to now (touch the file, or the database's CURRENT).",
-    )
+    if doubts:
+        yield finding(
+            "tables-in-doubt", Severity.WARN,
+            "It is unclear which form of these tables the last broker wrote. The move decides by"
+            " the file times, which a copy may have changed: before the move, set the time of the"
+            " right form to now (touch the file, or the database's CURRENT).",
+            doubts,
+        )  # fmt: skip
 
 
 def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
     """Yield a finding about databases that are older than the JSON files."""
-    count = NameCount()
-    for path in sorted({path for table in tables for path in table.databases}):
-        count.add(f"config/{path.name}")
-    yield from count.finding(
-        "older-databases",
-        Severity.INFO,
-        "Databases of the broker's tables are older than its JSON files: the move moves them aside,"
-        " because a broker with RocksDB queues would read them.",
-    )
+    paths = sorted({path for table in tables for path in table.databases})
+    if paths:
+        yield finding(
+            "older-databases", Severity.INFO,
+            "Databases of the broker's tables are older than its JSON files: the move moves them"
+            " aside, because a broker with RocksDB queues would read them.",
+            [f"config/{path.name}" for path in paths],
+        )  # fmt: skip
 
 
 def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
@@ -134,7 +131,7 @@ def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
     for table in tables:
         files = {path.name: file_written(path) for path in table.files}
         if files.get(LMQ_OFFSETS_FILE, -1) >= max(0, *files.values()):
-            yield _finding(
+            yield finding(
                 "offsets-of-light-queues", Severity.INFO,
                 f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq), but a broker"
                 f" with RocksDB queues reads only {OFFSETS_FILE}. The move writes it.",
@@ -143,15 +140,13 @@ def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
 
 def _not_brought(paths: StorePaths) -> Iterator[PreflightFinding]:
     """Yield a finding about files that ``migrate follow`` does not copy."""
-    count = NameCount()
-    for name in other_names(paths):
-        count.add(name)
-    yield from count.finding(
-        "left-by-follow",
-        Severity.INFO,
-        "The store's folder has other files: migrate switch leaves them in place, but migrate"
-        " follow does not copy them to the new folder.",
-    )
+    if names := other_names(paths):
+        yield finding(
+            "left-by-follow", Severity.INFO,
+            "The store's folder has other files: migrate switch leaves them in place, but migrate"
+            " follow does not copy them to the new folder.",
+            names,
+        )  # fmt: skip
 
 
 def other_names(paths: StorePaths) -> list[str]:
@@ -165,7 +160,3 @@ def other_names(paths: StorePaths) -> list[str]:
 
 def _children(folder: Path) -> list[Path]:
     return [*folder.iterdir()] if is_dir(folder) else []
-
-
-def _finding(code: str, severity: Severity, sentence: str) -> PreflightFinding:
-    return PreflightFinding(code=code, severity=severity, sentence=sentence)

@@ -4,7 +4,7 @@ A finding reports one problem once, however many queues it affects: the list of 
 their number is exact. Memory does not grow with the number of queues.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -109,6 +109,16 @@ def by_severity(findings: Iterable[PreflightFinding]) -> list[PreflightFinding]:
     return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
 
 
+def finding(
+    code: str, severity: Severity, sentence: str, names: Sequence[str] = (), /, **figures: Figure
+) -> PreflightFinding:
+    """Return a finding that affects ``names``, with its figures."""
+    return PreflightFinding(
+        code=code, severity=severity, sentence=sentence, figures=figures,
+        affected=[Affected(name=name) for name in names[:NAMES_MAX]], affected_total=len(names),
+    )  # fmt: skip
+
+
 class NameCount:
     """Counter of names of one kind that keeps the first ``NAMES_MAX``."""
 
@@ -126,10 +136,6 @@ class NameCount:
         self, code: str, severity: Severity, sentence: str, **figures: Figure
     ) -> list[PreflightFinding]:
         """Return a list of the finding about all names; empty if there are none."""
-        if not self.total:
-            return []
-        found = PreflightFinding(
-            code=code, severity=severity, sentence=sentence, figures=figures,
-            affected=self.affected, affected_total=self.total,
-        )  # fmt: skip
-        return [found]
+        found = finding(code, severity, sentence, **figures)
+        about = {"affected": self.affected, "affected_total": self.total}
+        return [found.model_copy(update=about)] if self.total else []

@@ -8,7 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import (
+    NameCount,
+    PreflightFinding,
+    Severity,
+    finding,
+)
 from cqstore.store.errors import StoreError
 from cqstore.store.progress import noop
 from cqstore.store.queue.bulk import QueueTotals
@@ -90,19 +95,11 @@ class Totals(QueueCheck):
 
     def findings(self) -> Iterator[PreflightFinding]:
         """Yield the totals as one finding of severity ``info``."""
-        yield PreflightFinding(
-            code="totals",
-            severity=Severity.INFO,
-            sentence="Amount of data to move.",
-            figures={
-                "topics": self.topics,
-                "queues": self.queues,
-                "units": self.units,
-                "emptyQueues": self.empty,
-                "queuesFromOffset0": self.from_zero,
-                "unitsOfLargestQueue": self.longest,
-            },
-        )
+        yield finding(
+            "totals", Severity.INFO, "Amount of data to move.",
+            topics=self.topics, queues=self.queues, units=self.units, emptyQueues=self.empty,
+            queuesFromOffset0=self.from_zero, unitsOfLargestQueue=self.longest,
+        )  # fmt: skip
 
 
 class QueueSurvey:

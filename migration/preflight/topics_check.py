@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from cqstore.broker.metadata.model import Table
 from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
 from cqstore.migration.preflight.lite_queues import lite_expiration
-from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.preflight_report import (
+    NameCount,
+    PreflightFinding,
+    Severity,
+    finding,
+)
 from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.topic_names import is_exempt
@@ -88,14 +93,12 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFind
     found = read_newest(config, table_forms(paths)).get(Table.TOPICS)
     if found is None:
         sentence = "config/topics.json does not exist: a broker that starts here has no topics."
-        return TopicsCheck(set()), [_not_compared(Severity.WARN, sentence)]
+        return TopicsCheck(set()), [finding("no-topic-table", Severity.WARN, sentence)]
     if faults := faults_of(Table.TOPICS, found, config):
         sentence = f"Cannot read the topics in form {found.form}: {faults[0]}."
-        return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
+        return TopicsCheck(set(), complete=False), [
+            finding("no-topic-table", Severity.WARN, sentence)
+        ]
     limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
     lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}
     return TopicsCheck(set(found.topics), lite_expirations=lite), []
-
-
-def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:
-    return PreflightFinding(code="no-topic-table", severity=severity, sentence=sentence)

@@ -18,10 +18,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from cqstore.store.errors import DiskFullError, StoreError, is_full
 
 Task = Callable[[str], str]
+P = ParamSpec("P")
+T = TypeVar("T")
 OK, ERROR = "ok", "error"
 
 
@@ -37,25 +40,25 @@ def _full_disks() -> Iterator[None]:
         raise DiskFullError(f"cannot run a task: {exc.strerror}", path=place) from exc
 
 
-def guarded(task: Task, item: str) -> tuple[str, str]:
-    """Return the result of ``task`` for ``item``, or its ``StoreError``, as text."""
+def guarded(task: Callable[P, T], *args: P.args, **arguments: P.kwargs) -> tuple[str, T | str]:
+    """Return the outcome of ``task``: its result, or its ``StoreError`` as text."""
     try:
         with _full_disks():
-            return OK, task(item)
+            return OK, task(*args, **arguments)
     except StoreError as exc:
         return ERROR, base64.b64encode(pickle.dumps(exc)).decode()
 
 
-def unwrap(kind: str, text: str) -> str:
+def unwrap(kind: str, value: T) -> T:
     """Return the result in an outcome.
 
     Raises:
         StoreError: the outcome is this error.
     """
     if kind == ERROR:
-        error: StoreError = pickle.loads(base64.b64decode(text))  # written by our own worker
+        error: StoreError = pickle.loads(base64.b64decode(str(value)))  # written by our own worker
         raise error
-    return text
+    return value
 
 
 def main() -> None:

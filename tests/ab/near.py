@@ -8,8 +8,9 @@ from typing import Any
 
 from cqstore.ab.sides.side import SideSpec
 from cqstore.ab.sides.side_process import SideProcess
-from cqstore.ab.sides.side_worker import ERROR, SideWorker, TurnReport, answered, encoded
+from cqstore.ab.sides.side_worker import SideWorker, TurnReport, encoded
 from cqstore.ab.workloads.timing import digests
+from cqstore.store.concurrency.task_worker import guarded, unwrap
 from cqstore.store.settings.config import StoreConfig
 
 Answers = Callable[[int, int], list[str]]
@@ -31,9 +32,7 @@ class NearSide(SideProcess):
 
     def request(self, request: str, /, **arguments: object) -> Any:
         given = json.loads(json.dumps(arguments))
-        kind, value = json.loads(json.dumps(answered(getattr(self.worker, request), given)))
-        assert kind != ERROR, value
-        return value
+        return unwrap(*json.loads(json.dumps(guarded(getattr(self.worker, request), **given))))
 
     def stop(self) -> None:
         self.worker.close()

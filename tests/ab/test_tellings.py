@@ -1,8 +1,6 @@
 """How answers are told: in words that are the same for what is the same, and for nothing else."""
 
-import base64
 import json
-import pickle
 import struct
 import zlib
 from pathlib import Path
@@ -16,7 +14,7 @@ from hdrh.histogram import HdrHistogram
 from cqstore.ab.measuring import machine_facts as machine
 from cqstore.ab.measuring import measures
 from cqstore.ab.measuring.measures import MachineTimes
-from cqstore.ab.sides.side_worker import SideWorker, answered, encoded
+from cqstore.ab.sides.side_worker import SideWorker, encoded
 from cqstore.ab.stores.equality import queue_digests, unit_rows, whole_digest
 from cqstore.ab.trace.operations import (
     Estimate,
@@ -32,6 +30,7 @@ from cqstore.ab.trace.operations import (
 )
 from cqstore.ab.workloads import timing
 from cqstore.ab.workloads.timing import run_calls, run_closed, run_open
+from cqstore.store.concurrency.task_worker import guarded, unwrap
 from cqstore.store.errors import CorruptionError, StoreConfigError
 from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.queue.time_search import BoundaryType
@@ -203,14 +202,13 @@ def test_an_error_comes_back_as_it_is_and_all_else_ends_the_process() -> None:
         exc = CorruptionError("odd", path=Path("x"), phy_offset=7)
         raise exc from ValueError(SideWorker)  # which could not be handed over
 
-    kind, text = answered(fail, {})
-    assert kind == "error"
-    error = pickle.loads(base64.b64decode(str(text)))
-    assert isinstance(error, CorruptionError)
-    assert (error.path, error.phy_offset) == (Path("x"), 7)
-    assert answered(lambda a, b: [a, b], {"a": 1, "b": 2}) == ("ok", [1, 2])
+    outcome = guarded(fail)
+    with pytest.raises(CorruptionError, match="odd") as found:
+        unwrap(*outcome)
+    assert (found.value.path, found.value.phy_offset) == (Path("x"), 7)
+    assert guarded(lambda a, b: [a, b], a=1, b=2) == ("ok", [1, 2])
     with pytest.raises(ZeroDivisionError):
-        answered(lambda: 1 // 0, {})
+        guarded(lambda: 1 // 0)
 
 
 def test_answers_of_a_block_are_told_with_what_was_asked() -> None:

@@ -27,7 +27,7 @@ from tests.kit.file_queues import (
     open_below,
     rows,
 )  # fmt: skip
-from tools.bench.no_log import NoCheckpoint
+from tests.kit.no_log import NoCheckpoint
 
 CONFIG = StoreConfig(mapped_file_size_consume_queue=200)
 BULK = FileBulk()

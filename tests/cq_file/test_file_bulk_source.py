@@ -27,7 +27,7 @@ from tests.kit.file_queues import (
     open_below,
     rows,
 )  # fmt: skip
-from tools.bench.no_log import NoCheckpoint
+from tests.kit.no_log import NoCheckpoint
 
 QUEUE = QueueKey("T", 0)
 ZERO = (0, 0, 0)

@@ -37,9 +37,9 @@ from tests.interop.ha_parts import (
 )
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_interop import QUEUES
+from tests.kit.commands import COMMAND
 from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.lossy_link import FAR, NEAR, Weather, lossy_link
-from tools.bench.feeding import COMMAND
 
 _BYTES_A_MESSAGE = 330
 """About; so that the cuts last to the end."""
@@ -181,7 +181,10 @@ class Run:
         assert len(set(digests.values())) == 1, digests
         for name in (FILE, ROCKSDB):
             done = subprocess.run(
-                [COMMAND, "check", self._folder / name], capture_output=True, text=True, check=False
+                [*COMMAND, "check", self._folder / name],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         rows = {

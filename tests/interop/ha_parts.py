@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.interop.rocketmq import Master, RocketMQ, Slave
 from tests.interop.started import Row
 from tests.interop.test_interop import QUEUES
+from tests.kit.commands import COMMAND
 from tests.kit.cutting_proxy import CuttingProxy
-from tools.bench.feeding import COMMAND
 
 SIZES = {
     "mappedFileSizeCommitLog": 16 << 20, "mappedFileSizeConsumeQueue": 200_000,
@@ -115,7 +115,7 @@ class OurFollower:
 
     def __init__(self, proxy: CuttingProxy, root: Path, conf: Path, backend: str) -> None:
         self._words = [
-            COMMAND, "follow", f"127.0.0.1:{proxy.port}", str(root), "--config", str(conf),
+            *COMMAND, "follow", f"127.0.0.1:{proxy.port}", str(root), "--config", str(conf),
             "--backend", backend,
         ]  # fmt: skip
         self._errors = root.parent / f"{root.name}.errors"

@@ -24,7 +24,7 @@ from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.file_queues import NoLog
 from tests.kit.interrupts import Interrupted, run_interrupted
-from tools.bench.no_log import NoCheckpoint
+from tests.kit.no_log import NoCheckpoint
 
 MANY = 10_000
 PREFIX = b"a queue"

@@ -13,7 +13,7 @@ from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.descriptors import descriptors_of
-from tools.bench.no_log import NoCheckpoint, NoLogFiles
+from tests.kit.no_log import NoCheckpoint, NoLogFiles
 
 UNIT = Struct(">qiq")  # phy offset, record size, tags code
 BATCH = Struct(">qiqqqhii")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from cqstore.store.queue.units import UnitBatch
-from tools.bench.no_log import NoLogFiles
+from tests.kit.no_log import NoLogFiles
 
 RECORD_SIZE = 100
 

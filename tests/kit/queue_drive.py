@@ -13,7 +13,7 @@ from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import UnitBatch, UnitBlock
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.model import RECORD_SIZE, FastLog, batch_of
-from tools.bench.no_log import NoCheckpoint
+from tests.kit.no_log import NoCheckpoint
 
 COMBINED = "combined, reading "
 """Before a backend's name: all of them as one, that one read."""

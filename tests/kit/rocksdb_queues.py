@@ -15,7 +15,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.engines import engine_in_use
 from tests.kit.file_queues import NoLog
-from tools.bench.no_log import NoCheckpoint
+from tests.kit.no_log import NoCheckpoint
 
 RECORD_BYTES = 100
 """Every record of these tests; unit *n* of the log lies at ``n * RECORD_BYTES``."""

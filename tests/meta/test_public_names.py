@@ -25,7 +25,12 @@ API = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob
 
 def exported(package: str) -> dict[str, tuple[str, str]]:
     """Return public name → module and name, of one package."""
-    return places(import_module(package)._NAMES)
+    return places(stub_of(package).read_text(encoding="utf-8"))
+
+
+def stub_of(package: str) -> Path:
+    """Return the stub of a package, which lists its names."""
+    return Path(str(import_module(package).__file__)).with_name("__init__.pyi")
 
 
 def unfinished_constructors(package: str) -> set[str]:
@@ -36,10 +41,9 @@ def unfinished_constructors(package: str) -> set[str]:
 
 def of_stub(package: str) -> dict[str, tuple[str, str]]:
     """Return public name → module and name, of the stub of a package."""
-    path = Path(str(import_module(package).__file__)).with_name("__init__.pyi")
     found: dict[str, tuple[str, str]] = {}
     imported: dict[str, tuple[str, str]] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in ast.parse(stub_of(package).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             assert node.module is not None
             for each in node.names:

@@ -8,9 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from tools.bench.arrow_scans import ARROW_SCANS
-from tools.bench.feeding import FEEDING
-from tools.bench.following import FOLLOWING
-from tools.bench.mirroring import MIRRORING
 from tools.bench.starting import STARTING
 from tools.bench.workloads import WORKLOADS, Reached
 
@@ -22,7 +19,7 @@ def main(words: list[str]) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     )
     table = Table("workload", "here", "raw baseline", "ratio", "unit")
-    every = WORKLOADS | FOLLOWING | FEEDING | MIRRORING | STARTING | ARROW_SCANS
+    every = WORKLOADS | STARTING | ARROW_SCANS
     for name, workload in every.items():
         if words and not any(word in name for word in words):
             continue

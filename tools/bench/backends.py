@@ -4,7 +4,6 @@
 took, and the exit code is 1 if a single message differs.
 """
 
-import hashlib
 import sys
 import tempfile
 import time
@@ -17,7 +16,7 @@ from rich.table import Table
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
-from tools.bench.sample_messages import put_messages
+from tools.bench.sample_messages import put_messages, read_back
 
 MESSAGES = 100_000
 TOPICS = (100, 10_000)
@@ -59,22 +58,6 @@ def run(backend: str, topics: int, root: Path) -> BackendFigures:
     return BackendFigures(
         backend, queues, put_seconds, open_seconds, read_seconds, size, count, digest
     )
-
-
-def read_back(store: MessageStore) -> tuple[str, int]:
-    """Pull every queue from its first to its last message; return a digest of all and the count."""
-    digest, count = hashlib.sha256(), 0
-    for topic, queue_id in sorted(store.queue_keys()):
-        offset = store.min_offset(topic, queue_id)
-        while offset < store.max_offset(topic, queue_id):
-            result = store.get_message(topic, queue_id, offset)
-            for queue_offset, message in zip(result.queue_offsets, result.messages(), strict=True):
-                place = f"{message.topic} {message.queue_id} {queue_offset} "
-                digest.update(place.encode())
-                digest.update(message.stored_body)
-                count += 1
-            offset = result.next_begin_offset
-    return digest.hexdigest(), count
 
 
 def main() -> int:

@@ -4,7 +4,6 @@
 is read from its first to its last message before and after. The exit code is 1 if one differs.
 """
 
-import hashlib
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from cqstore.migration.workspace import Workspace
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
-from tools.bench.sample_messages import put_messages
+from tools.bench.sample_messages import put_messages, read_back
 
 MESSAGES = 500_000
 TOPICS, QUEUES_A_TOPIC = 625, 8
@@ -51,7 +50,7 @@ def main() -> int:
         return outcome
 
     step("put on files", lambda: put(root), str, MESSAGES)
-    before = step("read", lambda: read_back(root), lambda found: f"digest {found[1][:12]}")
+    before = step("read", lambda: read_all(root), lambda found: f"digest {found[1][:12]}")
     step(
         "preflight",
         lambda: preflight(root, CONFIG),
@@ -68,7 +67,7 @@ def main() -> int:
             it.verdict
         ), MESSAGES)  # fmt: skip
     step("switch", lambda: switch(root, CONFIG), lambda done: f"the state is now {done.state}")
-    after = step("read", lambda: read_back(root), lambda found: f"digest {found[1][:12]}")
+    after = step("read", lambda: read_all(root), lambda found: f"digest {found[1][:12]}")
     console.print(table)
     equal = report.equal and before[1:] == after[1:] and (before[0], after[0]) == BACKENDS
     console.print("equal" if equal else "DIFFERENT")
@@ -89,21 +88,10 @@ def put(root: Path) -> str:
     return f"{MESSAGES:,} messages"
 
 
-def read_back(root: Path) -> tuple[str, str, int]:
-    """Pull every queue; return the backend's name, a digest of all messages and their number."""
-    digest, count = hashlib.sha256(), 0
+def read_all(root: Path) -> tuple[str, str, int]:
+    """Return the name of the store's backend, a digest of all messages and their number."""
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        for topic, queue_id in sorted(store.queue_keys()):
-            offset = store.min_offset(topic, queue_id)
-            while offset < store.max_offset(topic, queue_id):
-                result = store.get_message(topic, queue_id, offset)
-                for message in result.messages():
-                    place = f"{message.topic} {message.queue_id} {message.queue_offset} "
-                    digest.update(place.encode())
-                    digest.update(message.stored_body)
-                    count += 1
-                offset = result.next_begin_offset
-        return components_of(store).queues.name, digest.hexdigest(), count
+        return components_of(store).queues.name, *read_back(store)
 
 
 if __name__ == "__main__":

@@ -364,6 +364,9 @@ for _backend in BACKENDS:
             replay, _backend, _queues, 128, 1_000_000
         )
     if _backend == "rocksdb":
+        WORKLOADS["put rocksdb 1,000,000 queues 128 B"] = partial(
+            put, _backend, 1_000_000, 128, 400_000
+        )
         WORKLOADS["put rocksdb 20,000 topics 128 B"] = partial(
             put_topics, _backend, 20_000, 128, 400_000
         )

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cqstore.ab.results.result import Difference, Footprint, Point, Proof, Side
@@ -48,12 +47,7 @@ class Sides:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End all processes at once."""
         for process in self.processes:
             process.stop()

@@ -1,17 +1,16 @@
 """SideProcess: the parent's handle of a side's process."""
 
-import base64
 import json
 import os
-import pickle
 import subprocess
 import sys
 from contextlib import suppress
 from typing import Any
 
 from cqstore.ab.sides.side import SideSpec
-from cqstore.ab.sides.side_worker import ERROR, TurnReport
+from cqstore.ab.sides.side_worker import TurnReport
 from cqstore.store.concurrency.processes import worker_environment
+from cqstore.store.concurrency.task_worker import unwrap
 from cqstore.store.errors import StoreError
 
 
@@ -57,11 +56,7 @@ class SideProcess:
             raise StoreError(
                 f"the process of side {self.spec.name} ended (exit code {code}), see above"
             )
-        kind, value = json.loads(line)
-        if kind == ERROR:
-            error: StoreError = pickle.loads(base64.b64decode(value))  # our own worker wrote it
-            raise error
-        return value
+        return unwrap(*json.loads(line))
 
     def turn(self, number: int, count: int, *, drop: bool) -> TurnReport:
         """Run one turn of the current workload."""

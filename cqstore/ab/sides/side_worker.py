@@ -1,18 +1,15 @@
 """``python -m cqstore.ab.sides.side_worker PARENT``: the process of one side.
 
 A request is a line of JSON on standard input, ``[name, arguments]``; its outcome is a line on
-standard output, ``["ok", value]`` or ``["error", the StoreError pickled]``. The process ends with
+standard output, see ``guarded``. The process ends with
 its parent, or when the input ends. Only the parent handles Ctrl-C.
 """
 
-import base64
 import gc
 import json
 import os
-import pickle
 import signal
 import sys
-from collections.abc import Callable
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -30,12 +27,10 @@ from cqstore.ab.trace.operations import Operation
 from cqstore.ab.workloads import workloads
 from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
 from cqstore.ab.workloads.timing import BLOCK, digests
-from cqstore.store.errors import StoreError
+from cqstore.store.concurrency.task_worker import guarded
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
-
-OK, ERROR = "ok", "error"
 
 
 class TurnReport(BaseModel):
@@ -195,15 +190,6 @@ def encoded(nanoseconds: list[int]) -> str:
     return text.decode()
 
 
-def answered(request: Callable[..., object], arguments: dict[str, Any]) -> tuple[str, object]:
-    """Return the outcome of a request: its value, or its ``StoreError``."""
-    try:
-        return OK, request(**arguments)
-    except StoreError as exc:
-        exc.__cause__ = exc.__context__ = None
-        return ERROR, base64.b64encode(pickle.dumps(exc)).decode()
-
-
 def main() -> None:
     """Answer requests until the parent closes the input or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -213,7 +199,7 @@ def main() -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
         for line in sys.stdin:
             name, arguments = json.loads(line)
-            answers.write(json.dumps(answered(getattr(worker, name), arguments)) + "\n")
+            answers.write(json.dumps(guarded(getattr(worker, name), **arguments)) + "\n")
             answers.flush()
     worker.close()
 

@@ -9,7 +9,6 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cqstore.store.errors import RefusedStoreError, StoreLockedError, os_errors
@@ -88,12 +87,7 @@ class ScratchFolder:
             elif path.name != _MARK:
                 path.unlink()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the folder, its mark last: after a kill it is still known as a work folder."""
         for path in self.folder.iterdir():
             if is_dir(path):

@@ -11,6 +11,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from cqstore.broker.metadata.model import BrokerMetadata, readings
+from cqstore.broker.metadata.offset_keys import fitting_readings
 from cqstore.broker.topic_kind import TopicKind, group_of, topic_kind
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.facts import NO_RECORD_TIME, QueueSpan
@@ -122,7 +123,10 @@ class GroupRows:
         ways = {key: list(readings(key)) for key in metadata.offsets}
         self.groups.update(found[0][1] for found in ways.values() if len(found) == 1)
         for key, row in metadata.offsets.items():
-            topic, group = self._pick(key, ways[key])
+            fitting = fitting_readings(key, self.topics, self.groups)
+            if len(fitting) != 1:
+                self.unsure.append(key)
+            topic, group = (fitting if len(fitting) == 1 else [*ways[key], (key, "")])[0]
             self.rows[topic][group] = row
             self.groups.add(group)
 
@@ -137,18 +141,6 @@ class GroupRows:
             rows = {**rows, owner: {}}
         if rows:
             yield from _of_topic(topic, spans, rows)
-
-    def _pick(self, key: str, ways: list[tuple[str, str]]) -> tuple[str, str]:
-        """Return topic and group of a key: the known names, if only one reading matches."""
-        if len(ways) == 1:
-            return ways[0]
-        both = [way for way in ways if way[0] in self.topics and way[1] in self.groups]
-        one = [way for way in ways if way[0] in self.topics or way[1] in self.groups]
-        for known in (both, one):
-            if len(known) == 1:
-                return known[0]
-        self.unsure.append(key)
-        return ways[0] if ways else (key, "")
 
 
 class GroupLags:

@@ -7,6 +7,7 @@ Source: RocketMQ ``ConfigManager.persist``, ``TopicConfigManager.encode``,
 
 from pathlib import Path
 
+from cqstore.broker.metadata.lmq_offsets import lmq_tables
 from cqstore.broker.metadata.locations import FILES
 from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table
 from cqstore.store.broker_files.fastjson import encoded
@@ -20,7 +21,6 @@ from cqstore.store.broker_files.file_names import (
 )
 from cqstore.store.errors import os_errors
 from cqstore.store.files import make_folder, replace_file
-from cqstore.store.record.message import LMQ_PREFIX
 
 
 def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> None:
@@ -49,7 +49,7 @@ def content_of(name: str, found: BrokerMetadata) -> Json:
         }  # fmt: skip
         return tables | _version(found, Table.GROUPS)
     tables = (
-        _lmq_offsets(found.offsets)
+        lmq_tables(found.offsets, 0)
         if name == LMQ_OFFSETS_FILE
         else {"groupTopicMap": _topics_of_groups(found.offsets), "offsetTable": found.offsets}
     )
@@ -85,14 +85,3 @@ def _topics_of_groups(offsets: Offsets) -> dict[str, list[str]]:
         if topic and group and TOPIC_GROUP_SEPARATOR not in group:
             made.setdefault(group, []).append(topic)
     return made
-
-
-def _lmq_offsets(offsets: Offsets) -> Json:
-    """Return both tables of ``lmqConsumerOffset.json``; LMQ groups have only queue 0 there."""
-    light = {
-        key: row[0]
-        for key, row in offsets.items()
-        if 0 in row and key.partition(TOPIC_GROUP_SEPARATOR)[2].startswith(LMQ_PREFIX)
-    }
-    rows = {key: row for key, row in offsets.items() if key not in light or len(row) > 1}
-    return {"lmqOffsetTable": light, "offsetTable": rows}

@@ -8,8 +8,9 @@ Source: RocketMQ ``LmqConsumerOffsetManager``, ``ConsumerOffsetManager``,
 ``RocksDBConsumerOffsetManager``, ``BrokerController``.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cqstore.broker.metadata.merged_offsets import Offsets, offsets_in
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
@@ -20,6 +21,7 @@ LMQ_TABLE = "lmqOffsetTable"
 _TABLE, _VERSION = "offsetTable", "dataVersion"
 _QUEUE = "0"
 Json = dict[str, Any]
+K = TypeVar("K", int, str)
 
 
 def all_offsets(content: Json | None, path: Path) -> Offsets:
@@ -46,9 +48,14 @@ def lmq_consumer_offset(offsets: Offsets, version: Json) -> Json:
     For an LMQ group, a broker reads only the offset of queue 0 there. Its other queues stay in the
     first table, in which the broker does not look up that group.
     """
-    flat = {key: row[_QUEUE] for key, row in offsets.items() if _is_lmq(key) and _QUEUE in row}
+    return {**lmq_tables(offsets, _QUEUE), _VERSION: version}
+
+
+def lmq_tables(offsets: Mapping[str, Mapping[K, int]], queue: K) -> Json:
+    """Return both tables of ``lmqConsumerOffset.json``; ``queue`` is queue 0 in ``offsets``."""
+    flat = {key: row[queue] for key, row in offsets.items() if _is_lmq(key) and queue in row}
     rows = {key: row for key, row in offsets.items() if key not in flat or len(row) > 1}
-    return {_TABLE: rows, LMQ_TABLE: flat, _VERSION: version}
+    return {LMQ_TABLE: flat, _TABLE: rows}
 
 
 def _is_lmq(key: str) -> bool:

@@ -8,18 +8,18 @@ from typing import Annotated, BinaryIO, cast
 
 import typer
 
+from cqstore.cli.csv_line import csv_line
 from cqstore.cli.known_queues import require_queue, require_topic
 from cqstore.cli.message_files.export_file import ExportPosition, part_file
 from cqstore.cli.message_files.export_store import StoreWriter, new_store
-from cqstore.cli.message_files.message_fields import ReadMessage
+from cqstore.cli.message_files.message_fields import FIELDS, ReadMessage
 from cqstore.cli.message_files.message_format import MessageFormat
 from cqstore.cli.message_files.text_files import (
-    CsvWriter,
     FileFormat,
-    JsonLinesWriter,
     MessageWriter,
-    PatternWriter,
     TextWriter,
+    csv_row,
+    json_line,
 )
 from cqstore.cli.options import (
     Backend,
@@ -211,15 +211,14 @@ def _open_writer(
 
 
 def _text(form: _Kind, file: BinaryIO, *, is_new: bool) -> TextWriter:
-    """Return a writer of messages to ``file`` in a text format."""
-    writer: TextWriter
+    """Return a writer of messages to ``file`` in a text format; a new CSV file gets its header."""
     if isinstance(form, MessageFormat):
-        writer = PatternWriter(file, form)
-    else:
-        writer = CsvWriter(file) if form is FileFormat.CSV else JsonLinesWriter(file)
+        return TextWriter(file, form.line)
+    if form is FileFormat.JSONL:
+        return TextWriter(file, json_line)
     if is_new:
-        writer.head()
-    return writer
+        file.write(csv_line(FIELDS).encode())
+    return TextWriter(file, csv_row)
 
 
 def _messages(

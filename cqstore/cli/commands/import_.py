@@ -33,10 +33,10 @@ from cqstore.cli.options import (
     ConfigFile,
     Dir,
     Format,
-    check_is_store,
+    New,
+    config_to_put,
     note,
     open_store,
-    read_config,
 )
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.path_marks import InputStream, OutputPath
@@ -85,7 +85,6 @@ PositionFile = Annotated[
     ),
     OutputPath(),
 ]
-New = Annotated[bool, typer.Option("--new", help="Create the store if it does not exist.")]
 
 
 def import_(
@@ -108,9 +107,7 @@ def import_(
     form = _form(source, kind)
     if position is not None and continue_from is not None:
         raise typer.BadParameter("--continue-from cannot be combined with --position")
-    settings = read_config(config, root, puts=True)
-    if not new:
-        check_is_store(root, settings, " (use --new to create a store)")
+    settings = config_to_put(config, root, new=new)
     begun = None if position is None else _begun(position, source)
     digest: RowsDigest | None = RowsDigest()
     if form is FileFormat.ARCHIVE or (begun is not None and not begun.rows_digest):

@@ -25,10 +25,10 @@ from cqstore.cli.options import (
     ConfigFile,
     Dir,
     Format,
-    check_is_store,
+    New,
+    config_to_put,
     java_int,
     open_store,
-    read_config,
 )
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import PHY_OFFSETS, progress
@@ -65,7 +65,6 @@ FirstLine = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="First line of standard input to append. Default: 1."),
 ]
-New = Annotated[bool, typer.Option("--new", help="Create the store if it does not exist.")]
 
 
 def put(
@@ -106,9 +105,7 @@ def put(
         message = _message(topic, queue_id, body, tags, keys, properties)
         taken = _LinesTaken()
         lines = iter([MessageLine(1, message)])
-    settings = read_config(config, root, puts=True)
-    if not new:
-        check_is_store(root, settings, " (use --new to create a store)")
+    settings = config_to_put(config, root, new=new)
     with nothing_half_made(root, settings, new=new):
         with open_store(root, settings, backend, None, read_only=False) as store:
             refused = _put_and_print(store, taken, lines, kind)

@@ -1,4 +1,4 @@
-"""Text files of messages: writers and readers of JSON lines and CSV, and ``--format`` lines.
+"""Text files of messages: their writer, and readers of JSON lines and CSV.
 
 A writer writes messages to a file. A reader yields each message with the number of its row.
 """
@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +21,6 @@ from cqstore.cli.message_files.message_fields import (
     flat_fields,
     message_fields,
 )
-from cqstore.cli.message_files.message_format import MessageFormat
 from cqstore.cli.message_files.message_lines import (
     IllegalLineError,
     MessageLine,
@@ -67,60 +66,30 @@ class MessageWriter(ABC):
 
 
 class TextWriter(MessageWriter):
-    """Writes lines into ``file``."""
+    """Writes messages as lines at the current position of a file."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """Write at the current position of ``file``."""
-        self._file = file
-
-    @abstractmethod
-    def line(self, read: ReadMessage) -> str:
-        """Return the line of a message, including the line end."""
-
-    def head(self) -> None:
-        """Write the header, if the format has one."""
+    def __init__(self, file: BinaryIO, line: Callable[[ReadMessage], str]) -> None:
+        """``line`` returns the line of a message, including the line end."""
+        self._file, self._line = file, line
 
     def write(self, read: ReadMessage) -> None:
         """Write the line of a message immediately."""
-        self._file.write(self.line(read).encode("utf-8", "surrogateescape"))
+        self._file.write(self._line(read).encode("utf-8", "surrogateescape"))
 
     def finish(self) -> None:
         """Flush the written data to the operating system."""
         self._file.flush()
 
 
-class JsonLinesWriter(TextWriter):
-    """Writes each message as a JSON object on a line, see ``message_fields``."""
-
-    def line(self, read: ReadMessage) -> str:
-        """Return the message as a JSON object on one line."""
-        return to_json(message_fields(read)) + "\n"
+def json_line(read: ReadMessage) -> str:
+    """Return a message as a JSON object on a line, see ``message_fields``."""
+    return to_json(message_fields(read)) + "\n"
 
 
-class CsvWriter(TextWriter):
-    """Writes comma-separated values with a header, see ``flat_fields``; properties as JSON."""
-
-    def head(self) -> None:
-        """Write the names of the columns."""
-        self._file.write((",".join(FIELDS) + "\n").encode())
-
-    def line(self, read: ReadMessage) -> str:
-        """Return the message as a row of comma-separated values."""
-        row = {**flat_fields(read), "properties": to_json(read.message.properties)}
-        return csv_line(row[name] for name in FIELDS)
-
-
-class PatternWriter(TextWriter):
-    """Writes each message as a line by the pattern of ``--format``."""
-
-    def __init__(self, file: BinaryIO, pattern: MessageFormat) -> None:
-        """Write each message as a line formatted by ``pattern``."""
-        super().__init__(file)
-        self._pattern = pattern
-
-    def line(self, read: ReadMessage) -> str:
-        """Return the message formatted by the pattern."""
-        return self._pattern.line(read)
+def csv_row(read: ReadMessage) -> str:
+    """Return a message as comma-separated ``FIELDS``, see ``flat_fields``; properties as JSON."""
+    row = {**flat_fields(read), "properties": to_json(read.message.properties)}
+    return csv_line(row[name] for name in FIELDS)
 
 
 def read_json_lines(path: Path, first: int) -> Iterator[MessageLine]:

@@ -179,10 +179,14 @@ def test_an_offset_without_a_queue_is_shown(store: Path) -> None:
 
 
 def test_names_with_an_at_sign_are_read_by_what_is_known(store: Path) -> None:
-    write_offsets(store, {"a@b@c": {0: 1}, "orders@x@y": {0: 1}, "p@q@r": {0: 1}, "only@c": {0: 0}})
+    write_offsets(store, {
+        "a@b@c": {0: 1}, "orders@x@y": {0: 1}, "p@q@r": {0: 1}, "only@c": {0: 0},
+        "%RETRY%d@e@d@e": {0: 1},
+    })  # fmt: skip
     write_config(store, "topics.json", {"topicConfigTable": {"a@b": {}, "orders": {}}})
     found = {(row["topic"], row["group"]) for row in rows("groups", store, "--by", "topic")}
     assert {("a@b", "c"), ("orders", "x@y"), ("p", "q@r"), ("only", "c")} <= found
+    assert ("%RETRY%d@e", "d@e") in found
     said = call("groups", store).stderr.splitlines()[1:]
     assert len(said) == 1
     assert "'p@q@r'" in said[0]

@@ -1,4 +1,4 @@
-"""What stands in for log and checkpoint where a backend is by itself, here and in tests."""
+"""Stand-ins for the log and the checkpoint where a queue backend is tested by itself."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
