@@ -1,6 +1,7 @@
 """RecordUnits: the units of a record of the log, in its own queue and in light queues.
 
-The only place with these rules; dispatch, rebuilds and the migration use it.
+Dispatch, rebuilds and the migration use it. Compiled code has the rule of ordinary records a second
+time, see decision 69.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``CommitLogDispatcherBuildConsumeQueue``,
 ``MultiDispatchUtils``.
