@@ -67,7 +67,8 @@ def are_records(
     """Return which heads are those of records of these sizes at these phy offsets."""
     magic = heads["magic_code"]
     is_record = (magic == MAGIC_V1) | (magic == MAGIC_V2)
-    return is_record & (heads["total_size"] == sizes) & (heads["phy_offset"] == phy_offsets)
+    is_record &= (heads["total_size"] == sizes) & (heads["phy_offset"] == phy_offsets)
+    return np.asarray(is_record)
 
 
 def _runs(data: Any, dtype: np.dtype[Any], start: int) -> NDArray[Any]:
