@@ -65,7 +65,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     make_log(tmp_path, [Made("t", 0, 1000 + at) for at in range(20)], 1024)
     records, gone = LogRecords([tmp_path / "commitlog"]), tmp_path / "commitlog" / f"{1024:020d}"
     gone.unlink()
-    named(lambda: records._files.file(1), "read the commit log", gone)
+    named(lambda: records._heads._files.file(1), "read the commit log", gone)
     scan.plan.parent.mkdir(parents=True)
     for text in ("", "{}", "[]", "\0"):
         scan.plan.write_text(text)
