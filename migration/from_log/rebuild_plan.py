@@ -66,8 +66,6 @@ class LogPlanReport:
     """Tasks that this call ran; earlier calls had finished the others."""
     tasks: int
     records: int
-    exact_records: int
-    """Records that were read one by one."""
     seconds: float
     """Duration of the scan in seconds, without the start of Spark."""
 
@@ -181,7 +179,7 @@ class _LogPlanner:
         )  # fmt: skip
         return LogPlanReport(
             plan, merged, missing, len(scans), sum(done.records for done in scans),
-            sum(done.exact_records for done in scans), round(seconds, 3),
+            round(seconds, 3),
         )  # fmt: skip
 
     # ---- scan

@@ -29,7 +29,7 @@ class ScanPlan(BaseModel):
     settings: dict[str, Any]
     log_folders: list[str]
     ranges: list[list[int]]
-    """For each task, the start phy offsets of its log files."""
+    """For each task, the start phy offsets of its log files, which are consecutive."""
     deleted_topics: str
     """Path of the journal of deleted topics."""
     deleted_digest: str
@@ -56,8 +56,6 @@ class ScanDone:
     fault: str = ""
     """Why no record starts at ``end``; empty if its last file is full."""
     records: int = 0
-    exact_records: int = 0
-    """Records that the exact decoder has read."""
     units: int = 0
     seconds: float = 0.0
     digest: str = ""

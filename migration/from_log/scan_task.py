@@ -1,4 +1,4 @@
-"""Scan a range of log files into blocks, in any process, with plain Python and numpy.
+"""Scan a range of log files into blocks, in any process.
 
 The marker is created last and only once; a second attempt that finds it discards its own work.
 """
@@ -84,41 +84,32 @@ def _scan(plan: ScanPlan, done: ScanDone, folder: Path) -> None:
     )  # fmt: skip
     rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
     scan = LogScan(log, units, rules, whole_only=plan.whole_only)
-    writer = BlockWriter(folder, scan.topics)
+    writer = BlockWriter(folder)
     try:
-        for start in plan.ranges[done.task]:
-            if not _scan_file(log, scan, writer, start, done, folder):
-                break
+        _write_units(scan, writer, plan.ranges[done.task], log.files.file_size, done, folder)
         done.digest = writer.finish()
     finally:
         writer.abandon()
         log.close()
-    done.records, done.exact_records = scan.records, scan.exact_records
+    done.records = scan.records
     (folder / PROGRESS).unlink(missing_ok=True)
 
 
-def _scan_file(
-    log: CommitLog, scan: LogScan, writer: BlockWriter, start: int, done: ScanDone, folder: Path
-) -> bool:
-    """Scan one file; return whether its last record is followed by the end of the file."""
-    file = log.files.find(start)
-    if file is None:
-        done.fault, done.end = "the log file no longer exists", start
-        return False
-    reported = done.units
+def _write_units(
+    scan: LogScan, writer: BlockWriter, starts: list[int], size: int, done: ScanDone, folder: Path
+) -> None:
+    """Scan the files of ``size`` bytes at ``starts``, which are consecutive."""
+    end = starts[-1] + size
     try:
-        for units in scan.scan(file):
+        for units in scan.scan(starts[0], end):
             writer.add(units)
-            done.units += len(units.rows)
-            if done.units - reported >= _REPORT_UNITS:
-                reported = done.units
-                (folder / PROGRESS).write_text(str(reported))
+            done.units += len(units)
+            (folder / PROGRESS).write_text(str(done.units))
     except CorruptionError as exc:
         done.fault = exc.reason
-        done.end = start if exc.phy_offset is None else exc.phy_offset
-        return False
-    done.end = start + file.file_size
-    return True
-
-
-_REPORT_UNITS = 1 << 18
+        if scan.last is not None:
+            done.end = scan.last.phy_offset + scan.last.size
+        if exc.phy_offset is not None:
+            done.end = exc.phy_offset
+    else:
+        done.end = end

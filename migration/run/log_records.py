@@ -1,7 +1,6 @@
-"""LogRecords: read the heads of many records at once from the log files.
+"""LogRecords: fill in the store timestamps of units from the records of the log.
 
-File queues do not contain store timestamps; the log does. Heads are gathered by numpy, in the order
-of the files. ``LogHeads``, which verifies the moved queues, has its own code for this.
+File queues do not contain store timestamps; the log does.
 """
 
 from collections.abc import Sequence
@@ -10,22 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.errors import CorruptionError
-from cqstore.store.log.gather import gather
-from cqstore.store.log.log_file_maps import LogFileMaps
 from cqstore.store.queue.bulk import UnitRows
-from cqstore.store.record.message import SysFlag
-from cqstore.store.record.record_layout import (
-    HEAD,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_SIZE,
-)
-
-_TIMESTAMP_V4 = HEAD.size + HOST_V4_SIZE
-_TIMESTAMP_V6 = HEAD.size + HOST_V6_SIZE
 
 
 class LogRecords:
@@ -37,7 +23,7 @@ class LogRecords:
         Raises:
             StoreIOError: a folder cannot be listed.
         """
-        self._files = LogFileMaps(folders)
+        self._heads = LogHeads(folders)
 
     def gather(self, rows: UnitRows, places: NDArray[np.int64] | None = None) -> int:
         """Fill in the store timestamps of ``rows``; return how many queue offsets differ.
@@ -49,69 +35,17 @@ class LogRecords:
             CorruptionError: a unit does not point to a record of its size, or a file has shrunk.
             StoreIOError: a file cannot be read.
         """
-        phy = rows["phy_offset"].astype(np.int64)
-        order = np.argsort(phy, kind="stable")
-        ordered = phy[order]
-        file_of = self._files.numbers(ordered)
-        breaks = np.flatnonzero(np.diff(file_of)) + 1
-        shifted = 0
-        for at in np.split(np.arange(len(order)), breaks) if len(order) else []:
-            mine = order[at]
-            number = int(file_of[at[0]])
-            if number < 0:
-                raise _no_record(rows, int(mine[0]), "a phy offset before the start of the log")
-            shifted += self._gather_file(number, rows, phy, mine, places)
-        return shifted
-
-    def _gather_file(
-        self,
-        number: int,
-        rows: UnitRows,
-        phy: NDArray[np.int64],
-        mine: NDArray[np.int64],
-        places: NDArray[np.int64] | None,
-    ) -> int:
-        """Fill in the store timestamps of the units ``mine``, whose records are in one file.
-
-        Returns how many records have another queue offset than ``places``.
-
-        Raises:
-            CorruptionError: a unit does not point to a record.
-        """
-        file = self._files.file(number)
-        local = phy[mine] - file.file_from_offset
-        room = file.file_size - local
-        outside = np.flatnonzero(room < MIN_RECORD_SIZE)
-        if len(outside):
-            raise _no_record(
-                rows, int(mine[outside[0]]), "too few bytes before the end of its log file"
-            )
-        head = gather(file, HEAD.dtype, local)
-        size, magic, own = head["total_size"], head["magic_code"], head["phy_offset"]
-        wrong = (
-            (size != rows["size"][mine])
-            | (own != phy[mine])
-            | ((magic != MAGIC_V1) & (magic != MAGIC_V2))
-        )
-        if wrong.any():
-            first = int(np.flatnonzero(wrong)[0])
-            found = f"size {size[first]}, magic {magic[first]}, phy offset {own[first]}"
-            raise _no_record(rows, int(mine[first]), found)
-        v6 = (head["sys_flag"] & int(SysFlag.BORN_HOST_V6)) != 0
-        at = local + np.where(v6, _TIMESTAMP_V6, _TIMESTAMP_V4)
-        rows["store_timestamp"][mine] = gather(file, ">i8", at)
+        phy, sizes = rows["phy_offset"].astype(np.int64), rows["size"].astype(np.int64)
+        heads = self._heads.read_heads(phy, sizes)
+        if not heads.found.all():
+            at = int(np.argmin(heads.found))
+            phy_offset, size = int(phy[at]), int(sizes[at])
+            raise CorruptionError(
+                "a unit does not point to a record of the commit log", phy_offset=phy_offset,
+                expected=f"a record of {size} bytes",
+                got=self._heads.description(phy_offset, size),
+            )  # fmt: skip
+        rows["store_timestamp"] = heads.store_timestamp
         if places is None:
             return 0
-        recorded, expected = head["queue_offset"], places[mine]
-        return int(np.count_nonzero((recorded != expected) & (expected >= 0)))
-
-
-def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:
-    """Return the error for a unit that does not point to a record."""
-    size = int(rows["size"][at])
-    return CorruptionError(
-        "a unit does not point to a record of the commit log",
-        phy_offset=int(rows["phy_offset"][at]),
-        expected=f"a record of {size} bytes",
-        got=found,
-    )
+        return int(np.count_nonzero((heads.queue_offset != places) & (places >= 0)))

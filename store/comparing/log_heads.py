@@ -1,27 +1,16 @@
-"""LogHeads: the heads of records in the log at the positions to which units point.
-
-Heads are read separately from the code that moves units (``LogRecords``) on purpose: each detects
-errors of the other.
-"""
+"""LogHeads: the heads of records in the log at the positions to which units point."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cqstore.store.log.gather import gather
+from cqstore.store.log.gather import are_records, gather, gather_times
 from cqstore.store.log.log_file_maps import LogFileMaps
-from cqstore.store.record.message import SysFlag
-from cqstore.store.record.record_layout import (
-    HEAD,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_SIZE,
-)
+from cqstore.store.record.record_layout import HEAD, MIN_RECORD_SIZE
 
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -70,16 +59,12 @@ class LogHeads:
         heads = Heads(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in range(3)))
         if not count:
             return heads
-        file_of = self._files.numbers(phy_offset)
-        if file_of[0] >= 0 and file_of.min() == file_of.max():
-            self._read_in(int(file_of[0]), phy_offset, size, np.arange(count), heads)
-            return heads
-        order = np.argsort(file_of, kind="stable")
-        breaks = np.flatnonzero(np.diff(file_of[order])) + 1
-        for rows in np.split(order, breaks):
-            number = int(file_of[rows[0]])
-            if number >= 0:
-                self._read_in(number, phy_offset, size, rows, heads)
+        order = np.argsort(phy_offset, kind="stable")
+        file_of = self._files.numbers(phy_offset[order])
+        starts = [0, *(np.flatnonzero(np.diff(file_of)) + 1).tolist()]
+        for start, end in pairwise([*starts, count]):
+            if file_of[start] >= 0:
+                self._read_in(int(file_of[start]), phy_offset, size, order[start:end], heads)
         return heads
 
     def record(self, phy_offset: int, size: int) -> bytes:
@@ -90,6 +75,22 @@ class LogHeads:
         """
         file = self._files.file(int(self._files.numbers(np.array([phy_offset]))[0]))
         return file.read(phy_offset - file.file_from_offset, size)
+
+    def description(self, phy_offset: int, size: int) -> str:
+        """Return what is at ``phy_offset``, where ``read_heads`` found no record of ``size``.
+
+        Raises:
+            StoreIOError, CorruptionError: as ``read_heads``.
+        """
+        number = int(self._files.numbers(np.array([phy_offset]))[0])
+        if number < 0:
+            return "a phy offset before the start of the log"
+        file = self._files.file(number)
+        at = phy_offset - file.file_from_offset
+        if file.file_size - at < max(size, MIN_RECORD_SIZE):
+            return "too few bytes before the end of its log file"
+        head = HEAD.unpack_from(file.read(at, HEAD.size))
+        return f"size {head.total_size}, magic {head.magic_code}, phy offset {head.phy_offset}"
 
     def _read_in(
         self, number: int, phy_offset: Longs, size: Longs, rows: Longs, heads: Heads
@@ -102,13 +103,7 @@ class LogHeads:
         if not len(rows):
             return
         head = gather(file, HEAD.dtype, at)
-        magic = head["magic_code"]
-        heads.found[rows] = (
-            (head["total_size"] == size[rows])
-            & (head["phy_offset"] == phy_offset[rows])
-            & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
-        )
-        host = np.where(head["sys_flag"] & int(SysFlag.BORN_HOST_V6), HOST_V6_SIZE, HOST_V4_SIZE)
-        heads.store_timestamp[rows] = gather(file, ">i8", at + HEAD.size + host)
+        heads.found[rows] = are_records(head, phy_offset[rows], size[rows])
+        heads.store_timestamp[rows] = gather_times(file, at, head)
         heads.queue_id[rows] = head["queue_id"]
         heads.queue_offset[rows] = head["queue_offset"]

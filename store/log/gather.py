@@ -1,4 +1,4 @@
-"""Byte ranges of many records, read by numpy from one log file in one step."""
+"""Byte ranges and heads of many records, read by numpy from one log file in one step."""
 
 from typing import Any
 
@@ -7,7 +7,18 @@ from numpy.typing import DTypeLike, NDArray
 
 from cqstore.store.errors import TruncatedRecordError
 from cqstore.store.log.mapped_file import MappedFile
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.record_layout import (
+    HEAD,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORED,
+)
 
+_STAMP_V4 = HEAD.size + HOST_V4_SIZE
+_STAMP_V6 = HEAD.size + HOST_V6_SIZE
 _BLOCK = 1 << 16
 """Bytes per system call if there is no map."""
 Places = NDArray[np.int64]
@@ -37,6 +48,27 @@ def gather(file: MappedFile, kind: DTypeLike, positions: Places) -> NDArray[Any]
     if mapped.guard.is_whole:  # after the read
         return found
     return _read(file, dtype, positions)
+
+
+def gather_times(file: MappedFile, positions: Places, heads: NDArray[Any]) -> NDArray[Any]:
+    """Return the store times of the records at ``positions`` of ``file``, whose heads are known.
+
+    Raises:
+        TruncatedRecordError, StoreIOError, StoreClosedError: as for ``gather``.
+    """
+    born_v6 = (heads["sys_flag"] & int(SysFlag.BORN_HOST_V6)) != 0
+    at = positions + np.where(born_v6, _STAMP_V6, _STAMP_V4)
+    return gather(file, STORED.dtype, at)["store_timestamp"]
+
+
+def are_records(
+    heads: NDArray[Any], phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which heads are those of records of these sizes at these phy offsets."""
+    magic = heads["magic_code"]
+    is_record = (magic == MAGIC_V1) | (magic == MAGIC_V2)
+    is_record &= (heads["total_size"] == sizes) & (heads["phy_offset"] == phy_offsets)
+    return np.asarray(is_record)
 
 
 def _runs(data: Any, dtype: np.dtype[Any], start: int) -> NDArray[Any]:

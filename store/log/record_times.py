@@ -1,27 +1,15 @@
 """Store timestamps of many records, read from the log by numpy in one step."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cqstore.store.java_numbers import LONG_MIN
-from cqstore.store.log.gather import gather
+from cqstore.store.log.gather import are_records, gather, gather_times
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.log.mapped_file_queue import MappedFileQueue
-from cqstore.store.record.message import SysFlag
-from cqstore.store.record.record_layout import (
-    HEAD,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_SIZE,
-    STORED,
-)
+from cqstore.store.record.record_layout import HEAD, HOST_V6_SIZE, MIN_RECORD_SIZE, STORED
 
-_STAMP_V4 = HEAD.size + HOST_V4_SIZE
-_STAMP_V6 = HEAD.size + HOST_V6_SIZE
+_STAMP_SPAN = HEAD.size + HOST_V6_SIZE + STORED.size
 Longs = NDArray[np.int64]
 _NOT_THERE = -1
 NO_TIME = LONG_MIN
@@ -43,7 +31,7 @@ def store_timestamps(
     found = np.full(len(phys), _NOT_THERE, np.int64)
     for file, rows in _by_file(files, end, phys, sizes):
         at = phys[rows] % files.file_size
-        found[rows] = _stamps(file, at, gather(file, HEAD.dtype, at))
+        found[rows] = gather_times(file, at, gather(file, HEAD.dtype, at))
     return found
 
 
@@ -60,9 +48,8 @@ def known_timestamps(
     for file, rows in _by_file(files, end, phys, sizes):
         at = phys[rows] % files.file_size
         heads = gather(file, HEAD.dtype, at)
-        is_record = np.isin(heads["magic_code"], (MAGIC_V1, MAGIC_V2))
-        is_record &= heads["total_size"] == sizes[rows]
-        found[rows] = np.where(is_record, _stamps(file, at, heads), NO_TIME)
+        is_record = are_records(heads, phys[rows], sizes[rows])
+        found[rows] = np.where(is_record, gather_times(file, at, heads), NO_TIME)
     return found
 
 
@@ -72,16 +59,8 @@ def _by_file(
     """Return the rows whose records may be in the log, by file, in log order."""
     at = phys % files.file_size
     inside = (phys >= max(files.min_offset(), 0)) & (phys + sizes <= end)
-    inside &= (sizes >= MIN_RECORD_SIZE) & (at + _STAMP_V6 + STORED.size <= files.file_size)
+    inside &= (sizes >= MIN_RECORD_SIZE) & (at + _STAMP_SPAN <= files.file_size)
     rows = np.flatnonzero(inside)
     rows = rows[np.argsort(phys[rows], kind="stable")]
     parts = np.split(rows, np.flatnonzero(np.diff(phys[rows] // files.file_size)) + 1)
     return [(files.file_to_read(int(phys[part[0]])), part) for part in parts if len(part)]
-
-
-def _stamps(file: MappedFile, at: NDArray[np.int64], heads: NDArray[Any]) -> NDArray[Any]:
-    """Return the store times of the records that begin at ``at`` in ``file``."""
-    born_v6 = (heads["sys_flag"] & int(SysFlag.BORN_HOST_V6)) != 0
-    return gather(file, STORED.dtype, at + np.where(born_v6, _STAMP_V6, _STAMP_V4))[
-        "store_timestamp"
-    ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,8 @@ UNIT_COLUMNS: dict[int, np.dtype[np.void]] = {
     QUEUE_UNIT.size: QUEUE_UNIT.dtype,
 }
 """Stride of a block → numpy type of a unit in it."""
+_RADIX_SORTED = 1 << 16
+"""Numbers below this one have 16 bits, which numpy sorts about ten times as fast."""
 _ROWS = {PACKED_PREFIX: Struct(">qiq"), QUEUE_UNIT.size: Struct(">qiq8x")}
 
 
@@ -217,13 +219,21 @@ class UnitBatch(_batch.UnitColumns):
             strict=True,
         )
 
-    def runs(self) -> "UnitRuns":
+    def runs(self, key_order: Callable[[QueueKey], Any] | None = None) -> "UnitRuns":
         """Group the units by queue, keeping dispatch order within a queue.
+
+        Queues are sorted by ``key_order``; without it they keep their order in the batch.
 
         Raises:
             CorruptionError: a queue offset is invalid: no checksum covers a record's head.
         """
-        index = self._numbers()
+        queues, index = self.queues, self._numbers()
+        if key_order is not None:
+            ranked = sorted(range(len(queues)), key=lambda number: key_order(queues[number]))
+            index = np.argsort(ranked).astype(np.int32)[index]
+            queues = [queues[number] for number in ranked]
+        if len(queues) <= _RADIX_SORTED:
+            index = index.astype(np.uint16)
         order = np.argsort(index, kind="stable")
         index = index[order]
         self._check_offsets()
@@ -232,7 +242,7 @@ class UnitBatch(_batch.UnitColumns):
         breaks = np.flatnonzero((np.diff(index) != 0) | (np.diff(offsets) != 1)) + 1
         starts = [0, *breaks.tolist()] if len(index) else []
         return UnitRuns(
-            queues=[self.queues[i] for i in index[starts].tolist()],
+            queues=[queues[i] for i in index[starts].tolist()],
             first_offsets=offsets[starts].tolist(),
             starts=starts,
             ends=[*starts[1:], len(index)] if len(index) else [],

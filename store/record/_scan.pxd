@@ -20,7 +20,7 @@ cdef struct Scanned:
 cdef class BlockScan:
     cdef object _made, _rules, _topics, _learn, _check_one, _look, _topic, _found_topic
     cdef bytes _data, _name
-    cdef int64_t _phy_offset, _left, _position, _behind, _last_end, _max_queue_offset, _magic
+    cdef int64_t _phy_offset, _left, _position, _behind, _last_end, _max_queue_offset
     cdef bint _check_crc, _fast
     cdef Scanned found  # the plain record that was read last
 
@@ -29,4 +29,4 @@ cdef class BlockScan:
     cdef object slow_step(self)
     cdef bint _is_ordinary(self, const char *record, Scanned *found) except -1
     cdef bint _name_topic(self, const char *name, Py_ssize_t size) except -1
-    cdef bint _is_sound(self, const char *record, int64_t body_size) except -1
+    cdef bint _is_sound(self, const char *record, int64_t body, int64_t size) except -1

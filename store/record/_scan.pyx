@@ -8,12 +8,15 @@ not plain is handed to the slow path in Python, which decides what is valid.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
+from cqstore.store.core._bytes cimport load32, load64
 from cqstore.store.core._crc32 cimport crc_of, crc_prepare
-from cqstore.store.core._layout cimport *
-from cqstore.store.core._record cimport get16, get32, get64
+from cqstore.store.core._layout cimport (
+    AT_CRC, AT_PHY_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, BLANK_BYTES, FIXED_BYTES,
+)
+from cqstore.store.record._parse cimport Places, parse_record
 
 cdef enum:
     LONG_BODY = 1 << 16  # its checksum is computed without the GIL
@@ -28,14 +31,14 @@ cdef class BlockScan:
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
-        check_one, int64_t max_queue_offset, int64_t magic,
+        check_one, int64_t max_queue_offset,
     ):
         self._made, self._data, self._phy_offset, self._left = made, data, phy_offset, left
         self._behind = phy_offset
         self._last_end = min(<int64_t> len(data), left - BLANK_BYTES)
         self._rules, self._check_crc, self._fast = rules, rules.check_crc, not rules.property_crc
         self._topics, self._learn, self._check_one = topics, topics.learn_name, check_one
-        self._max_queue_offset, self._magic = max_queue_offset, magic
+        self._max_queue_offset = max_queue_offset
         self._name = b""
 
     def __iter__(self):
@@ -103,34 +106,26 @@ cdef class BlockScan:
 
     cdef bint _is_ordinary(self, const char *record, Scanned *found) except -1:
         """Read the record at ``record``; return whether it is plain."""
-        cdef int64_t size = get32(record), body_size = get32(record + AT_BODY_SIZE_V4)
-        cdef int64_t flags = get32(record + AT_SYS_FLAG), offset = get64(record + AT_QUEUE_OFFSET)
-        cdef int64_t phy_offset = self._phy_offset + self._position
-        cdef int64_t topic_at = FIXED_BYTES + body_size, topic_size, properties_size, properties_at
+        cdef const uint8_t *data = <const uint8_t *> record
+        cdef Places places
+        cdef int64_t size = load32(data), phy_offset = self._phy_offset + self._position, offset
         if not (
-            self._fast and get32(record + AT_MAGIC) == self._magic and not flags & (BORN_V6 | STORE_V6)
-            and 0 <= body_size and topic_at < size - 2
-            and self._position + size <= self._last_end
+            self._fast and self._position + size <= self._last_end
+            and parse_record(data, size, &places)
+            and load64(data + AT_PHY_OFFSET) == phy_offset
         ):
             return False
-        topic_size = <unsigned char> record[topic_at]
-        properties_at = topic_at + 1 + topic_size + 2
-        if topic_size > MAX_V1_TOPIC or properties_at - 2 >= size - 1:
-            return False
-        properties_size = get16(record + properties_at - 2)
+        offset = load64(data + AT_QUEUE_OFFSET)
         if not (
-            properties_at + properties_size == size and properties_size <= MAX_PROPERTIES
-            and get64(record + AT_PHY_OFFSET) == phy_offset and 0 <= offset < self._max_queue_offset
+            0 <= offset < self._max_queue_offset
+            and self._name_topic(record + places.topic, places.topic_end - places.topic)
+            and self._is_sound(record, places.body, places.body_size)
         ):
-            return False
-        if not self._name_topic(record + topic_at + 1, topic_size):
-            return False
-        if not self._is_sound(record, body_size):
             return False
         found.phy_offset, found.size, found.topic = phy_offset, size, <PyObject *> self._topic
-        found.queue_id, found.queue_offset, found.flags = get32(record + AT_QUEUE_ID), offset, flags
-        found.timestamp = get64(record + AT_STAMP_V4)
-        found.properties, found.properties_size = record + properties_at, properties_size
+        found.queue_id, found.queue_offset = load32(data + AT_QUEUE_ID), offset
+        found.flags, found.timestamp = load32(data + AT_SYS_FLAG), load64(data + places.stored)
+        found.properties, found.properties_size = record + places.properties, size - places.properties
         return True
 
     cdef bint _name_topic(self, const char *name, Py_ssize_t size) except -1:
@@ -145,13 +140,13 @@ cdef class BlockScan:
             self._topic, self._name = topic, encoded
         return self._topic is not None
 
-    cdef bint _is_sound(self, const char *record, int64_t body_size) except -1:
+    cdef bint _is_sound(self, const char *record, int64_t body, int64_t size) except -1:
         cdef uint32_t crc
-        if not self._check_crc or not body_size:
+        if not self._check_crc or not size:
             return True
-        if body_size < LONG_BODY:
-            crc = crc_of(record + FIXED_BYTES, body_size)
+        if size < LONG_BODY:
+            crc = crc_of(record + body, size)
         else:
             with nogil:
-                crc = crc_of(record + FIXED_BYTES, body_size)
-        return <int64_t> (crc & 0x7FFFFFFF) == get32(record + AT_CRC)
+                crc = crc_of(record + body, size)
+        return <int64_t> (crc & 0x7FFFFFFF) == load32(<const uint8_t *> record + AT_CRC)

@@ -1,7 +1,6 @@
 """Iteration over the records of a block of log bytes.
 
-Compiled code handles records with IPv4 hosts and a one-byte topic length, as nearly all are. All
-others go to ``check_record``, which also finds the fault of an invalid record.
+Compiled code reads sound records. All others go to ``check_record``, which finds their fault.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import NamedTuple, Protocol
 from cqstore.store.record import _scan
 from cqstore.store.record.bounded_cache import BoundedCache
 from cqstore.store.record.decoder import check_record, record_span
-from cqstore.store.record.record_layout import MAGIC_V1, MAX_QUEUE_OFFSET
+from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 
 
 class ScannedRecord(NamedTuple):
@@ -81,8 +80,7 @@ def scan_block(
         CorruptionError: no valid record at the place it names.
     """
     scan: RecordScan = _scan.BlockScan(
-        ScannedRecord, data, phy_offset, left, rules, topics, _check_one,
-        MAX_QUEUE_OFFSET, MAGIC_V1,
+        ScannedRecord, data, phy_offset, left, rules, topics, _check_one, MAX_QUEUE_OFFSET,
     )  # fmt: skip
     return scan
 

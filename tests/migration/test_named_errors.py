@@ -11,7 +11,6 @@ import pytest
 
 from cqstore.migration.from_log.block_source import BlockUnitSource
 from cqstore.migration.from_log.blocks import UNITS, BlockWriter, map_units, read_index
-from cqstore.migration.from_log.log_scan import ScannedUnits
 from cqstore.migration.from_log.merge import merge_indexes
 from cqstore.migration.from_log.rebuild_plan import make_log_plan
 from cqstore.migration.from_log.scan_plan import ScanSpace
@@ -26,14 +25,12 @@ from cqstore.migration.switch import switch
 from cqstore.migration.verify.fingerprint import made_digest
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, StoreIOError
-from cqstore.store.queue.bulk import UNIT_ROWS
+from cqstore.store.queue.units import UnitBatch
 from cqstore.store.settings.properties_file import read_properties
 from tests.kit.migrations import NO_SPARK
 from tests.migration.made import in_this_process
 from tests.migration.made_log import Made, make_log
 from tools.bench.sample_store import make_store
-
-ONE = ScannedUnits(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, UNIT_ROWS))
 
 
 def named(work: Callable[[], object], what: str, path: Path) -> None:
@@ -68,7 +65,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     make_log(tmp_path, [Made("t", 0, 1000 + at) for at in range(20)], 1024)
     records, gone = LogRecords([tmp_path / "commitlog"]), tmp_path / "commitlog" / f"{1024:020d}"
     gone.unlink()
-    named(lambda: records._files.file(1), "read the commit log", gone)
+    named(lambda: records._heads._files.file(1), "read the commit log", gone)
     scan.plan.parent.mkdir(parents=True)
     for text in ("", "{}", "[]", "\0"):
         scan.plan.write_text(text)
@@ -81,14 +78,14 @@ def test_blocks_that_cannot_be_written_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Path("/dev/full").open("wb", buffering=0) as full:
-        writer = BlockWriter(tmp_path, ["t"])
+        writer, units = BlockWriter(tmp_path), UnitBatch()
+        units.add(("t", 0), 0, 0, 91, 0, 0)
         writer.abandon()
         writer._file = cast("Any", full)
-        writer.add(ONE)
-        named(writer.finish, "write a block file", tmp_path / UNITS)
+        named(lambda: writer.add(units), "write a block file", tmp_path / UNITS)
     with monkeypatch.context() as patched:
         patched.setattr(np, "save", refuse)
-        named(BlockWriter(tmp_path, ["t"]).finish, "write the index of a block file", tmp_path)
+        named(BlockWriter(tmp_path).finish, "write the index of a block file", tmp_path)
     scan = ScanSpace(Workspace(tmp_path))
     scan.root.mkdir()
     unfinished = scan.merged.with_name("merging")

@@ -151,11 +151,7 @@ def _walk(
         if record.store_timestamp <= since:
             continue
         first = min(first, record.store_timestamp)
-        units.add(
-            add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
-            record.size, record.store_timestamp, record.sys_flag,
-            dispatch_properties(record.properties),
-        )  # fmt: skip
+        units.add(add, record, dispatch_properties(record.properties))
         if not count % 65536:
             progress(record.phy_offset)
     whole = hours * _HOUR_MS / 1000

@@ -1,7 +1,8 @@
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.queue.units import UnitBatch
 
 class ReplayBatcher:
@@ -9,7 +10,7 @@ class ReplayBatcher:
         self,
         *,
         note: Callable[..., object],
-        deleted: Sized,
+        deleted: DeletedTopics,
         scheduled: str,
         tags_prefix: str,
         keys_wanted: bool,

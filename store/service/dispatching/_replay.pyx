@@ -16,7 +16,7 @@ from cqstore.store.record._scan cimport AT_END, IRREGULAR, ORDINARY, BlockScan, 
 from cqstore.store.service.dispatching._columns cimport BatchColumns
 
 cdef enum:
-    PLACES = 1 << 15  # a power of two
+    PLACES = 1 << 18  # a power of two; 8 MB, of which only what is used exists
     TEXTS = 64
     MAX_TEXT = 255
 
@@ -96,8 +96,9 @@ cdef class ReplayBatcher:
                     last, last_scan = item, None
                     if first is None:
                         first = last
-                if not none_deleted or not self._add(
-                    columns, &record, queues_from, has_index, index_start
+                if not (
+                    (none_deleted or not self._has_gone(&record))
+                    and self._add(columns, &record, queues_from, has_index, index_start)
                 ):
                     if stepped == ORDINARY:
                         item = scan.record()
@@ -114,6 +115,10 @@ cdef class ReplayBatcher:
         if blocks is not self._blocks:
             self._blocks, self._scan = blocks, None
         return self._columns.of(units, keys)
+
+    cdef bint _has_gone(self, const Scanned *record) except -1:
+        """Return whether the record is of a deleted incarnation of its topic."""
+        return self._deleted.has_record(<object> record.topic, record.phy_offset)
 
     cdef bint _add(
         self, BatchColumns columns, Scanned *record, int64_t queues_from, bint has_index,

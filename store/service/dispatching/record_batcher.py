@@ -73,7 +73,7 @@ class RecordBatcher(_replay.ReplayBatcher):
         phy_offset = record.phy_offset
         properties = dispatch_properties(record.properties)
         if phy_offset >= queues_from:
-            self._units.add_scanned(units.add, record, properties)
+            self._units.add(units.add, record, properties)
             units.end_phy_offset = phy_offset + record.size
         if index_from is not None and self._keys.wanted and phy_offset >= index_from:
             self._keys.add_scanned(keys, record, properties)

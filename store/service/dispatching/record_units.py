@@ -1,6 +1,7 @@
 """RecordUnits: the units of a record of the log, in its own queue and in light queues.
 
-The only place with these rules; dispatch, rebuilds and the migration use it.
+Dispatch, rebuilds and the migration use it. Compiled code has the rule of ordinary records a second
+time, see decision 69.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``CommitLogDispatcherBuildConsumeQueue``,
 ``MultiDispatchUtils``.
@@ -26,8 +27,6 @@ from cqstore.store.service.dispatching.delay import DelayLevels
 from cqstore.store.settings.config import StoreConfig
 
 _DIGITS = len(str(MAX_QUEUE_OFFSET))
-_INNER = b"INNER_"
-"""Prefix of the names of all properties that give a record other units than its own."""
 
 
 class Unit(NamedTuple):
@@ -68,19 +67,12 @@ class RecordUnits:
             and "enable_multi_dispatch" in config.model_fields_set
         )
 
-    def add(
-        self,
-        add: AddUnit,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        phy_offset: int,
-        size: int,
-        timestamp: int,
-        sys_flag: int,
-        properties: DispatchProperties,
-    ) -> None:
-        """Call ``add`` for each unit of one record: in its own queue and in its light queues."""
+    def add(self, add: AddUnit, record: ScannedRecord, properties: DispatchProperties) -> None:
+        """Call ``add`` for each unit of one record: in its own queue and in its light queues.
+
+        ``properties`` are the record's.
+        """
+        phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, _ = record
         if not is_queued(sys_flag):
             return
         tags_code = self.tags_code(topic, timestamp, properties)
@@ -114,27 +106,6 @@ class RecordUnits:
                 if self._can_hold(name) and not self.deleted.has_record(name, phy_offset):
                     add((name, 0), offset, phy_offset, size, tags_code, timestamp)
 
-    def add_scanned(
-        self, add: AddUnit, record: ScannedRecord, properties: DispatchProperties
-    ) -> None:
-        """Call ``add`` for each unit of a record with offsets; ``properties`` are the record's."""
-        phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, _ = record
-        if not self.has_own_alone(properties):
-            self.add(
-                add, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
-                properties,
-            )  # fmt: skip
-        elif is_queued(sys_flag):
-            key = (topic, queue_id)
-            add(key, queue_offset, phy_offset, size, properties.tags_code, timestamp)
-
-    def has_own_alone(self, properties: DispatchProperties) -> bool:
-        """Return whether a queued record certainly has only the ordinary unit of its own queue.
-
-        ``False``: unknown, use ``add``.
-        """
-        return properties.only_tags and not len(self.deleted)
-
     def of(self, records: Iterable[ScannedRecord], topics: Container[str]) -> Iterator[Unit]:
         """Yield the units of ``records`` in queues of ``topics``, including light queues."""
         found: list[Unit] = []
@@ -146,10 +117,7 @@ class RecordUnits:
         for record in records:
             properties = dispatch_properties(record.properties)
             if record.topic in topics or properties.multi_dispatch:
-                self.add(
-                    add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
-                    record.size, record.store_timestamp, record.sys_flag, properties,
-                )  # fmt: skip
+                self.add(add, record, properties)
                 yield from found
                 found.clear()
 
@@ -163,22 +131,6 @@ class RecordUnits:
         except IllegalMessageError:
             return False
         return True
-
-    def is_ordinary_topic(self, topic: str) -> bool:
-        """Return whether records of ``topic`` certainly need no special treatment.
-
-        A queued record of such a topic with ordinary properties has one unit, in its own queue,
-        with the hash of its tags. ``False``: unknown, use ``add``.
-        """
-        return topic != SCHEDULE_TOPIC and not self.deleted.has_record(topic, 0)
-
-    @staticmethod
-    def are_ordinary(properties: bytes) -> bool:
-        """Return whether no properties but tags change a record's units.
-
-        Also for the properties of many records at once, with any bytes in between.
-        """
-        return _INNER not in properties
 
 
 def allows_light_queues(topic: str) -> bool:

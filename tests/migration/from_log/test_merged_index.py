@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 
 from cqstore.migration.from_log.block_source import BlockUnitSource
 from cqstore.migration.from_log.blocks import BlockWriter, map_units, read_index
-from cqstore.migration.from_log.log_scan import ScannedUnits
 from cqstore.migration.from_log.merge import PIECES, QUEUES, Merged, merge_indexes
 from cqstore.migration.from_log.scan_plan import ScanDone, ScanSpace, sizes_in
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, QueueGapError
 from cqstore.store.queue.bulk import UNIT_ROWS, key_order
 from cqstore.store.queue.facts import QueueRestart
-from cqstore.store.queue.units import QueueKey
+from cqstore.store.queue.units import QueueKey, UnitBatch
 
-TOPICS = ["b", "aa", "\udcff"]
 KEYS = [QueueKey("b", 1), QueueKey("aa", 0), QueueKey("b", -1), QueueKey("\udcff", 7)]
 UNKNOWN = [QueueKey("a", 0), QueueKey("b", 0), QueueKey("zzz", 9)]
 Event = tuple[int, int]
@@ -66,19 +64,21 @@ def row(phy_offset: int) -> tuple[int, int, int, int]:
     return phy_offset, phy_offset + 1, -phy_offset, phy_offset + 2
 
 
-def scanned(space: ScanSpace, parts: Sequence[Sequence[Event]]) -> list[ScanDone]:
+def scanned(
+    space: ScanSpace, parts: Sequence[Sequence[Event]], block_units: int = 9
+) -> list[ScanDone]:
     """Write the blocks of each task; the records of the log lie 10 bytes apart."""
     scans, phy_offset = [], 0
     for task, events in enumerate(parts):
         folder = space.attempt(task, "a")
         folder.mkdir(parents=True)
-        writer = BlockWriter(folder, TOPICS)
-        for queue, offset in events:
-            key = KEYS[queue]
-            number = TOPICS.index(key.topic) << 32 | key.queue_id & 0xFFFFFFFF
-            rows = np.array([row(phy_offset)], UNIT_ROWS)
-            writer.add(ScannedUnits(np.array([number]), np.array([offset]), rows))
-            phy_offset += 10
+        writer = BlockWriter(folder)
+        for at in range(0, len(events), block_units):
+            units = UnitBatch()
+            for queue, offset in events[at : at + block_units]:
+                units.add(KEYS[queue], offset, *row(phy_offset))
+                phy_offset += 10
+            writer.add(units)
         digest = writer.finish()
         done = ScanDone(task, "a", 0, units=len(events), digest=digest, files=sizes_in(folder))
         assert space.mark(done)
@@ -110,9 +110,7 @@ def test_what_is_read_is_what_the_log_says_last(
     space = fresh(tmp_path_factory)
     bounds = [0, *cuts, len(events)]
     parts = [events[a:b] for a, b in pairwise(bounds)]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cqstore.migration.from_log.blocks.BLOCK_UNITS", block_units)
-        scans = scanned(ScanSpace(space), parts)
+    scans = scanned(ScanSpace(space), parts, block_units)
     merged = merge_indexes(ScanSpace(space), scans, ends.items())
     model = Model()
     for at, (queue, offset) in enumerate(events):

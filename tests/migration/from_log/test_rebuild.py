@@ -202,8 +202,8 @@ def test_rebuilt_on_spark(
 def test_the_last_incarnation_of_a_queue_wins_and_a_gap_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: list[int], block_units: int
 ) -> None:
-    monkeypatch.setattr("cqstore.migration.from_log.blocks.BLOCK_UNITS", block_units)
-    monkeypatch.setattr("cqstore.migration.from_log.log_scan.BLOCK_BYTES", 150)
+    monkeypatch.setattr("cqstore.migration.from_log.log_scan.BATCH_UNITS", block_units)
+    monkeypatch.setattr("cqstore.store.log.log_blocks._SCAN_BYTES", 150)
     root = tmp_path / "store"
     records = [PlainRecord(queue_offset=place) for place in places]
     write_log(root / "commitlog", records, None)

@@ -65,7 +65,7 @@ def test_every_record_gives_its_time_in_any_order(
         rows = log.rows(numbers)
         assert records.gather(rows) == 0
         assert rows.tolist() == [(*log.places[at], at, 5000 + at) for at in numbers]
-        assert len(records._files._files) <= 2
+        assert len(records._heads._files._files) <= 2
 
 
 def test_units_in_another_place_than_their_record_names_are_counted(log: Log) -> None:

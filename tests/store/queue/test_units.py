@@ -4,10 +4,12 @@ import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cqstore.store.errors import CorruptionError, StoreFailedError
+from cqstore.store.queue.bulk import key_order
 from cqstore.store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch, UnitBlock
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -75,11 +77,15 @@ def test_a_batch_holds_what_was_added_in_order(seed: int, count: int) -> None:
     assert batch.of_topics(lambda _: True) is batch
 
 
+@pytest.mark.parametrize("order", [None, key_order, lambda key: (-key.queue_id, key.topic)])
 @pytest.mark.parametrize(("seed", "count"), [(1, 0), (2, 1), (3, 2), (4, 40), (5, 200)])
-def test_runs_are_units_of_one_queue_without_a_gap(seed: int, count: int) -> None:
+def test_runs_are_units_of_one_queue_without_a_gap(
+    seed: int, count: int, order: Callable[[QueueKey], Any] | None
+) -> None:
     rows = drawn(seed, count)
     expected: list[list[Row]] = []
-    for key in dict.fromkeys(row[0] for row in rows):
+    keys = list(dict.fromkeys(row[0] for row in rows))
+    for key in sorted(keys, key=order) if order else keys:
         before = None
         for row in rows:
             if row[0] != key:
@@ -88,13 +94,18 @@ def test_runs_are_units_of_one_queue_without_a_gap(seed: int, count: int) -> Non
                 expected.append([])
             expected[-1].append(row)
             before = row[1]
-    runs = batch_of(rows).runs()
+    runs = batch_of(rows).runs(order)
     assert len(runs) == len(expected)
     assert runs.queues == [run[0][0] for run in expected]
     assert runs.first_offsets == [run[0][1] for run in expected]
     for number, run in enumerate(expected):
         packed = runs.units[runs.starts[number] : runs.ends[number]].tobytes()
         assert [*struct.iter_unpack(">qiqq", packed)] == [row[2] for row in run]
+
+
+def test_runs_of_more_queues_than_16_bits_can_number() -> None:
+    rows = [(QueueKey("t", number), 0, (number, 9, 0, 0)) for number in range((1 << 16) + 1)]
+    assert batch_of(rows).runs().queues == [row[0] for row in rows]
 
 
 def lengths(batch: UnitBatch) -> set[int]:

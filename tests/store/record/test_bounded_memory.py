@@ -3,7 +3,6 @@
 import tracemalloc
 from collections.abc import Callable
 from itertools import count
-from sys import getsizeof
 from typing import cast
 
 import pytest
@@ -17,7 +16,6 @@ from cqstore.cq_rocksdb.keys import (
     topic_head,
 )
 from cqstore.cq_rocksdb.queues.offset_table import OffsetTable
-from cqstore.migration.from_log.record_tails import _Codes
 from cqstore.store.errors import IllegalMessageError
 from cqstore.store.record.bounded_cache import BoundedCache
 from cqstore.store.record.encoding_rules import EncodingRules
@@ -89,13 +87,6 @@ def test_keys_forget_topics(size: int) -> None:
             assert len(text) > MAX_TOPIC_BYTES
 
     assert grown(ask, size, 2500 if size < 4000 else 300) < 33 * MiB
-
-
-def test_a_scan_of_the_migration_forgets_tags() -> None:
-    codes = _Codes()
-    for number in range(300):
-        assert codes[b"%d " % number + b"x" * 30_000]
-    assert sum(map(getsizeof, codes)) < MiB
 
 
 def test_hosts_are_remembered_without_their_zones() -> None:
