@@ -135,7 +135,10 @@ cdef class Pull:
     cdef FastFilter codes
     cdef list files
     cdef double started
-    cdef int64_t offset, scan, max_msgs, max_bytes, messages, total, memory_start, before
+    cdef list offsets  # of the records, unless they are consecutive
+    cdef int64_t offset, scan, max_msgs, max_bytes, messages, total, memory_start, before, following
+    cdef int32_t last_file
+    cdef bint checks_heads
     cdef Py_ssize_t room
     cdef Part part
 
@@ -154,8 +157,9 @@ cdef class Pull:
         self.scan = min(max(rules.filtered, wanted), rules.per_file - at % rules.per_file)
         self.first = min(self.scan, self.max_msgs, max(rules.memory_count, rules.disk_count))
         self.memory_start = rules.log.end() - rules.in_memory
+        self.checks_heads = not rules.checks_crc
         if tags is not None and not tags.takes_all:
-            self.tags, self.codes = tags, tags.fast
+            self.tags, self.codes, self.checks_heads = tags, tags.fast, False
         self.result = GetMessageResult.__new__(GetMessageResult)
         self.result.files = self.files
         return True
@@ -166,11 +170,11 @@ cdef class Pull:
         """Set the ends of the queue; return whether the pull starts in it, else set the status."""
         cdef GetMessageResult result = self.result
         result.min_offset, result.max_offset = low, high
-        result.total_bytes, result.next_begin_offset = 0, high
+        result.total_bytes = 0
         if low <= self.offset < high:
-            self.end = min(self.offset + self.scan, high)
-            result.status, result.next_begin_offset = _no_match, self.offset
+            self.end, result.status = min(self.offset + self.scan, high), _no_match
             return True
+        result.next_begin_offset = high
         if high == 0:
             result.status = _no_message
         elif self.offset < low:
@@ -209,6 +213,8 @@ cdef class Pull:
         rules.total_bytes += self.total
         if result.count:
             result.total_bytes = self.total
+        if result.next_begin_offset is None:
+            result.next_begin_offset = self.offset
         return result
 
     def finished(self):
@@ -217,23 +223,27 @@ cdef class Pull:
 
     # ---- records
 
-    cdef int _accept(self, const uint8_t *record, int64_t phy, int64_t size) except -1:
+    cdef inline int _accept(self, const uint8_t *record, int64_t phy, int64_t size) except -1:
         """Return whether the pull takes the record of ``size`` bytes; declined: ask Python.
 
         A record must have that size and phy offset, and not be a filler. The rest is checked when
         the message is read (``GetMessageResult.messages``), or here if it is needed here: for a
         filter or a CRC. Records on disk are checked here too.
         """
-        cdef Places places
-        cdef uint32_t crc
         cdef int32_t magic
         if size < MIN_RECORD or load32(record) != size or load64(record + AT_PHY_OFFSET) != phy:
             return DECLINED
         magic = load32(record + AT_MAGIC)
         if (magic != MAGIC_V1 and magic != MAGIC_V2) or load32(record + AT_SYS_FLAG) & PASSED_OVER:
             return DECLINED
-        if self.tags is None and not self.rules.checks_crc and phy >= self.memory_start:
+        if self.checks_heads and phy >= self.memory_start:
             return ACCEPTED
+        return self._accept_parts(record, size)
+
+    cdef int _accept_parts(self, const uint8_t *record, int64_t size) except -1:
+        """Return the result of ``_accept`` for a record whose head is valid."""
+        cdef Places places
+        cdef uint32_t crc
         if not (
             parse_record(record, size, &places) and is_ascii(record, &places)
             and 0 <= load64(record + AT_QUEUE_OFFSET) < _max_queue_offset
@@ -249,28 +259,38 @@ cdef class Pull:
             return DECLINED
         return ACCEPTED if is_taken else FILTERED
 
-    cdef bint _take(
+    cdef inline bint _take(
         self, int64_t at, const uint8_t *data, int64_t size, int64_t messages
     ) except 0:
         """Add a record of the last of the files to the result."""
         cdef GetMessageResult result = self.result
-        cdef Found *found = result.found
-        if result.count == self.room:
-            found = <Found *> realloc(found, (2 * self.room + self.first) * sizeof(Found))
-            if found == NULL:
-                raise MemoryError
-            result.found, self.room = found, 2 * self.room + self.first
-        if not result.count:
-            result.first, result.status = at, _found
-        elif result._offsets is None and at != result.first + result.count:
-            result._offsets = list(range(result.first, result.first + result.count))
-        if result._offsets is not None:
-            (<list> result._offsets).append(at)
-        found += result.count
-        found.data, found.size, found.file = data, <int32_t> size, <int32_t> len(self.files) - 1
+        cdef Found *found
+        if result.count == self.room or at != self.following:
+            self._make_room(at)
+        found = result.found + result.count
+        found.data, found.size, found.file = data, <int32_t> size, self.last_file
         result.count += 1
+        if self.offsets is not None:
+            self.offsets.append(at)
+        self.following = at + 1
         self.messages += messages
         self.total += size
+        return True
+
+    cdef bint _make_room(self, int64_t at) except 0:
+        """Prepare for a record that is the first one, is one too many, or follows a gap."""
+        cdef GetMessageResult result = self.result
+        cdef Py_ssize_t room = 2 * self.room + self.first
+        cdef Found *found
+        if not result.count:
+            result.first, result.status = at, _found
+        elif self.offsets is None and at != self.following:
+            result._offsets = self.offsets = list(range(result.first, result.first + result.count))
+        if result.count == self.room:
+            found = <Found *> realloc(result.found, room * sizeof(Found))
+            if found == NULL:
+                raise MemoryError
+            result.found, self.room = found, room
         return True
 
     def add(self, int64_t at, int64_t phy, int64_t size, tags_code, int64_t messages=1):
@@ -293,6 +313,7 @@ cdef class Pull:
             return True
         if accepted == ACCEPTED:
             self.files.append(held)
+            self.last_file = <int32_t> len(self.files) - 1
             self._take(at, <const uint8_t *> held.buffer.buf, size, messages)
         return True
 
@@ -366,38 +387,53 @@ cdef class Pull:
             fetch_ahead(record + max(size, 1) - 1)
         return True
 
-    cdef bint _open(self, int64_t phy) except -1:
-        """Make the file that contains ``phy`` the current one; False: it is not in the log.
+    cdef inline bint _open(self, int64_t phy) except -1:
+        """Make the file that contains ``phy`` the current one; False: it is not in the log."""
+        return (
+            self.part.start <= phy < self.part.end and phy >= self.before or self._open_file(phy)
+        )
+
+    cdef bint _open_file(self, int64_t phy) except -1:
+        """Do what ``_open`` does for a file that is not the current one.
 
         Units of a queue are ascending: a file is sound up to the last record read, if that is.
         """
-        if self.part.start <= phy < self.part.end and phy >= self.before:
-            return True
         if phy < 0 or not self._is_sound():
             return False
         self.before = phy
-        return self.rules.log.open(phy, &self.part, self.files)
+        if not self.rules.log.open(phy, &self.part, self.files):
+            return False
+        self.last_file = <int32_t> len(self.files) - 1
+        return True
 
-    cdef bint _add_mapped(self, int64_t at, const uint8_t *unit) except -1:
+    cdef inline bint _add_mapped(self, int64_t at, const uint8_t *unit) except -1:
         """Take or skip one unit whose record is in a map; False: something is not as usual."""
-        cdef int64_t phy = load64(unit), code = load64(unit + AT_TAGS_CODE_OF_UNIT)
+        cdef int64_t phy = load64(unit)
         cdef int32_t size = load32(unit + AT_SIZE_OF_UNIT)
+        cdef const uint8_t *record
         cdef int accepted
         if size < MIN_RECORD or phy < 0:  # a hole
             return False
         if self.tags is not None:
-            if code < INT32_MIN and self.rules.has_ext:  # may be the address of an extension unit
-                return False
-            if not (self.codes.matches(code) if self.codes is not None
-                    else self.tags.may_match(code)):
-                return True
+            accepted = self._may_match(load64(unit + AT_TAGS_CODE_OF_UNIT))
+            if accepted != ACCEPTED:
+                return accepted == FILTERED
         if not self._open(phy) or size > self.part.end - phy:
             return False
         self.before = phy
-        accepted = self._accept(self.part.data + (phy - self.part.start), phy, size)
+        record = self.part.data + (phy - self.part.start)
+        accepted = self._accept(record, phy, size)
         if accepted == ACCEPTED:
-            self._take(at, self.part.data + (phy - self.part.start), size, 1)
+            self._take(at, record, size, 1)
         return accepted != DECLINED
+
+    cdef int _may_match(self, int64_t code) except -1:
+        """Return whether the filter accepts a tags code; declined: it may be an address."""
+        if code < INT32_MIN and self.rules.has_ext:
+            return DECLINED
+        if self.codes.matches(code) if self.codes is not None else self.tags.may_match(code):
+            return ACCEPTED
+        return FILTERED
 
     cdef bint _is_sound(self) noexcept:
         """Return whether the last record taken is valid, and all before it in its file."""
