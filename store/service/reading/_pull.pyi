@@ -1,9 +1,13 @@
+from typing import final
+
 from cqstore.store.log._log import _Log
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.service.reading.puller import Puller, TagFilter
 from cqstore.store.service.results import GetMessageResult, GetMessageStatus
 from cqstore.store.service.runtime._histogram import Histogram
 from cqstore.store.settings.config import StoreConfig
+
+MAX_QUEUE_OFFSET: int
 
 class Pulls:
     queues: ConsumeQueueStore
@@ -25,6 +29,7 @@ class Pulls:
     @property
     def statuses(self) -> dict[GetMessageStatus, int]: ...
 
+@final
 class Pull:
     result: GetMessageResult
     first: int
