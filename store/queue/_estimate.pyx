@@ -12,17 +12,12 @@ from cqstore.store.core._bytes cimport load32, load64
 from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, AT_TAGS_CODE_OF_UNIT, UNIT_OF_FILES
 
 cdef enum:
-    MAX_CODES = 16
     MAX_AT_ONCE = 1024  # units that are read with one call
     NO_SIZE = 0x7fffffff  # size of the filler before the first unit of a file
 
 
 cdef class FastFilter:
     """A filter by tags, as tests of a unit's tags code: one of a few codes, or any code."""
-
-    cdef int32_t codes[MAX_CODES]
-    cdef Py_ssize_t count
-    cdef bint everything
 
     def __init__(self, codes):
         """``codes``: the codes to match; ``None`` matches everything.
@@ -38,7 +33,7 @@ cdef class FastFilter:
             self.codes[number] = given[number]
         self.everything, self.count = codes is None, len(given)
 
-    cdef bint _matches(self, int64_t tags_code) noexcept nogil:
+    cdef bint matches(self, int64_t tags_code) noexcept nogil:
         cdef Py_ssize_t number
         if self.everything:
             return True
@@ -85,7 +80,7 @@ cdef class FastFilter:
                     return None
                 if scanned >= max_scan or found > max_matches:
                     return <object> found * total // scanned
-                found += self._matches(code)
+                found += self.matches(code)
                 scanned += 1
                 unit += stride
             at += min(<int64_t> count, stop - at)

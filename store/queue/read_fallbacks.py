@@ -19,10 +19,6 @@ class ReadKind(StrEnum):
 class FallbackReason(StrEnum):
     """Reasons why Python served a read instead of compiled code."""
 
-    LEFT_OUT = "left_out"
-    """``checkCRCOnPull`` is set, which concerns pulls."""
-    FILTER = "filter"
-    """The pull has a filter by tags."""
     ENGINE = "engine"
     """The RocksDB engine has no search of its own (rocksdict)."""
     DECLINED = "declined"
@@ -37,8 +33,6 @@ class ReadFallback(NamedTuple):
 
 
 _ALL = (
-    ReadFallback(ReadKind.PULL, FallbackReason.LEFT_OUT),
-    ReadFallback(ReadKind.PULL, FallbackReason.FILTER),
     ReadFallback(ReadKind.PULL, FallbackReason.DECLINED),
     ReadFallback(ReadKind.SEARCH, FallbackReason.ENGINE),
     ReadFallback(ReadKind.SEARCH, FallbackReason.DECLINED),

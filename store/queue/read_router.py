@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from cqstore.store.queue.backend_replica import BackendReplica
 from cqstore.store.queue.class_of_topic import ClassOfTopic
-from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
+from cqstore.store.queue.consume_queue import ConsumeQueue, FastUnits, PulledUnits
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import UnitLocation
@@ -108,6 +108,10 @@ class QueueApart(ConsumeQueue):
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
         """Call the backend that serves the topic."""
         return self._now().pull(queue_offset, max_count)
+
+    def fast_units(self, queue_offset: int, max_count: int) -> FastUnits | None:
+        """Call the backend that serves the topic."""
+        return self._now().fast_units(queue_offset, max_count)
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Call the backend that serves the topic."""

@@ -25,7 +25,7 @@ def test_a_read_in_the_middle_of_the_count_of_a_read_waits_for_nothing() -> None
     fallbacks = ReadFallbacks()
 
     def add() -> None:
-        fallbacks.add(ReadKind.PULL, FallbackReason.FILTER)
+        fallbacks.add(ReadKind.PULL, FallbackReason.DECLINED)
 
     with in_time(SECONDS):
         for step in (add, fallbacks.counts):

@@ -7,10 +7,7 @@ from cqstore.store.queue.units import UnitBatch
 
 
 class Declines:
-    """In the place of ``FastPull``, ``FastQuery`` and ``FileUnits``: no question is plain."""
-
-    def get(self, *_: object) -> None:
-        """Pull nothing."""
+    """In the place of ``FastQuery`` and ``FileUnits``: no question is plain."""
 
     def query(self, *_: object) -> None:
         """Answer no query."""

@@ -123,7 +123,7 @@ class FiguresByTopic:
         """
         with self._lock.entry():
             self._state.check_open()
-            log, gets = self._log, self._puller.meter.snapshot().messages
+            log, gets = self._log, self._puller.messages
             end = log.max_phy_offset()
             now = _LogCounts(self.clock(), end, end - log.blank_bytes, log.appended_records, gets)
             before = self._before

@@ -1,31 +1,22 @@
-from cqstore.store.log._log import _Log
-from cqstore.store.queue._estimate import _Queue
-from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-from cqstore.store.service.reading.puller import TagFilter
-from cqstore.store.service.results import GetMessageResult
-from cqstore.store.service.runtime.meters import GetMeter
+from typing import final
 
-class FastPull:
-    found: int
+from cqstore.store.log._log import _Log
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.service.reading.puller import Puller, TagFilter
+from cqstore.store.service.results import GetMessageResult, GetMessageStatus
+from cqstore.store.service.runtime._histogram import Histogram
+from cqstore.store.settings.config import StoreConfig
+
+MAX_QUEUE_OFFSET: int
+
+class Pulls:
+    queues: ConsumeQueueStore
+    seconds: Histogram
     messages: int
     total_bytes: int
     def __init__(
-        self,
-        log: _Log,
-        meter: GetMeter,
-        max_bytes: int,
-        max_count: int,
-        in_memory: int,
-        filtered: int,
-        per_file: int,
+        self, config: StoreConfig, log: _Log, queues: ConsumeQueueStore, in_memory: int
     ) -> None: ...
-    def get(
-        self, queue: _Queue, offset: int, max_msgs: int, max_total_bytes: int
-    ) -> GetMessageResult | None: ...
-
-class Pulls:
-    _fast: FastPull | None
-    _queues: ConsumeQueueStore
     def get(
         self,
         topic: str,
@@ -35,11 +26,25 @@ class Pulls:
         tags: TagFilter | None,
         max_total_bytes: int = ...,
     ) -> GetMessageResult: ...
+    @property
+    def statuses(self) -> dict[GetMessageStatus, int]: ...
 
-def bind_statuses(
-    found: object,
-    too_small: object,
-    overflow_one: object,
-    overflow_badly: object,
-    no_message: object,
-) -> None: ...
+@final
+class Pull:
+    result: GetMessageResult
+    first: int
+    end: int
+    def __init__(
+        self,
+        rules: Puller,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int,
+    ) -> None: ...
+    def starts(self, low: int, high: int) -> bool: ...
+    def further(self, at: int) -> int: ...
+    def add(
+        self, at: int, phy: int, size: int, tags_code: int | None, messages: int = ...
+    ) -> bool: ...
+    def finished(self) -> GetMessageResult: ...

@@ -6,12 +6,11 @@ hundred nanoseconds, and is kept off the path of a single put.
 """
 
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PutMessageStatus
+from cqstore.store.service.results import GetMessageStatus, PutMessageStatus
 from cqstore.store.service.runtime import _histogram
 
 BOUNDS = (
@@ -19,7 +18,6 @@ BOUNDS = (
     1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
 """Upper bounds of most histograms' buckets, seconds; one more bucket takes longer durations."""
-_FOUND = GetMessageStatus.FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,65 +104,3 @@ class GetCounts(NamedTuple):
     Source: RocketMQ ``StoreStatsService.getGetMessageTransferredMsgCount``.
     """
     total_bytes: int
-
-
-class CountedPulls(Protocol):
-    """Pulls that found messages, counted by the code that served them; see ``FastPull``."""
-
-    @property
-    def found(self) -> int:
-        """Return the number of pulls that found messages."""
-
-    @property
-    def messages(self) -> int:
-        """Return the number of messages that these pulls returned."""
-
-    @property
-    def total_bytes(self) -> int:
-        """Return the size of the records of these messages, in bytes."""
-
-
-class GetMeter:
-    """Results and durations of all pulls. Any thread."""
-
-    def __init__(self) -> None:
-        self.seconds = Histogram()
-        self._lock = threading.RLock()  # guards the fields below
-        self._found = 0
-        self._others = dict.fromkeys(GetMessageStatus, 0)
-        self._messages = 0
-        self._bytes = 0
-        self.fast: CountedPulls | None = None
-        """Pulls that compiled code counts itself."""
-
-    def pulled(self, started: float, result: GetMessageResult) -> None:
-        """Count one pull that began at ``started`` of ``time.perf_counter``."""
-        self.took(time.perf_counter() - started, result)
-
-    def took(self, seconds: float, result: GetMessageResult) -> None:
-        """Count one pull that took ``seconds``."""
-        self.seconds.observe(seconds)
-        messages = result.record_count()
-        with self._lock:
-            if result.status is _FOUND:  # an enum as a key costs a call in Python
-                self._found += 1
-            else:
-                self._others[result.status] += 1
-            self._messages += messages
-            self._bytes += result.total_bytes
-
-    def add_batched(self, messages: int) -> None:
-        """Count the additional messages in the records of a pull from a batch queue."""
-        with self._lock:
-            self._messages += messages
-
-    def snapshot(self) -> GetCounts:
-        """Return the counts so far."""
-        with self._lock:
-            found, messages, total_bytes = self._found, self._messages, self._bytes
-            statuses = dict(self._others)
-        if (fast := self.fast) is not None:
-            found += fast.found
-            messages += fast.messages
-            total_bytes += fast.total_bytes
-        return GetCounts({**statuses, _FOUND: found}, messages, total_bytes)

@@ -1,4 +1,4 @@
-"""Pulls on the fast and on the slow path answer alike, also where the log is damaged."""
+"""Pulls on the fast and on the slow path return what the oracle returns, damage included."""
 
 import os
 import pickle
@@ -14,39 +14,60 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
-from cqstore.store.service.reading.puller import Puller
+from cqstore.store.service.reading import _pull
+from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PyGetMessageResult
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.golden import load_dump
+from tests.kit.oracle.pulls import OraclePull
 
 LOG_FILE = 4096
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=LOG_FILE, mapped_file_size_consume_queue=400,
     max_message_size=2000, max_transfer_bytes_on_message_in_memory=3000,
-    max_transfer_count_on_message_in_memory=12,
+    max_transfer_count_on_message_in_memory=12, max_transfer_bytes_on_message_in_disk=2000,
+    max_transfer_count_on_message_in_disk=7, max_filter_message_size=220,
+)  # fmt: skip
+CHANGES: tuple[dict[str, Any], ...] = (
+    {}, {"access_message_in_memory_max_ratio": 0}, {"check_crc_on_pull": True},
+    {"enable_consume_queue_ext": True},
 )  # fmt: skip
 QUEUES = 3
 PUTS = 150
+FILTERS = [
+    None, None, TagFilter("*"), TagFilter("a"), TagFilter("a || b"), TagFilter("é"),
+    TagFilter("none"), TagFilter("||".join(["c", *map(str, range(20))])),
+]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=backend_names())
+@pytest.fixture(
+    scope="module", params=[(name, changes) for name in backend_names() for changes in CHANGES],
+    ids=str,
+)  # fmt: skip
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MessageStore]:
     draw = random.Random(1)
     root = tmp_path_factory.mktemp("pulls")
-    with MessageStore.open(root / "store", CONFIG, backend=request.param) as opened:
+    name, changes = request.param
+    config = CONFIG.model_copy(update=changes)
+    with MessageStore.open(root / "store", config, backend=name) as opened:
         for number in range(PUTS):
             body = bytes(draw.choice((0, 1, 50, 300, 900)))
-            assert opened.put_message(Message("t", body, number % QUEUES, {"TAGS": "a"})).ok
+            tags = {"TAGS": draw.choice("aabcé"), "KEYS": "k"}
+            assert opened.put_message(Message("t", body, number % QUEUES, tags)).ok
         assert opened.max_offset("t", 0) == PUTS // QUEUES  # hands on what waits
         yield opened
 
 
-def slow_puller(store: MessageStore) -> Puller:
-    """Return a puller that asks the core nothing."""
-    puller = Puller(store.config, components_of(store).log, components_of(store).queues)
-    puller._fast = None
-    return puller
+def pulls(store: MessageStore, queue_id: int, offset: int, *limits: Any) -> list[GetMessageResult]:
+    """Return what a pull finds by compiled code, unit by unit, and by the oracle."""
+    queue = components_of(store).queues.queue("t", queue_id)
+    return [
+        store._puller.get("t", queue_id, offset, *limits),
+        store._puller.get_from(queue, offset, *limits),
+        OraclePull(store, *limits).of("t", queue_id, offset),
+    ]
 
 
 def reported(result: GetMessageResult) -> object:
@@ -60,31 +81,37 @@ def reported(result: GetMessageResult) -> object:
 
 
 def compare(store: MessageStore, draw: random.Random, count: int) -> list[GetMessageResult]:
-    core, slow, results = store._puller, slow_puller(store), []
+    results = []
     for _ in range(count):
-        requested = ("t", draw.randrange(QUEUES + 1), draw.randrange(-2, PUTS // QUEUES + 4),
-                 draw.choice((0, 1, 5, 12, 32, 1 << 70)), None,
+        requested = (draw.randrange(QUEUES + 1), draw.randrange(-2, PUTS // QUEUES + 4),
+                 draw.choice((0, 1, 5, 12, 32, 1 << 70)), draw.choice(FILTERS),
                  draw.choice((0, 500, 2000, 1 << 27, 1 << 70)))  # fmt: skip
-        found, expected = core.get(*requested), slow.get(*requested)
-        assert found.record_count() == len(expected.records)
-        assert reported(found) == reported(expected), requested
+        found, slow, expected = pulls(store, *requested)
+        assert found.record_count() == slow.record_count() == len(expected.records)
+        assert found == slow == expected, requested
+        assert reported(found) == reported(slow) == reported(expected), requested
         results.append(found)
     return results
 
 
 def test_sound_pulls_are_alike(store: MessageStore) -> None:
-    assert {result.status for result in compare(store, random.Random(2), 300)} == {
+    statuses = [result.status for result in compare(store, random.Random(2), 400)]
+    assert {*statuses} == {
         GetMessageStatus.FOUND, GetMessageStatus.NO_MESSAGE_IN_QUEUE,
         GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_ONE,
-        GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY, GetMessageStatus.NO_MATCHED_MESSAGE,
     }  # fmt: skip
+    unknown = statuses.count(GetMessageStatus.NO_MESSAGE_IN_QUEUE)
+    assert {*store.metrics.snapshot().read_fallbacks.values()} <= {0, unknown}
 
 
 def damage(draw: random.Random, file: Path, store: MessageStore) -> tuple[int, bytes]:
     """Overwrite a few bytes of a record, most often of its head; return what was there."""
     block = components_of(store).queues.queue("t", draw.randrange(QUEUES)).read_units(0, PUTS)
     phys = [phy for phy, _, _ in block.rows() if phy // LOG_FILE * LOG_FILE == int(file.name)]
-    at = draw.choice(phys) % LOG_FILE + draw.choice((0, 1, 3, 4, 7, 28, 35, 36, 39, 84, 87, 88))
+    at = draw.choice(phys) % LOG_FILE + draw.choice(
+        (0, 1, 3, 4, 7, 20, 28, 35, 36, 39, 84, 87, 88, 89, 95)
+    )
     with file.open("r+b") as opened:
         before = os.pread(opened.fileno(), 2, at)
         os.pwrite(opened.fileno(), draw.choice((b"\xff", b"\0", b"\x40\x01", b"\x7f\xff")), at)
@@ -94,7 +121,7 @@ def damage(draw: random.Random, file: Path, store: MessageStore) -> tuple[int, b
 def test_damaged_pulls_are_alike(store: MessageStore) -> None:
     files = sorted(components_of(store).paths.commit_log.iterdir())[:-1]
     left_out = set()
-    for number in range(200):
+    for number in range(100):
         draw = random.Random(f"damaged {number}")
         file = draw.choice(files)
         at, before = damage(draw, file, store)
@@ -106,11 +133,8 @@ def test_damaged_pulls_are_alike(store: MessageStore) -> None:
 
 
 def test_a_record_damaged_after_the_pull_is_left_out_of_the_messages(store: MessageStore) -> None:
-    for puller in (store._puller, slow_puller(store)):
-        result = puller.get("t", 1, 0, 3, None)
-        phy = int.from_bytes(result.records[1][28:36], "big") if puller is not store._puller else 0
-        if not phy:
-            phy = next(iter(slow_puller(store).get("t", 1, 1, 1, None).messages())).phy_offset
+    phy = store.get_message("t", 1, 1, 1).messages()[0].phy_offset
+    for result in pulls(store, 1, 0, 3, None, 1 << 20):
         file = components_of(store).paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
         with file.open("r+b") as opened:
             os.pwrite(opened.fileno(), b"\x7f", phy % LOG_FILE + 84)
@@ -120,6 +144,59 @@ def test_a_record_damaged_after_the_pull_is_left_out_of_the_messages(store: Mess
         assert [damaged.queue_offset for damaged in result.damaged] == [1]
         assert result.total_bytes == sum(map(len, result.records))
         assert "body runs past" in result.damaged[0].reason
+
+
+@pytest.mark.parametrize("hole", [range(5, 6), range(12), range(7, 23), range(30, 50)], ids=str)
+def test_pulls_at_a_hole_are_alike(tmp_path: Path, hole: range) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
+        for number in range(50):
+            assert store.put_message(Message("t", bytes(number), 0, {"TAGS": "a"})).ok
+        assert store.max_offset("t", 0) == 50
+        for number in hole:
+            path = tmp_path / "consumequeue" / "t" / "0" / f"{number // 20 * 400:020}"
+            with path.open("r+b") as file:
+                os.pwrite(file.fileno(), bytes(20), number % 20 * 20)
+        statuses = {result.status for result in compare(store, random.Random(3), 100)}
+        assert GetMessageStatus.OFFSET_FOUND_NULL in statuses
+
+
+@pytest.mark.parametrize("backend", backend_names())
+def test_pulls_of_expired_files_are_alike(tmp_path: Path, backend: str) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend=backend, housekeeping=False) as store:
+        for number in range(PUTS):
+            message = Message("t", b"x" * 200, number % QUEUES, {"TAGS": "ab"[number % 2]})
+            assert store.put_message(message).ok
+        assert store.max_offset("t", 0) == PUTS // QUEUES
+        components_of(store).log.files.delete_before(3 * LOG_FILE)
+        low = store.min_offset("t", 0)
+        assert low > 0
+        compare(store, random.Random(4), 60)
+        queue = components_of(store).queues.queue("t", 0)
+        pull = _pull.Pull(store._puller, 0, 5, None, 1 << 20)
+        assert pull.starts(0, low)  # as it was before the expiry
+        for offset, (phy, size, code) in enumerate(queue.read_units(0, 2).rows()):
+            assert pull.add(offset, phy, size, code)
+        assert pull.finished() == GetMessageResult(
+            GetMessageStatus.MESSAGE_WAS_REMOVING, pull.result.next_begin_offset, 0, low
+        )
+
+
+def test_pulls_of_batch_queues_are_alike(golden_folder: Path) -> None:
+    queues = load_dump("special-default")["queues"]
+    queue = next(each for each in queues if each["type"] == "BatchCQ" and each["units"])
+    key = queue["topic"], queue["queueId"]
+    with MessageStore.open(golden_folder / "special-default", read_only=True) as store:
+        for offset in range(queue["min"] - 1, queue["max"] + 2):
+            for max_msgs in (1, 5, 1000):
+                for tags in (None, TagFilter("none")):
+                    found = store.get_message(*key, offset, max_msgs, tags)
+                    assert found == OraclePull(store, max_msgs, tags, 1 << 30).of(*key, offset)
+
+
+def test_a_pull_begins_once(store: MessageStore) -> None:
+    pull = _pull.Pull(store._puller, 0, 5, None, 1 << 20)
+    with pytest.raises(TypeError, match="begun already"):
+        pull.__init__(store._puller, 0, 5, None, 1 << 20)  # type: ignore[misc]
 
 
 def test_one_message_holds_on_to_its_file_alone(tmp_path: Path) -> None:
