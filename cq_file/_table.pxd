@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 
 from cqstore.store.core._maps cimport FileMap
+from cqstore.store.queue._time_search cimport SampledTimes
 
 
 cdef class OpenFile:
@@ -29,6 +30,7 @@ cdef class QueueEnds(FileRow):
     cdef int64_t min_generation, min_log, min_found
     cdef int64_t known_start
     cdef str known_file
+    cdef SampledTimes times  # of searches by time, or None
     cdef int64_t batch  # number of the batch that plans to write to it
 
 

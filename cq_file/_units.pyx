@@ -13,10 +13,14 @@ from posix.unistd cimport pread
 
 from cqstore.cq_file._table cimport OpenFile, QueueEnds, SimpleQueues
 from cqstore.store.core._bytes cimport load32, load64
+from cqstore.store.core._faults cimport log_faults_seen
 from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_OF_FILES
 from cqstore.store.core._maps cimport FileMap
 from cqstore.store.core._record cimport whole_number
 from cqstore.store.log._log cimport FastLog, StoreTimes
+from cqstore.store.queue._time_search cimport (
+    SampledTimes, TimeSearch, begin_search, compare_unit, next_unit, offset_found, times_for,
+)
 
 cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; later timestamps take the slow path
 
@@ -57,6 +61,12 @@ cdef enum:
     READS_UNTIL_MAPPED = 4  # a file that is read only once needs no map
 
 
+cdef struct UnitBlock:
+    # Units from `start` to `end`, as they are in a file.
+    int64_t start, end
+    uint8_t units[BLOCK_UNITS * UNIT_OF_FILES]
+
+
 cdef class FileUnits:
     """Reads of queues in files, on the fast path.
 
@@ -66,6 +76,7 @@ cdef class FileUnits:
     cdef FastLog log
     cdef object opened, entries
     cdef int64_t file_size, max_units
+    cdef bint keeps_times
 
     def __init__(self, log, opened, int64_t file_size, *, int64_t max_units):
         """``opened`` returns an open file of ``file_size`` bytes by its path (DescriptorCache).
@@ -73,6 +84,7 @@ cdef class FileUnits:
         Queue offsets are below ``max_units``.
         """
         self.log, self.opened = FastLog(log), opened.get
+        self.keeps_times = not opened.read_only  # else another process may change records
         self.file_size, self.max_units = max(file_size, UNIT_OF_FILES), max_units
         if not isinstance(opened.entries, dict):
             raise TypeError("opened.entries must be a dict")
@@ -187,12 +199,12 @@ cdef class FileUnits:
 
     def search(self, table, topic, queue_id, timestamp, bint upper):
         """Return the offset for ``timestamp``; ``None``: use the slow path."""
-        cdef int64_t generation, low = 0, high = 0, first, min_phy_offset, wanted, middle, at
-        cdef int64_t block_start = 0, block_end = 0
-        cdef uint8_t block[BLOCK_UNITS * UNIT_OF_FILES]
-        cdef const uint8_t *unit
-        cdef StoreTimes times
-        cdef bint is_ordinary = True
+        cdef int64_t generation, low = 0, high = 0, min_phy_offset, wanted, stored
+        cdef int64_t *sample
+        cdef TimeSearch search
+        cdef UnitBlock block
+        cdef StoreTimes times = None
+        cdef SampledTimes known = None
         cdef QueueEnds files = self._find(table, topic, queue_id)
         if files is None or not whole_number(<PyObject *> timestamp, 0, MAX_TIME, &wanted):
             return None
@@ -200,39 +212,52 @@ cdef class FileUnits:
         min_phy_offset = self.log.min_phy_offset()
         if (
             not self._ends(files, generation, min_phy_offset, &low, &high)
-            or high > self.max_units or low < 0
+            or high > self.max_units or low < 0 or log_faults_seen()
         ):
             return None
-        first = low
-        times = StoreTimes.__new__(StoreTimes, self.log, min_phy_offset)
-        while low < high:  # as in the slow path: units below low are before, from high on after
-            middle = (low + high) // 2
-            if not block_start <= middle < block_end:
-                block_start, block_end = low, high
-                if high - low > BLOCK_UNITS or not self._in_one_file(low, high):
-                    block_start, block_end = middle, middle + 1
-                if not self._read(files, block_start, block_end - block_start, block):
+        begin_search(&search, low, high, wanted, upper)
+        if self.keeps_times:
+            known = files.times = times_for(files.times, &search, generation, min_phy_offset)
+        block.start = block.end = 0
+        while next_unit(&search):
+            sample = known.sample(search.middle) if known is not None else NULL
+            if sample == NULL or sample[0] == -1:
+                if times is None:
+                    times = StoreTimes.__new__(StoreTimes, self.log, min_phy_offset)
+                if not self._time_of(files, &search, &block, times, &stored):
                     return None
-            if block_start <= low and high <= block_end:  # the next step reads one of these two
-                times.ahead(load64(block + ((low + middle) // 2 - block_start) * UNIT_OF_FILES))
-                if middle + 1 < high:
-                    times.ahead(load64(
-                        block + ((middle + 1 + high) // 2 - block_start) * UNIT_OF_FILES
-                    ))
-            unit = block + (middle - block_start) * UNIT_OF_FILES
-            if load32(unit + AT_SIZE_OF_UNIT) <= 0 or load64(unit) < 0:
-                # A hole, or the file was truncated within this page.
-                return None
-            at = times.of(load64(unit), load32(unit + AT_SIZE_OF_UNIT), &is_ordinary)
-            if not is_ordinary:
-                return None
-            if at < wanted or (upper and at == wanted):
-                low = middle + 1
+                if sample != NULL:
+                    sample[0] = stored
             else:
-                high = middle
-        if files._generation != generation:
-            return None
-        return max(low - 1, first) if upper else low
+                stored = sample[0]
+            compare_unit(&search, stored)
+        return offset_found(&search) if files._generation == generation else None
+
+    cdef bint _time_of(
+        self, QueueEnds files, const TimeSearch *search, UnitBlock *block, StoreTimes times,
+        int64_t *stored,
+    ) except -1:
+        """Read the store time of the search's unit; False: use the slow path."""
+        cdef const uint8_t *unit
+        cdef int64_t low = search.low, middle = search.middle, high = search.high
+        cdef bint is_ordinary = True
+        if not block.start <= middle < block.end:
+            block.start, block.end = low, high
+            if high - low > BLOCK_UNITS or not self._in_one_file(low, high):
+                block.start, block.end = middle, middle + 1
+            if not self._read(files, block.start, block.end - block.start, block.units):
+                return False
+        if block.start <= low and high <= block.end:  # the next step reads one of these two
+            times.ahead(load64(block.units + ((low + middle) // 2 - block.start) * UNIT_OF_FILES))
+            if middle + 1 < high:
+                times.ahead(load64(
+                    block.units + ((middle + 1 + high) // 2 - block.start) * UNIT_OF_FILES
+                ))
+        unit = block.units + (middle - block.start) * UNIT_OF_FILES
+        if load32(unit + AT_SIZE_OF_UNIT) <= 0 or load64(unit) < 0:
+            return False  # a hole, or the file was truncated within this page
+        stored[0] = times.of(load64(unit), load32(unit + AT_SIZE_OF_UNIT), &is_ordinary)
+        return is_ordinary
 
     cdef bint _in_one_file(self, int64_t low, int64_t high) noexcept:
         cdef int64_t units = self.file_size // UNIT_OF_FILES

@@ -302,7 +302,7 @@ cdef class Database:
         if error == NULL:
             self._return_iterator(units, changes)
         check(error)
-        return max(found - 1, low) if upper else found
+        return found
 
     def scan_units(self, bytes prefix, int64_t queue_offset, int64_t count):
         """Return ``(data, stop, next offset)``, see ``scan_into``."""

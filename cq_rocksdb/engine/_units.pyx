@@ -10,6 +10,9 @@ from libc.string cimport memcmp, memcpy
 
 from cqstore.cq_rocksdb.engine._capi cimport Handle, rocksdb
 from cqstore.cq_rocksdb.engine._keys cimport PLACE_BYTES, UNIT_BYTES, load_be64, store_be64
+from cqstore.store.queue._time_search cimport (
+    TimeSearch, begin_search, compare_unit, next_unit, offset_found,
+)
 
 cdef enum:
     NEAR_UNITS = 24
@@ -78,25 +81,19 @@ cdef int64_t search_units(
     Handle units, char *key, size_t length, int64_t low, int64_t high, int64_t timestamp,
     bint upper, int64_t min_phy, int64_t max_phy, char **error,
 ) noexcept nogil:
-    """Return the first offset in [low, high) that was stored after ``timestamp``, else ``high``.
-
-    Units stored exactly at ``timestamp`` count as after it, unless ``upper``.
-    """
+    """Return the offset in [low, high) for ``timestamp``."""
     cdef int64_t times[NEAR_UNITS]
-    cdef int64_t middle, at, first = 0, read = 0
-    while low < high and error[0] == NULL:
-        middle = low + (high - low) // 2
-        if not first <= middle < first + read:
-            first, read = middle, 1
-            if high - low <= NEAR_UNITS:  # steps are cheaper than seeks
-                first, read = low, high - low
+    cdef int64_t first = 0, read = 0
+    cdef TimeSearch search
+    begin_search(&search, low, high, timestamp, upper)
+    while error[0] == NULL and next_unit(&search):
+        if not first <= search.middle < first + read:
+            first, read = search.middle, 1
+            if search.high - search.low <= NEAR_UNITS:  # steps are cheaper than seeks
+                first, read = search.low, search.high - search.low
             _read_times(units, key, length, first, read, min_phy, max_phy, times, error)
-        at = times[middle - first]
-        if at < timestamp or (upper and at == timestamp):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+        compare_unit(&search, times[search.middle - first])
+    return offset_found(&search)
 
 
 cdef void _read_times(

@@ -9,15 +9,23 @@ from cqstore.store.index._batch cimport KeyColumns
 from cqstore.store.record._stored cimport StoredMessage
 
 cdef enum:
-    MAX_PLACES = 72  # RocketMQ's limit of a query is 64
+    FEW_PLACES = 72  # RocketMQ's limit of a query is 64
 
 
 cdef struct Chain:
-    # The search of a chain, see `walk_chain`, and its results.
-    int64_t max_num, begin, end, began, entries, drained, after
-    bint read_only, has_before
-    Py_ssize_t count
-    int64_t places[MAX_PLACES]
+    # The search of a chain, see `ChainFile.walk`, and the phy offsets found, newest first.
+    int64_t max_num, begin, end, began, drained, after
+    bint has_before, is_checked
+    Py_ssize_t count, room
+    int64_t *places
+    int64_t *many  # to free; NULL: `few` is sufficient
+    int64_t few[FEW_PLACES]
+
+
+cdef inline void begin_chain(Chain *chain, int64_t max_num, int64_t begin, int64_t end) noexcept:
+    chain.max_num, chain.begin, chain.end = max_num, begin, end
+    chain.count, chain.room, chain.places, chain.many = 0, FEW_PLACES, chain.few, NULL
+    chain.has_before, chain.is_checked = False, False
 
 
 cdef class ChainFile:
@@ -42,9 +50,7 @@ cdef inline void slot_ahead(ChainFile file, int64_t wanted) noexcept:
         fetch_ahead(mapped.data + INDEX_HEADER + INDEX_SLOT * (wanted % file.slots))
 
 
-cdef int chain_places(
-    FileMap file, int64_t slots, int64_t wanted, Chain *chain
-) except -2 nogil
+cdef int chain_places(ChainFile file, FileMap mapped, int64_t wanted, Chain *chain) except -2 nogil
 cdef int has_key(
     StoredMessage message, const char *topic, Py_ssize_t topic_size, const char *key,
     Py_ssize_t key_size,

@@ -10,21 +10,17 @@ class ChainFile:
     geometry: IndexGeometry
     waiting: tuple[IndexBatch, int]
     mapped: FileMap | None
+    def walk(
+        self,
+        found: list[int],
+        wanted: int,
+        max_num: int,
+        begin: int,
+        end: int,
+        drained: int,
+        is_checked: bool,
+    ) -> bool: ...
 
 class ChainFiles:
     closed: bool
     files: tuple[IndexFile, ...]
-
-def walk_chain(
-    before: list[int],
-    file: FileMap,
-    slots: int,
-    entries: int,
-    wanted: int,
-    max_num: int,
-    begin: int,
-    end: int,
-    began: int,
-    drained: int,
-    read_only: bool,
-) -> list[int] | None: ...

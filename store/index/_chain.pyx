@@ -8,7 +8,8 @@ Python.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy
 
 from cqstore.store.core._bytes cimport load32, load64
 from cqstore.store.core._fields cimport truth, whole
@@ -88,6 +89,41 @@ cdef class ChainFile:
         cdef int64_t drained = whole(first, "waiting")
         self.pending, self.drained = keys, drained
 
+    def walk(
+        self, list found not None, int64_t wanted, int64_t max_num, int64_t begin, int64_t end,
+        int64_t drained, bint is_checked,
+    ):
+        """Add the phy offsets in the chain of a hash to ``found``, newest first.
+
+        False: the chain may be damaged; nothing was added.
+
+        Args:
+            found: what was found so far; a record that is its last one is not added again.
+            wanted: the hash.
+            max_num: length of ``found`` that is sufficient.
+            begin: lowest store time of the records, ms.
+            end: highest store time of the records, ms.
+            drained: number of the first entry that is not on disk; not used read-only.
+            is_checked: the chain was read in Python: entries of zeros are valid.
+        """
+        cdef Chain chain
+        cdef Py_ssize_t at
+        cdef FileMap mapped = self.mapped  # keeps it open
+        begin_chain(&chain, max_num - len(found), begin, end)
+        chain.began, chain.drained, chain.is_checked = self.begin, drained, is_checked
+        if found:
+            chain.after, chain.has_before = found[len(found) - 1], True
+        try:
+            with nogil:
+                if mapped is None or chain_places(self, mapped, wanted, &chain) < 0:
+                    with gil:
+                        return False
+            for at in range(chain.count):
+                found.append(chain.places[at])
+            return True
+        finally:
+            free(chain.many)
+
 
 cdef class ChainFiles:
     """All index files of a store, the oldest first, and whether they were closed.
@@ -105,46 +141,6 @@ cdef class ChainFiles:
         self.is_closed = truth(given, "closed")
 
 
-def walk_chain(
-    list before not None, FileMap file not None, int64_t slots, int64_t entries, int64_t wanted,
-    int64_t max_num, int64_t begin, int64_t end, int64_t began, int64_t drained, bint read_only,
-):
-    """Return the phy offsets in the chain of a hash, newest first.
-
-    ``None``: the chain is for the slow path.
-
-    Args:
-        before: the offsets found so far, which are returned before the others.
-        file: an index file.
-        slots: number of slots of the file.
-        entries: limit of its entries, including the unused one.
-        wanted: the hash.
-        max_num: records to return at most.
-        begin: lowest store time of the records, ms.
-        end: highest store time of the records, ms.
-        began: the file's begin timestamp; not used read-only.
-        drained: number of the first entry that is not on disk; not used read-only.
-        read_only: another process may write; the header on disk has the number of entries.
-    """
-    cdef Chain chain
-    cdef Py_ssize_t at
-    cdef int walked
-    cdef list found = list(before)
-    cdef int64_t last = found[len(found) - 1] if found else -1
-    chain.count = 0
-    chain.max_num = max_num - len(found)
-    chain.begin, chain.end, chain.began = begin, end, began
-    chain.entries, chain.drained, chain.read_only = entries, drained, read_only
-    chain.after, chain.has_before = last, len(found) > 0
-    with nogil:
-        walked = chain_places(file, slots, wanted, &chain)
-    if walked < 0:
-        return None
-    for at in range(chain.count):
-        found.append(chain.places[at])
-    return found
-
-
 cdef bint _is_blank(const uint8_t *entry) noexcept nogil:
     return load32(entry) == 0 and load64(entry + AT_TIME_OF_ENTRY) == 0
 
@@ -153,60 +149,75 @@ cdef int _check_signals() except -1 with gil:
     return PyErr_CheckSignals()
 
 
+cdef bint _add(Chain *chain, int64_t phy) except -1 nogil:
+    cdef int64_t *more
+    if chain.count == chain.room:
+        more = <int64_t *> realloc(chain.many, 2 * chain.room * sizeof(int64_t))
+        if more == NULL:
+            raise MemoryError
+        if chain.many == NULL:
+            memcpy(more, chain.few, sizeof(chain.few))
+        chain.places = chain.many = more
+        chain.room *= 2
+    chain.places[chain.count] = chain.after = phy
+    chain.count += 1
+    chain.has_before = True
+    return True
+
+
 cdef int chain_places(
-    FileMap file, int64_t slots, int64_t wanted, Chain *chain
+    ChainFile index_file, FileMap file, int64_t wanted, Chain *chain
 ) except -2 nogil:
-    """Add the phy offsets of a chain of any length; -1: it is left to the slow path.
+    """Add the phy offsets of a chain of any length; -1: it may be damaged.
 
     Raises the exceptions of signal handlers.
     """
     cdef uint8_t data[INDEX_HEADER]
-    cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0, at, size
+    cdef int64_t slots = index_file.slots, limit = index_file.entries
+    cdef int64_t base, index, stored, phy, looked = 0, at, size
     cdef int32_t diff
+    cdef bint read_only = index_file.is_read_only
     if not (1 <= slots <= MAX_IN_FILE and 1 <= limit <= MAX_IN_FILE and wanted >= 0):
-        return -1
-    if not -MAX_TIME <= chain.began <= MAX_TIME:
         return -1
     base = INDEX_HEADER + INDEX_SLOT * slots
     if not file.read(data, INDEX_SLOT, INDEX_HEADER + INDEX_SLOT * (wanted % slots)):
         return -1
     index = load32(data)
-    if index == 0 and file.ends_before(INDEX_HEADER + INDEX_SLOT * (wanted % slots + 1)):
+    if index == 0 and not chain.is_checked and (
+        file.ends_before(INDEX_HEADER + INDEX_SLOT * (wanted % slots + 1))
+    ):
         return -1
-    if chain.read_only:  # after the slot: a header written before it covers the slot's entry
+    if read_only:  # after the slot: a header written before it covers the slot's entry
         if not file.read(data, INDEX_HEADER, 0):
             return -1
         chain.began = load64(data)
-        if not -MAX_TIME <= chain.began <= MAX_TIME:
-            return -1
         limit = min(max(<int64_t> load32(data + AT_INDEX_COUNT), <int64_t> 1), limit)
+    chain.began = min(chain.began, MAX_TIME)  # seconds are added to it
     while 0 < index < limit and chain.count < chain.max_num:
         looked += 1
-        if chain.count == MAX_PLACES:
-            return -1
         if looked % SIGNAL_STEP == 0:
             _check_signals()
         at = base + INDEX_ENTRY * index
-        size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # and the next's hash
+        size = INDEX_ENTRY
+        if not chain.is_checked:  # also the hash of the next entry
+            size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)
         if size < INDEX_ENTRY or not file.read(data, size, at):
             return -1
-        if (size == INDEX_ENTRY or load32(data + INDEX_ENTRY) == 0) and (
-            file.ends_before(at + INDEX_ENTRY - 1)  # the file may be truncated within the entry
+        if not chain.is_checked and (
+            (size == INDEX_ENTRY or load32(data + INDEX_ENTRY) == 0)
+            and file.ends_before(at + INDEX_ENTRY - 1)  # may be truncated within the entry
+            or load64(data + AT_PHY_OF_ENTRY) == 0 and _is_blank(data)  # which may be a real entry
         ):
-            return -1
-        if load64(data + AT_PHY_OF_ENTRY) == 0 and _is_blank(data):  # which may be a real entry
             return -1
         diff = load32(data + AT_TIME_OF_ENTRY)
         if diff < 0:
             return 0
-        if chain.read_only or index < chain.drained:
+        if read_only or index < chain.drained:
             stored = chain.began + (<int64_t> 1000 * diff if index > 1 else 0)
             phy = load64(data + AT_PHY_OF_ENTRY)
             if load32(data) == wanted and chain.begin <= stored <= chain.end:
                 if phy != chain.after or not chain.has_before:
-                    chain.places[chain.count] = phy
-                    chain.count += 1
-                    chain.after, chain.has_before = phy, True
+                    _add(chain, phy)
             if stored < chain.begin:
                 return 0
         limit = index

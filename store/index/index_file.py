@@ -44,6 +44,7 @@ from cqstore.store.index.layout import (
     slot_position,
     time_diff,
 )
+from cqstore.store.java_numbers import LONG_MAX, LONG_MIN
 from cqstore.store.sentences import REOPEN
 
 BATCH_KEYS = 1024
@@ -274,19 +275,13 @@ class IndexFile(_chain.ChainFile):
             rows = pending.find(topic, key)
             if self._select_pending(found, pending, count, rows, max_num, begin, end):
                 return found
-        walked = self._walk(found, wanted, max_num, begin, end, count)
-        if walked is not None:
-            return walked
-        for index, entry in self._chain(wanted):
-            if len(found) >= max_num or entry.time_diff < 0:
-                break
-            if index >= count and not self.read_only:
-                continue  # drained meanwhile: it was among the pending ones
-            stored = self.begin_timestamp + 1000 * (entry.time_diff if index > 1 else 0)
-            if entry.key_hash == wanted and begin <= stored <= end:
-                _add(found, entry.phy_offset)
-            if stored < begin:
-                break
+        begin, end = max(begin, LONG_MIN), min(end, LONG_MAX)
+        if begin <= end:
+            request = found, wanted, min(max_num, LONG_MAX), begin, end, count
+            if not self.walk(*request, is_checked=False):
+                for _ in self._chain(wanted):
+                    pass  # raises the error of a damaged chain
+                self.walk(*request, is_checked=True)
         return found
 
     def _select_pending(
@@ -306,21 +301,6 @@ class IndexFile(_chain.ChainFile):
             if stored < begin:
                 return True
         return False
-
-    def _walk(
-        self, found: list[int], wanted: int, max_num: int, begin: int, end: int, count: int
-    ) -> list[int] | None:
-        """Search the chain on the fast path; ``None``: it is left to ``select``."""
-        mapped = self.mapped
-        if mapped is None:
-            return None
-        try:
-            return _chain.walk_chain(
-                found, mapped, *self.geometry, wanted, max_num, begin, end,
-                self.begin_timestamp, count, self.read_only,
-            )  # fmt: skip
-        except OverflowError:  # times outside a record's range
-            return None
 
     def contains(self, topic: str, key: str, phy_offset: int) -> bool:
         """Return whether the record at ``phy_offset`` is indexed under ``key`` (by hash)."""

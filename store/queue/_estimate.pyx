@@ -1,7 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""FastFilter: estimates of a consumer's lag.
+"""Estimate of how many messages of a range match a filter (a consumer's lag).
 
-Anything that is not plain is left to the slow path in Python, see ``cqstore.store.queue.estimate``.
+``FastFilter`` reads units as they are in a queue; ``estimate`` takes any units, also of a batch
+queue, and any filter. Both count by one rule, ``Sample``.
+
+Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.estimateMessageCount``.
 """
 
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t
@@ -14,6 +17,52 @@ from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, AT_TAGS_CODE_OF_UNIT, U
 cdef enum:
     MAX_AT_ONCE = 1024  # units that are read with one call
     NO_SIZE = 0x7fffffff  # size of the filler before the first unit of a file
+
+
+cdef struct Sample:
+    # Units that were scanned, and matched; messages of the range that they have, and that matched.
+    int64_t scanned, matched, passed, found
+    int64_t max_scan, max_matches
+
+
+cdef inline bint is_full(const Sample *sample) noexcept nogil:
+    return sample.scanned >= sample.max_scan or sample.matched > sample.max_matches
+
+
+cdef inline void count(Sample *sample, int64_t messages, bint matches) noexcept nogil:
+    sample.scanned += 1
+    sample.passed += messages
+    if matches:
+        sample.matched += 1
+        sample.found += messages
+
+
+cdef object of_range(const Sample *sample, int64_t messages):
+    """Apply the share of matches to all messages of the range."""
+    return <object> sample.found * messages // max(sample.passed, <int64_t> 1)
+
+
+def estimate(
+    units, int64_t start, int64_t end, matches, int64_t max_scan, int64_t max_matches
+):
+    """Count the messages of [start, end) in ``units`` that satisfy ``matches``.
+
+    A unit of a batch queue counts the messages that it has in the range. As in RocketMQ the limits
+    count units; when one is reached, the share of matches so far is applied to the whole range.
+    """
+    cdef Sample sample = Sample(0, 0, 0, 0, max_scan, max_matches)
+    cdef int64_t first, after
+    for unit in units:
+        first = unit.queue_offset
+        if first >= end:
+            break
+        if is_full(&sample):
+            return of_range(&sample, end - start)
+        after = first + <int64_t> unit.batch_num
+        count(
+            &sample, max(min(after, end) - max(first, start), <int64_t> 0), matches(unit.tags_code)
+        )
+    return sample.found
 
 
 cdef class FastFilter:
@@ -48,8 +97,9 @@ cdef class FastFilter:
         Plain units exist and contain their tags codes. ``per_file``: units per queue file; no read
         crosses its end.
         """
-        cdef int64_t at, stop = 0, total = 0, scanned = 0, found = 0, low, high, code
-        cdef Py_ssize_t stride, number, count
+        cdef int64_t at, stop = 0, total = 0, low, high, code
+        cdef Py_ssize_t stride, number, room
+        cdef Sample sample = Sample(0, 0, 0, 0, max_scan, max_matches)
         cdef const uint8_t *unit
         cdef BufferRef units
         if not (is_small(start) and is_small(end)) or max_scan < 1 or per_file < 1:
@@ -68,20 +118,19 @@ cdef class FastFilter:
                 if total <= 0:
                     return 0
             units = BufferRef(data)
-            count = units.buffer.len // stride if stride >= UNIT_OF_FILES else 0
-            if count < 1:
+            room = units.buffer.len // stride if stride >= UNIT_OF_FILES else 0
+            if room < 1:
                 return None
             unit = <const uint8_t *> units.buffer.buf
-            for number in range(min(<int64_t> count, stop - at)):
+            for number in range(min(<int64_t> room, stop - at)):
                 code = load64(unit + AT_TAGS_CODE_OF_UNIT)
                 if not 0 < load32(unit + AT_SIZE_OF_UNIT) < NO_SIZE or load64(unit) < 0:
                     return None
                 if code < INT32_MIN:  # may be the address of an extension unit
                     return None
-                if scanned >= max_scan or found > max_matches:
-                    return <object> found * total // scanned
-                found += self.matches(code)
-                scanned += 1
+                if is_full(&sample):
+                    return of_range(&sample, total)
+                count(&sample, 1, self.matches(code))
                 unit += stride
-            at += min(<int64_t> count, stop - at)
-        return found
+            at += min(<int64_t> room, stop - at)
+        return sample.found

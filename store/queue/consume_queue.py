@@ -5,16 +5,14 @@ Source: RocketMQ ``ConsumeQueueInterface``.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from cqstore.store.queue import _estimate
 from cqstore.store.queue.context import QueueStoreContext
-from cqstore.store.queue.estimate import MessageFilter, estimate
+from cqstore.store.queue.estimate import MessageFilter
 from cqstore.store.queue.facts import UnitLocation
 from cqstore.store.queue.time_search import BoundaryType, search_offset
 from cqstore.store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
-
-if TYPE_CHECKING:
-    from cqstore.store.queue import _estimate
 
 _ITERATE_UNITS = 1024
 FastUnits = tuple[int, int, bytes, int]
@@ -167,7 +165,7 @@ class ConsumeQueue(ABC):
         from_offset: int,
         to_offset: int,
         matches: MessageFilter,
-        fast: "_estimate.FastFilter | None" = None,
+        fast: _estimate.FastFilter | None = None,
     ) -> int:
         """Estimate how many messages of [from_offset, to_offset) satisfy ``matches``.
 
@@ -186,7 +184,7 @@ class ConsumeQueue(ABC):
             found = fast.estimate(self, start, end, config.units_per_file, *bounds)
             if found is not None:
                 return found
-        return estimate(self.iterate(start), start, end, matches, *bounds)
+        return _estimate.estimate(self.iterate(start), start, end, matches, *bounds)
 
 
 def no_units(queue_offset: int, stride: int) -> UnitBlock:

@@ -7,6 +7,8 @@ Source: RocketMQ ``ConsumeQueue.binarySearchInQueueByTime``,
 from collections.abc import Callable
 from enum import Enum
 
+from cqstore.store.queue import _time_search
+
 
 class BoundaryType(Enum):
     """Which unit to choose around a point in time."""
@@ -27,15 +29,6 @@ def search_offset(
     ``timestamp_at`` returns a unit's store time in ms, -1 if its record is gone; it is called O(log
     n) times. Times must not decrease with the offset, otherwise the result is one of several.
     """
-    low, high = min_offset, max_offset
-    upper = boundary is BoundaryType.UPPER
-    while low < high:  # invariant: units before low are earlier, units from high on are later
-        middle = (low + high) // 2
-        at = timestamp_at(middle)
-        if at < timestamp or (upper and at == timestamp):
-            low = middle + 1
-        else:
-            high = middle
-    if upper:
-        return max(low - 1, min_offset)
-    return low
+    return _time_search.search_offset(
+        min_offset, max_offset, timestamp, boundary is BoundaryType.UPPER, timestamp_at
+    )

@@ -427,6 +427,10 @@ class MessageStore:
                 completely; ``query_index_files`` uses the index in files only.
         """
         self._ready()
+        if begin is end is self._interceptor is None:
+            found = self._queries.fast.plain(topic, key, max_num)
+            if found is not None:
+                return found
         times = query_times(topic, key, max_num, begin, end)
         if (interceptor := self._interceptor) is not None:
             interceptor.on_query(topic, key, max_num, *times)

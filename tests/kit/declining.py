@@ -12,6 +12,8 @@ class Declines:
     def query(self, *_: object) -> None:
         """Answer no query."""
 
+    plain = query
+
     def fast_units(self, *_: object) -> None:
         """Read no units."""
 
@@ -30,4 +32,23 @@ class DeclinesAppends:
 
 def decline_walks(patch: Any) -> None:
     """Have chains of index files walked in Python; ``patch`` is a ``pytest.MonkeyPatch``."""
-    patch.setattr(IndexFile, "_walk", lambda *_: None)
+    patch.setattr(IndexFile, "walk", _walk)
+
+
+def _walk(
+    file: IndexFile, found: list[int], wanted: int, max_num: int, begin: int, end: int,
+    drained: int, *, is_checked: bool,
+) -> bool:  # fmt: skip
+    """Walk a chain as ``ChainFile.walk``, entry by entry."""
+    assert not is_checked
+    for index, entry in file._chain(wanted):
+        if len(found) >= max_num or entry.time_diff < 0:
+            break
+        if index >= drained and not file.read_only:
+            continue  # drained meanwhile: it was among the pending ones
+        stored = file.begin_timestamp + 1000 * (entry.time_diff if index > 1 else 0)
+        if entry.key_hash == wanted and begin <= stored <= end:
+            found += [entry.phy_offset] if found[-1:] != [entry.phy_offset] else []
+        if stored < begin:
+            break
+    return True

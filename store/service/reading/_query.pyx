@@ -2,6 +2,7 @@
 """FastQuery: queries by key, served from the maps of index and log."""
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t
+from libc.stdlib cimport free
 from libc.string cimport memchr
 
 from cqstore.store.core._arguments cimport PyLong_AsLongLongAndOverflow
@@ -11,7 +12,9 @@ from cqstore.store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
 from cqstore.store.core._layout cimport BLANK_BYTES, MIN_RECORD
 from cqstore.store.core._maps cimport FileMap
 from cqstore.store.index._batch cimport KeyColumns
-from cqstore.store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key, slot_ahead
+from cqstore.store.index._chain cimport (
+    Chain, ChainFile, ChainFiles, begin_chain, chain_places, has_key, slot_ahead,
+)
 from cqstore.store.log._log cimport FastLog, Part
 from cqstore.store.record._parse cimport ends_in_file, parse_record
 from cqstore.store.record._stored cimport StoredMessage
@@ -45,14 +48,32 @@ cdef class FastQuery:
 
     cdef FastLog log
     cdef ChainFiles index
-    cdef int64_t file_size
+    cdef object others
+    cdef int64_t file_size, max_messages
     cdef Part last  # the part of the log read last; used only to prefetch, it may be unmapped
 
-    def __init__(self, FastLog log not None, ChainFiles index not None, int64_t file_size):
-        """Set the log, with files of ``file_size`` bytes, and the index."""
-        self.log, self.index, self.file_size = log, index, file_size
+    def __init__(
+        self, FastLog log not None, ChainFiles index, int64_t file_size,
+        int64_t max_messages=INT64_MAX, others=None,
+    ):
+        """Set the log, with files of ``file_size`` bytes, and the index, ``None`` without one.
 
-    def query(self, topic, key, max_num, begin, end):
+        ``max_messages`` limits each result. ``others`` are the other indexes; ``None``: the index
+        is incomplete, so that ``plain`` serves no query.
+        """
+        self.log, self.index, self.file_size = log, index, file_size
+        self.max_messages, self.others = max_messages, others
+
+    def plain(self, topic, key, max_num):
+        """Return the result of ``query`` for any time, if the index is complete and the only one.
+
+        ``None``: the query is left to the slow path, which also checks the arguments.
+        """
+        if self.others is None or not self.others.are_none:
+            return None
+        return self.query(topic, key, max_num, INT64_MIN, INT64_MAX)
+
+    cpdef query(self, topic, key, max_num, begin, end):
         """Return at most ``max_num`` messages, and if there are more, as ``KeyQueries.in_files``.
 
         ``None``: the query is left to the slow path.
@@ -60,37 +81,45 @@ cdef class FastQuery:
         cdef Chain chain
         cdef Name name
         cdef int64_t wanted, limit
-        cdef Py_ssize_t number
         cdef tuple files
-        cdef ChainFile file
         if not _is_ordinary(topic, key, &name):
             return None
         if not (_fits(max_num, &limit) and _fits(begin, &name.begin) and _fits(end, &name.end)):
             return None
-        files = self.index.files
-        if self.index.is_closed or files is None:
+        if self.index is None or self.index.is_closed or self.index.files is None:
             return None
+        files = self.index.files
         wanted = without_sign(hash_utf8(
             hash_utf8(0, name.topic, name.topic_size) * 31 + HASH_SIGN, name.key, name.key_size
         ))
+        limit = min(max(limit, <int64_t> 0), self.max_messages, INT64_MAX - 1)
         # For any time: the index stores seconds, and would end at the first entry that is too
         # early.
-        chain.count, chain.begin, chain.end = 0, INT64_MIN, INT64_MAX
-        chain.max_num = min(max(limit, <int64_t> 0), INT64_MAX - 1) + 1
+        begin_chain(&chain, limit + 1, INT64_MIN, INT64_MAX)
+        try:
+            if not self._walk_all(files, topic, key, wanted, &chain):
+                return None
+            return self._messages(&chain, &name)
+        finally:
+            free(chain.many)
+
+    cdef bint _walk_all(self, tuple files, topic, key, int64_t wanted, Chain *chain) except -1:
+        """Add the phy offsets of a key, the newest file first; False: the slow path is needed."""
+        cdef Py_ssize_t number
+        cdef ChainFile file
         for number in range(len(files) - 1, -1, -1):
             one = files[number]
             if not isinstance(one, ChainFile):
-                return None
+                return False
             file = <ChainFile> one
             slot_ahead(file, wanted)
-            chain.read_only = file.is_read_only
-            if chain.read_only:
+            if file.is_read_only:
                 one.refresh()
-            if not self._walk(file, topic, key, wanted, &chain):
-                return None
+            if not self._walk(file, topic, key, wanted, chain):
+                return False
             if chain.count >= chain.max_num:
                 break
-        return self._messages(&chain, &name)
+        return True
 
     cdef bint _walk(self, ChainFile file, topic, key, int64_t wanted, Chain *chain) except -1:
         """Add the phy offsets of a key's chain in one file; False: it is left to the slow path.
@@ -99,7 +128,6 @@ cdef class FastQuery:
         """
         cdef KeyColumns pending = file.pending
         cdef FileMap mapped
-        cdef int64_t slots
         cdef int walked
         cdef Part last
         chain.began, chain.drained = file.begin, file.drained  # consistent with `pending`
@@ -108,12 +136,9 @@ cdef class FastQuery:
         mapped = file.mapped  # keeps it open
         if mapped is None:
             return False
-        slots, chain.entries = file.slots, file.entries
-        chain.has_before = chain.count > 0  # entries of one record may be in two files
-        chain.after = chain.places[chain.count - 1] if chain.count else -1
         last = self.last  # under the GIL: another query sets it
         with nogil:
-            walked = chain_places(mapped, slots, wanted, chain)
+            walked = chain_places(file, mapped, wanted, chain)
             _ahead(&last, chain)
         return walked == 0
 

@@ -46,11 +46,14 @@ class KeyQueries:
         self._read_only = read_only
         is_bounded = "max_msgs_num_batch" in config.model_fields_set
         self._max_messages = config.max_msgs_num_batch if is_bounded else LONG_MAX
-        self._fast = None
-        if index is not None:
-            self._fast = _query.FastQuery(FastLog(log), index, log.files.file_size)
         self.others = others
         """Indexes of keys in addition to the one in files."""
+        is_whole = left_out is None and (index is None or index.faults.error is None)
+        self.fast = _query.FastQuery(
+            FastLog(log), index, log.files.file_size, self._max_messages,
+            others if is_whole else None,
+        )  # fmt: skip
+        """The compiled queries, which leave what is not plain to this class."""
 
     def in_all(
         self, topic: str, key: str, max_num: int, times: TimeRange = ALL
@@ -78,13 +81,11 @@ class KeyQueries:
         self, topic: str, key: str, max_num: int, times: TimeRange = ALL
     ) -> QueryMessageResult:
         """Return the messages from the index in files, see ``MessageStore.query_index_files``."""
-        if self._index is None or self._fast is None:
+        if self._index is None:
             return QueryMessageResult()
-        limit = min(max_num, self._max_messages)
-        begin, end = times
-        found = self._fast.query(topic, key, limit, begin, end)
+        found = self.fast.query(topic, key, max_num, *times)
         if found is None:
-            limit = max(limit, 0)
+            limit = max(min(max_num, self._max_messages), 0)
             found = newest_of(self._declined(self._index, topic, key, limit + 1, times), limit)
         return found
 

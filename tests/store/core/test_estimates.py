@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.store.queue.estimate import estimate, fast_filter
+from cqstore.store.queue._estimate import estimate
+from cqstore.store.queue.estimate import fast_filter
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.service.reading.puller import TagFilter
 from tests.kit.queue_drive import UNITS_PER_FILE, QueueDrive

@@ -14,11 +14,11 @@ import pytest
 from cqstore.cq_file.store import FileConsumeQueueStore
 from cqstore.store.core._maps import FileMap
 from cqstore.store.errors import CorruptionError, StoreError
-from cqstore.store.index._chain import walk_chain
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.chains import walk_chain
 from tests.kit.declining import Declines, decline_walks
 
 CONFIG = StoreConfig(
@@ -62,7 +62,7 @@ def test_an_index_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) 
         found = outcome(lambda: keyed(store, 7))
         assert found != [7]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store._queries, "_fast", Declines())
+            patch.setattr(store._queries, "fast", Declines())
             decline_walks(patch)
             assert outcome(lambda: keyed(store, 7)) == found
         os.truncate(path, size)  # with zeros behind

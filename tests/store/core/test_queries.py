@@ -18,7 +18,7 @@ import pytest
 
 from cqstore.store.core._maps import FileMap
 from cqstore.store.errors import StoreConfigError, StoreError
-from cqstore.store.index._chain import ChainFile, ChainFiles, walk_chain
+from cqstore.store.index._chain import ChainFile, ChainFiles
 from cqstore.store.index.index_batch import IndexBatch
 from cqstore.store.log._log import FastLog
 from cqstore.store.log.commit_log import CommitLog
@@ -27,6 +27,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading._query import FastQuery
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.chains import chain_file, walk_chain
 from tests.kit.declining import Declines, decline_walks
 from tests.kit.waiting import until
 
@@ -95,7 +96,7 @@ def compare(store: MessageStore, requested: tuple[str, str, int, int, int]) -> o
     topic, key, most, begin, end = requested
     messages = outcome(lambda: store.query_message(topic, key, most, begin, end))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store._queries, "_fast", Declines())
+        patch.setattr(store._queries, "fast", Declines())
         slow = outcome(lambda: store.query_message(topic, key, most, begin, end))
     assert messages == slow, requested
     return messages
@@ -164,7 +165,7 @@ def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int])
     path.write_bytes(random.Random(5).randbytes(4000))
     for read_only in (False, True):
         mapped = mapped_file(path)
-        walked = walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
+        walked = walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only=read_only)
         assert walked is None or walked == []
 
 
@@ -240,9 +241,9 @@ def test_a_reader_finds_what_its_log_has_though_the_index_goes_on(tmp_path: Path
 
         def found(*times: int) -> list[bytes]:
             answers = []
-            for plain in (reader._queries._fast, Declines()):
+            for plain in (reader._queries.fast, Declines()):
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(reader._queries, "_fast", plain)
+                    patch.setattr(reader._queries, "fast", plain)
                     messages = reader.query_message("t", "a", 32, *times)
                 answers.append([message.body for message in messages])
             assert answers[0] == answers[1]
@@ -311,8 +312,7 @@ def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
 
 def places(store: MessageStore, key: str, most: int) -> list[int] | None:
     """Return where the core finds a key by itself."""
-    assert store._queries._fast is not None
-    found = store._queries._fast.query("t", key, most, *ALWAYS)
+    found = store._queries.fast.query("t", key, most, *ALWAYS)
     return None if found is None else [message.phy_offset for message in found]
 
 
@@ -381,8 +381,8 @@ def test_signals_are_served_within_a_long_walk(tmp_path: Path) -> None:
     """No line of Python runs from one walk to the next, so nothing else serves them."""
     mapped = long_chain(tmp_path / "index", 66_000)
     walk = partial(
-        walk_chain, file=mapped, slots=1, entries=66_001, wanted=7, max_num=32, begin=0,
-        end=ALWAYS[1], began=0, drained=66_001, read_only=False,
+        chain_file(mapped, 1, 66_001, 0, 66_001, read_only=False).walk, wanted=7, max_num=32,
+        begin=0, end=ALWAYS[1], drained=66_001, is_checked=False,
     )  # fmt: skip
     walks = iter([list[int]()] * 100_000)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.cq_file.consume_queue import FileConsumeQueue
 from cqstore.cq_file.named_queue import NamedFileQueue
 from cqstore.cq_file.store import FileConsumeQueueStore
 from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family
@@ -101,6 +102,14 @@ def test_a_backend_that_gives_out_queues_of_its_own_is_asked_for_them(store: Mes
     assert FileConsumeQueueStore(components_of(store).queues.context).fast_reads is not None
 
 
+def files_of(store: MessageStore, topic: str) -> FileConsumeQueue:
+    queues = components_of(store).queues
+    assert isinstance(queues, FileConsumeQueueStore)
+    files = queues._table.find(topic, 0)
+    assert isinstance(files, FileConsumeQueue)
+    return files
+
+
 def set_times(store: MessageStore, draw: random.Random, *, sound: bool) -> list[int]:
     """Give the records other store times, rising ones or any; return some to search for."""
     now, times = 1_700_000_000_000, []
@@ -113,6 +122,7 @@ def set_times(store: MessageStore, draw: random.Random, *, sound: bool) -> list[
             with path.open("r+b") as file:
                 at = phy % LOG_FILE + 56
                 os.pwrite(file.fileno(), time.to_bytes(8, "big", signed=True), at)
+        files_of(store, topic).generation += 1  # an open store's records never change, except here
     return [*draw.choices(times, k=60), times[0] - 1, times[-1] + 1, 0, -1, 1 << 62, 1 << 70]
 
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cqstore.store.errors import StoreError
-from cqstore.store.index import _chain
 from cqstore.store.index.index_batch import IndexBatch
 from cqstore.store.index.index_file import IndexFile
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.index.layout import IndexGeometry
 from cqstore.store.record.java_hash import java_hash
+from tests.kit.declining import decline_walks
 from tests.kit.index_records import index_record
 
 ALL = (0, 1 << 62)
@@ -115,7 +115,7 @@ def test_times_are_looked_at_in_keys_that_wait_as_in_those_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushed: int, *, slowly: bool
 ) -> None:
     if slowly:
-        monkeypatch.setattr(_chain, "walk_chain", lambda *_: None)
+        decline_walks(monkeypatch)
     index, draw, now = service(tmp_path), random.Random(5), 1_000_000
     model: list[tuple[int, int]] = []
     for number in range(40):

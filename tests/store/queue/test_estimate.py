@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cqstore.store.queue.estimate import estimate
+from cqstore.store.queue._estimate import estimate
 from cqstore.store.queue.units import CqUnit
 
 

@@ -140,7 +140,7 @@ def test_queries_by_key_compare_the_time_of_each_record(store: MessageStore) -> 
             assert [int(each.body) for each in found] == mine[-most:], (begin, end, key, most)
             assert found.has_more is (len(mine) > most)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(components_of(store).queries, "_fast", Declines())
+        patch.setattr(components_of(store).queries, "fast", Declines())
         for begin, end, wanted in ranges(records, 25):
             found = store.query_message("t", "all", 5, begin, end)
             assert sorted(int(each.body) for each in found) == numbers(wanted[-5:])
