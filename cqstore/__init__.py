@@ -41,6 +41,7 @@ _NAMES = {
     "cqstore.store.record.decoder": "StoredMessage",
     "cqstore.store.record.filler": "RecordPlace",
     "cqstore.store.record.message": "Host Message",
+    "cqstore.store.record.record_layout": "RecordHead RecordTail",
     "cqstore.store.service.dispatching.arrivals": (
         "Arrival ArrivalBatch ArrivalListener ArrivalSubscription"
     ),
@@ -70,9 +71,11 @@ _NAMES = {
     "cqstore.store.service.recovering.recovery": "RecoveryReport",
     "cqstore.store.service.recovering.replacement": "Rebuild",
     "cqstore.store.service.results": (
-        "GetMessageResult GetMessageStatus PutMessageResult PutMessageStatus QueryMessageResult"
+        "DamagedRecord GetMessageResult GetMessageStatus PutMessageResult PutMessageStatus"
+        " QueryMessageResult"
     ),
-    "cqstore.store.service.runtime.meters": "GetCounts HistogramSnapshot",
+    "cqstore.store.service.runtime.histogram_snapshot": "HistogramSnapshot",
+    "cqstore.store.service.runtime.meters": "GetCounts",
     "cqstore.store.service.scheduling.level_delivery": "DelayLevelFigures",
     "cqstore.store.service.writing.put_hooks": "PutMessageHook",
     "cqstore.store.service.writing.replicas": "Replicas",

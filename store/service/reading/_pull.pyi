@@ -35,11 +35,3 @@ class Pulls:
         tags: TagFilter | None,
         max_total_bytes: int = ...,
     ) -> GetMessageResult: ...
-
-def bind_statuses(
-    found: object,
-    too_small: object,
-    overflow_one: object,
-    overflow_badly: object,
-    no_message: object,
-) -> None: ...

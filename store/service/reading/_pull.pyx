@@ -21,6 +21,8 @@ from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_reco
 from cqstore.store.service._results cimport GetMessageResult
 from cqstore.store.service.runtime._histogram cimport Histogram
 
+from cqstore.store.service.pull_status import GetMessageStatus
+
 cdef extern from *:
     """
     #include <time.h>
@@ -38,18 +40,11 @@ cdef enum:
     MIN_BYTES = 100
     MAX_BYTES = 128 << 20
 
-cdef object _status_found = None
-cdef object _too_small = None
-cdef object _overflow_one = None
-cdef object _overflow_badly = None
-cdef object _no_message = None
-
-
-def bind_statuses(found, too_small, overflow_one, overflow_badly, no_message):
-    """Set the statuses of a pull that found messages, and of pulls that start outside the queue."""
-    global _status_found, _too_small, _overflow_one, _overflow_badly, _no_message
-    _status_found, _too_small, _overflow_one = found, too_small, overflow_one
-    _overflow_badly, _no_message = overflow_badly, no_message
+cdef object _status_found = GetMessageStatus.FOUND
+cdef object _too_small = GetMessageStatus.OFFSET_TOO_SMALL
+cdef object _overflow_one = GetMessageStatus.OFFSET_OVERFLOW_ONE
+cdef object _overflow_badly = GetMessageStatus.OFFSET_OVERFLOW_BADLY
+cdef object _no_message = GetMessageStatus.NO_MESSAGE_IN_QUEUE
 
 
 cdef class FastPull:

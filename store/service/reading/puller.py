@@ -36,11 +36,6 @@ _INT31 = 1 << 31
 _place = PLACE.unpack_from
 _GONE = int(SysFlag.PASSED_OVER)
 
-_pull.bind_statuses(
-    GetMessageStatus.FOUND, GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_ONE,
-    GetMessageStatus.OFFSET_OVERFLOW_BADLY, GetMessageStatus.NO_MESSAGE_IN_QUEUE,
-)  # fmt: skip
-
 
 class TagFilter:
     """A subscription by tags: ``*``, or ``TagA || TagB``.
