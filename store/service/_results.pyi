@@ -16,16 +16,9 @@ class GetMessageResult:
     """
 
     __match_args__ = (
-        "status",
-        "next_begin_offset",
-        "min_offset",
-        "max_offset",
-        "records",
-        "queue_offsets",
-        "total_bytes",
-        "hole",
-        "damaged",
-    )
+        "status", "next_begin_offset", "min_offset", "max_offset", "records", "queue_offsets",
+        "total_bytes", "hole", "damaged",
+    )  # fmt: skip
     __hash__: ClassVar[None]  # type: ignore[assignment]
     status: GetMessageStatus
     next_begin_offset: int
