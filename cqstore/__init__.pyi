@@ -58,6 +58,8 @@ from cqstore.store.record.decoder import StoredMessage as StoredMessage
 from cqstore.store.record.filler import RecordPlace as RecordPlace
 from cqstore.store.record.message import Host as Host
 from cqstore.store.record.message import Message as Message
+from cqstore.store.record.record_layout import RecordHead as RecordHead
+from cqstore.store.record.record_layout import RecordTail as RecordTail
 from cqstore.store.service.dispatching.arrivals import Arrival as Arrival
 from cqstore.store.service.dispatching.arrivals import ArrivalBatch as ArrivalBatch
 from cqstore.store.service.dispatching.arrivals import ArrivalListener as ArrivalListener
@@ -99,13 +101,16 @@ from cqstore.store.service.recovering.pass_over import PassedOver as PassedOver
 from cqstore.store.service.recovering.queue_rebuild import RebuildReport as RebuildReport
 from cqstore.store.service.recovering.recovery import RecoveryReport as RecoveryReport
 from cqstore.store.service.recovering.replacement import Rebuild as Rebuild
+from cqstore.store.service.results import DamagedRecord as DamagedRecord
 from cqstore.store.service.results import GetMessageResult as GetMessageResult
 from cqstore.store.service.results import GetMessageStatus as GetMessageStatus
 from cqstore.store.service.results import PutMessageResult as PutMessageResult
 from cqstore.store.service.results import PutMessageStatus as PutMessageStatus
 from cqstore.store.service.results import QueryMessageResult as QueryMessageResult
+from cqstore.store.service.runtime.histogram_snapshot import (
+    HistogramSnapshot as HistogramSnapshot,
+)
 from cqstore.store.service.runtime.meters import GetCounts as GetCounts
-from cqstore.store.service.runtime.meters import HistogramSnapshot as HistogramSnapshot
 from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures as DelayLevelFigures
 from cqstore.store.service.writing.put_hooks import PutMessageHook as PutMessageHook
 from cqstore.store.service.writing.replicas import Replicas as Replicas

@@ -27,7 +27,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.by_group import GroupOffsets
 from cqstore.store.service.metrics.by_topic import LIMIT, FiguresByTopic, TopicSnapshot
 from cqstore.store.service.metrics.metrics import MetricsSnapshot
-from cqstore.store.service.runtime.meters import HistogramSnapshot
+from cqstore.store.service.runtime.histogram_snapshot import HistogramSnapshot
 from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {

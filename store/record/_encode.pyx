@@ -19,7 +19,8 @@ from libc.string cimport memchr, memcmp
 from cqstore.store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
 from cqstore.store.core._layout cimport *
 from cqstore.store.core._record cimport get16, get32, is_ascii, put_bytes, whole_number
-from cqstore.store.record._message cimport HostWire, Message
+from cqstore.store.record._host cimport HostWire
+from cqstore.store.record._message cimport Message
 from cqstore.store.record._properties cimport (
     MAX_NAMES, NAME_END, VALUE_END, PyUnicode_AsUTF8AndSize, decode_text, is_ordinary,
 )

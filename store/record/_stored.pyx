@@ -24,6 +24,13 @@ from cqstore.store.core._layout cimport (
 )
 from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
 
+from cqstore.store.record import invalid_record
+from cqstore.store.record.compression import decompress
+from cqstore.store.record.described import described
+from cqstore.store.record.host import Host
+from cqstore.store.record.message_id import encode_message_id
+from cqstore.store.record.record_layout import RecordHead, RecordTail
+
 cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
     bint PyUnicode_IS_ASCII(object text) nogil
@@ -40,23 +47,8 @@ _new = tuple.__new__
 
 crc_prepare()
 
-cdef object _interpreted = None  # the slow path, which has the error messages
-cdef object _again = None
-cdef object _head = None
-cdef object _tail = None
-cdef object _host = None
-cdef object _decompress = None
-cdef object _message_id = None
-cdef object _described = None
 cdef bytes _last_wire = b""  # producers often send the same one again
 cdef object _last_host = None
-
-
-def bind_messages(interpreted, again, head, tail, host, decompress, message_id, described):
-    """Set the slow path of ``StoredMessage``, and the functions and classes of its fields."""
-    global _interpreted, _again, _head, _tail, _host, _decompress, _message_id, _described
-    _interpreted, _again, _head, _tail = interpreted, again, head, tail
-    _host, _decompress, _message_id, _described = host, decompress, message_id, described
 
 
 cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
@@ -66,7 +58,7 @@ cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
         or memcmp(PyBytes_AS_STRING(_last_wire), wire, size) != 0
     ):
         made = PyBytes_FromStringAndSize(<const char *> wire, size)
-        _last_host = _host(made)
+        _last_host = Host(made)
         _last_wire = made
     return _last_host
 
@@ -93,7 +85,11 @@ cdef class StoredMessage:
     """
 
     def __init__(self, record, phy_offset=None):
-        """Read the record that fills ``record``, see ``PyMessageView``."""
+        """Read the record that fills ``record``; ``phy_offset`` is its position in the log.
+
+        Raises:
+            CorruptionError: lengths and size are inconsistent, or the magic code is invalid.
+        """
         cdef BufferRef held
         if self.held is not None:  # other threads may be reading the buffer
             raise TypeError("the message has already been read")
@@ -102,8 +98,7 @@ cdef class StoredMessage:
         if not self._find(held, record):
             again = again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
             if again is None or not self._find(BufferRef(again), again):
-                _interpreted(record if again is None else again, phy_offset)
-                raise RuntimeError("the fast path and the slow path read a record differently")
+                invalid_record.refuse_record(record if again is None else again, phy_offset)
 
     cdef bint _find(self, BufferRef held, record) except -1:
         """Take the record if it is valid."""
@@ -127,22 +122,18 @@ cdef class StoredMessage:
             return False
         cdef BufferRef held = BufferRef(again)
         if not parse_record(<const uint8_t *> held.buffer.buf, held.buffer.len, &places):
-            _interpreted(again)
-            raise RuntimeError("the fast path and the slow path read a record differently")
+            invalid_record.refuse_record(again)
         self.former = self.held
         self.held, self.data, self._record = held, <const uint8_t *> held.buffer.buf, again
         self.places = places
         self._topic = self._body = self._properties = None
         return True
 
-    def _slow(self):
-        return _interpreted(self.record)
-
     def __repr__(self):
-        return _described(self)
+        return described(self)
 
     def __reduce__(self):
-        return _again, (bytes(self.record),)  # a view is valid in this process only
+        return type(self), (bytes(self.record),)  # a view is valid in this process only
 
     @property
     def record(self):
@@ -162,7 +153,7 @@ cdef class StoredMessage:
     def head(self):
         """The first fixed part of the record."""
         cdef const uint8_t *data = self._start()
-        found = _new(_head, (
+        found = _new(RecordHead, (
             load32(data), load32(data + AT_MAGIC), load32(data + AT_CRC),
             load32(data + AT_QUEUE_ID), load32(data + AT_FLAG), load64(data + AT_QUEUE_OFFSET),
             load64(data + AT_PHY_OFFSET), load32(data + AT_SYS_FLAG), load64(data + AT_BORN),
@@ -173,7 +164,7 @@ cdef class StoredMessage:
     def tail(self):
         """The fixed part between the store host and the body."""
         cdef const uint8_t *data = self._start() + self.places.body - TAIL_BYTES
-        found = _new(_tail, (
+        found = _new(RecordTail, (
             load32(data), load64(data + AT_PREPARED_OF_TAIL), load32(data + AT_BODY_SIZE_OF_TAIL),
         ))
         return found if _is_read(self) else self.tail
@@ -224,7 +215,11 @@ cdef class StoredMessage:
 
     @property
     def topic(self):
-        """The topic. Raises ``CorruptionError`` if it is not valid UTF-8."""
+        """The topic.
+
+        Raises:
+            CorruptionError: the topic is not valid UTF-8.
+        """
         cdef const uint8_t *data = self._start()
         if self._topic is None:
             try:
@@ -233,7 +228,9 @@ cdef class StoredMessage:
                     self.places.topic_end - self.places.topic, NULL,
                 )
             except UnicodeDecodeError:
-                return self._slow().topic
+                record = self.record
+                topic = bytes(record[self.places.topic : self.places.topic_end])
+                return invalid_record.decode_topic(topic, self.phy_offset)
             if not _is_read(self):
                 return self.topic
             self._topic = topic
@@ -246,7 +243,12 @@ cdef class StoredMessage:
 
     @property
     def body(self):
-        """The body, decompressed; raises the errors of ``PyMessageView.body``."""
+        """The body, decompressed.
+
+        Raises:
+            CorruptionError: the body cannot be decompressed.
+            UnsupportedFormatError: the compression type is unknown.
+        """
         cdef const uint8_t *data = self._start()
         cdef int32_t flag = load32(data + AT_SYS_FLAG)
         if self._body is None:
@@ -256,7 +258,7 @@ cdef class StoredMessage:
             if not _is_read(self):
                 return self.body
             if flag & COMPRESSED:
-                stored = _decompress(stored, flag, self.phy_offset)
+                stored = decompress(stored, flag, self.phy_offset)
             self._body = stored
         return self._body
 
@@ -302,23 +304,33 @@ cdef class StoredMessage:
     @property
     def message_id(self):
         """The offset message id: store host, port and phy offset in hex."""
-        return _message_id(self.store_host, self.phy_offset)
+        return encode_message_id(self.store_host, self.phy_offset)
 
     # ---- checks
 
     def check_body(self):
-        """Check the body's CRC; raises the errors of ``PyMessageView.check_body``."""
+        """Check the body's CRC.
+
+        Raises:
+            ChecksumError: the CRC differs. An empty body has no CRC to check.
+        """
         cdef const uint8_t *data = self._start()
         cdef uint32_t crc
         if self.places.body_size:
             with nogil:
                 crc = crc_of(<const char *> data + self.places.body, self.places.body_size)
             if <int32_t> (crc & 0x7FFFFFFF) != load32(data + AT_CRC):
-                self._slow().check_body()
+                invalid_record.check_body_crc(
+                    self.stored_body, self.head.body_crc, self.phy_offset
+                )
 
     def check_property_crc(self):
-        """Check the CRC over the whole record; see ``PyMessageView.check_property_crc``."""
-        self._slow().check_property_crc()
+        """Check the CRC over the whole record that ``enabledAppendPropCRC`` appends.
+
+        Raises:
+            ChecksumError: the CRC is missing or differs.
+        """
+        invalid_record.check_property_crc(self.record, self.phy_offset)
 
 
 cdef list messages_of(list files, const Found *found, Py_ssize_t count):

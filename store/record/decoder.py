@@ -7,41 +7,20 @@ Source: RocketMQ ``MessageDecoder.decode``, ``CommitLog.checkMessageAndReturnSiz
 """
 
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from cqstore.store.errors import CorruptionError, TruncatedRecordError
-from cqstore.store.record import _stored
-from cqstore.store.record.compression import decompress
-from cqstore.store.record.described import described
-from cqstore.store.record.interpreted_message import MAGICS, PyMessageView, magic_error
+from cqstore.store.record._stored import StoredMessage
+from cqstore.store.record.invalid_record import MAGICS, magic_error
 from cqstore.store.record.layout import Buffer
-from cqstore.store.record.message import Host
-from cqstore.store.record.message_id import encode_message_id
 from cqstore.store.record.record_layout import (
     BLANK_SIZE,
     MAGIC_BLANK,
     MAX_QUEUE_OFFSET,
     MIN_RECORD_SIZE,
-    RecordHead,
-    RecordTail,
 )
 
+__all__ = ["StoredMessage", "check_record", "record_span", "refuse_filler"]
 _START = Struct(">ii")
-
-
-def read_again(record: Buffer) -> "StoredMessage":
-    """Return the message in ``record``; unpickling calls this."""
-    return StoredMessage(record)
-
-
-if TYPE_CHECKING:
-    StoredMessage = PyMessageView
-else:
-    _stored.bind_messages(
-        PyMessageView, read_again, RecordHead, RecordTail, Host, decompress,
-        encode_message_id, described,
-    )  # fmt: skip
-    StoredMessage = _stored.StoredMessage
 
 
 def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:

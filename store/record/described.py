@@ -1,9 +1,11 @@
 """The ``repr`` of a stored message: one line, also for damaged records."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from cqstore.store.errors import StoreError
-from cqstore.store.record.record_layout import RecordTail
+
+if TYPE_CHECKING:
+    from cqstore.store.record._stored import StoredMessage
 
 _FIELDS = (
     "topic", "queue_id", "queue_offset", "phy_offset", "size", "store_timestamp", "body",
@@ -11,14 +13,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-class _Stored(Protocol):
-    """An object with the tail of its record."""
-
-    @property
-    def tail(self) -> RecordTail: ...
-
-
-def described(message: _Stored) -> str:
+def described(message: "StoredMessage") -> str:
     """Return position and fields of a message in one line; of the body only its size. Never raises.
 
     A field that cannot be read, because the record is damaged or the log was truncated, is shown
@@ -27,7 +22,7 @@ def described(message: _Stored) -> str:
     return f"StoredMessage({', '.join(f'{name}={_field(message, name)}' for name in _FIELDS)})"
 
 
-def _field(message: _Stored, name: str) -> str:
+def _field(message: "StoredMessage", name: str) -> str:
     try:
         if name == "body":
             return f"<{message.tail.body_size} bytes stored>"

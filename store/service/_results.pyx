@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Results of a pull and of a query. Views, offsets and messages are created on access.
 
-The slow path, and the error messages for damage, are in ``cqstore.store.service.results``, a layer
-below the pulls.
+The slow path is in ``cqstore.store.service.pull_status``.
 """
 
 cimport cython
@@ -14,25 +13,23 @@ from cqstore.store.core._buffer cimport BufferRef
 from cqstore.store.record._parse cimport Found
 from cqstore.store.record._stored cimport messages_of
 
-cdef object _sound_messages = None
-cdef object _leave_out = None
-
-
-def bind_results(sound_messages, leave_out):
-    """Set the slow-path functions that handle damaged records."""
-    global _sound_messages, _leave_out
-    _sound_messages, _leave_out = sound_messages, leave_out
-
+from cqstore.store.service.pull_status import DamagedRecord, GetMessageStatus, decoded
 
 # As a message: no reference cycle is possible here.
 @cython.no_gc
 @cython.freelist(16)
 cdef class GetMessageResult:
-    """The result of one pull, with fields and ``repr`` of ``PyGetMessageResult``, the reference.
+    """The result of one pull.
 
-    Until ``records`` is read, it references each log file with records once, and stores their
-    positions. Each message keeps only its own file alive, not the others nor this result.
+    ``records`` are views of the log (see ``MappedFile.select``: hold them for one request only), in
+    queue order; ``queue_offsets`` are their offsets. Continue at ``next_begin_offset``.
+
+    A record that is not where its unit points is in ``damaged`` instead; a pull that found nothing
+    else returns ``MESSAGE_WAS_REMOVING``, as RocketMQ does for records that it cannot read.
     """
+
+    # Until `records` is read, it references each log file with records once, and stores their
+    # positions. Each message keeps only its own file alive, not the others nor this result.
 
     __match_args__ = (
         "status", "next_begin_offset", "min_offset", "max_offset", "records", "queue_offsets",
@@ -110,16 +107,22 @@ cdef class GetMessageResult:
         return len(self._records) if self._records is not None else self.count
 
     def messages(self):
-        """Return the decoded records; fields are decoded on access."""
+        """Return the decoded records; body and properties are decoded on access.
+
+        A record that cannot be decoded is moved from ``records`` and ``queue_offsets`` to
+        ``damaged``.
+        """
         cdef list made
         if self._records is not None:
-            return _sound_messages(self)
+            return decoded(self)
         made = messages_of(self.files, self.found, self.count)
-        return _sound_messages(self) if made is None else made
+        return decoded(self) if made is None else made
 
     def leave_out(self, queue_offset, phy_offset, size, fault):
-        """Record a damaged record, see ``PyGetMessageResult``."""
-        _leave_out(self, queue_offset, phy_offset, size, fault)
+        """Record a damaged record, and the matching status if nothing was found so far."""
+        self.damaged.append(DamagedRecord(queue_offset, phy_offset, size, str(fault)))
+        if not self.records:
+            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
 
     def _fields(self):
         return tuple(getattr(self, name) for name in self.__match_args__)

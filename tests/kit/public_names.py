@@ -83,7 +83,9 @@ def definition(module: str, name: str) -> tuple[Path, ast.stmt] | None:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Yield the names in an annotation, those in strings too."""
+    """Yield the names in an annotation, those in strings too; of ``Annotated`` only the type."""
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
+        node = next(ast.iter_child_nodes(node.slice))
     for each in ast.walk(node):
         if isinstance(each, ast.Name):
             yield each.id

@@ -1,17 +1,38 @@
 """Compiled modules: what belongs to each, and what an installation finds of them."""
 
+import ast
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from tests.kit.compiled_sources import modules
-from tests.kit.product_tree import ROOT, product_files
+from tests.kit.product_tree import ROOT, module_name, product_files
 
 
 @pytest.mark.parametrize("module", modules(), ids=str)
 def test_each_module_has_a_stub(module: Path) -> None:
     assert (ROOT / module).with_suffix(".pyi").is_file()
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_docstrings_of_a_stub_are_those_that_help_shows(module: Path) -> None:
+    tree = ast.parse((ROOT / module).with_suffix(".pyi").read_text("utf-8"))
+    compiled = import_module(module_name(module))
+    documented = [
+        (kind.name, member)
+        for kind in tree.body
+        if isinstance(kind, ast.ClassDef)
+        for member in (kind, *kind.body)
+        if isinstance(member, ast.ClassDef | ast.FunctionDef) and member.name != "__init__"
+        if ast.get_docstring(member) is not None
+    ]
+    for name, member in documented:
+        kind = getattr(compiled, name)
+        shown = kind if member.name == name else getattr(kind, member.name)
+        assert inspect.getdoc(shown) == ast.get_docstring(member)
 
 
 @pytest.mark.parametrize("module", modules(), ids=str)

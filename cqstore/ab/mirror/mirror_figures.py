@@ -17,7 +17,8 @@ from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.journals.journal import Entry
 from cqstore.store.journals.note import read_note, write_note
-from cqstore.store.service.runtime.meters import BOUNDS, Histogram, HistogramSnapshot
+from cqstore.store.service.runtime.histogram_snapshot import BOUNDS, HistogramSnapshot
+from cqstore.store.service.runtime.meters import Histogram
 
 FINE_BOUNDS = tuple(sorted({*BOUNDS, *(float(f"{5e-7 * 10 ** (k / 20):.3g}") for k in range(147))}))
 """Upper bounds of buckets, seconds, twenty a power of ten: all of ``BOUNDS`` and more."""

@@ -3,7 +3,7 @@
 import re
 
 from cqstore.store.log.commit_log import CommitLog
-from cqstore.store.record.interpreted_message import MAGICS
+from cqstore.store.record.invalid_record import MAGICS
 from cqstore.store.record.record_layout import HEAD, PLACE
 
 _MAGIC_AT = HEAD.offset("magic_code")

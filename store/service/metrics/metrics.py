@@ -24,7 +24,8 @@ from cqstore.store.service.metrics.by_topic import LIMIT, FiguresByTopic
 from cqstore.store.service.reading.puller import Puller
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.service.runtime.environment import used_blocks
-from cqstore.store.service.runtime.meters import GetCounts, HistogramSnapshot
+from cqstore.store.service.runtime.histogram_snapshot import HistogramSnapshot
+from cqstore.store.service.runtime.meters import GetCounts
 from cqstore.store.service.runtime.running_state import RunningState
 from cqstore.store.service.writing.group_commit import GroupCommit
 from cqstore.store.service.writing.putter import Putter

@@ -32,7 +32,7 @@ from cqstore.store.service.runtime._histogram cimport Histogram
 
 from cqstore.store.errors import CorruptionError
 from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
-from cqstore.store.service.results import GetMessageStatus
+from cqstore.store.service.pull_status import GetMessageStatus
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1

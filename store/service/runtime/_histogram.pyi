@@ -1,14 +1,11 @@
 from collections.abc import Sequence
 from typing import Self
 
-from cqstore.store.service.runtime.meters import HistogramSnapshot
+from cqstore.store.service.runtime.histogram_snapshot import BOUNDS as BOUNDS
+from cqstore.store.service.runtime.histogram_snapshot import HistogramSnapshot
 
 class Histogram:
     def __new__(cls, bounds: Sequence[float] = ...) -> Self: ...
     def observe(self, seconds: float) -> None: ...
     def restore(self, before: HistogramSnapshot) -> None: ...
     def snapshot(self) -> HistogramSnapshot: ...
-
-def bind_meters(
-    histogram_snapshot: type[HistogramSnapshot], usual_bounds: tuple[float, ...]
-) -> None: ...

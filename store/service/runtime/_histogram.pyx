@@ -4,21 +4,14 @@
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-cdef object _histogram_snapshot = None
-cdef tuple _usual_bounds = ()
-
-
-def bind_meters(histogram_snapshot, usual_bounds):
-    """Set the class of a histogram's snapshot, and the default bounds, ascending."""
-    global _histogram_snapshot, _usual_bounds
-    _histogram_snapshot, _usual_bounds = histogram_snapshot, usual_bounds
+from cqstore.store.service.runtime.histogram_snapshot import BOUNDS, HistogramSnapshot
 
 
 cdef class Histogram:
     """Durations in buckets; each counts those up to its bound, the last one longer ones."""
 
     def __cinit__(self, bounds=None):
-        cdef list given = [float(bound) for bound in bounds or _usual_bounds]
+        cdef list given = [float(bound) for bound in bounds or BOUNDS]
         cdef Py_ssize_t at
         self.size = len(given)
         self.bounds = <double *> calloc(self.size + 1, sizeof(double))
@@ -60,4 +53,4 @@ cdef class Histogram:
         cdef double total = self.total
         counts = tuple([self.counts[at] for at in range(self.size + 1)])
         bounds = tuple([self.bounds[at] for at in range(self.size)])
-        return _histogram_snapshot(counts, total, bounds)
+        return HistogramSnapshot(counts, total, bounds)

@@ -15,7 +15,8 @@ from cqstore.store.core._faults cimport log_faults_seen
 from cqstore.store.core._layout cimport BLANK_BYTES
 from cqstore.store.log._tail cimport FilePositions
 from cqstore.store.queue._batch cimport UnitColumns
-from cqstore.store.record._message cimport HostWire, Message
+from cqstore.store.record._host cimport HostWire
+from cqstore.store.record._message cimport Message
 from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
 from cqstore.store.record._write cimport write_record
 from cqstore.store.service.dispatching._columns cimport BatchColumns

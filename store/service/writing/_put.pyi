@@ -5,7 +5,7 @@ from typing import Literal
 from cqstore.store.log._tail import LogTail
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record._encode import FastEncoder
-from cqstore.store.record._message import HostWire
+from cqstore.store.record._host import HostWire
 from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching._waiting import InFlight, Waiting
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus

@@ -31,7 +31,8 @@ from cqstore.store.core._record cimport blank_tuple, fill, get32
 from cqstore.store.log._tail cimport FilePositions, LogTail
 from cqstore.store.queue._batch cimport UnitColumns
 from cqstore.store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
-from cqstore.store.record._message cimport HostWire, Message
+from cqstore.store.record._host cimport HostWire
+from cqstore.store.record._message cimport Message
 from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
 from cqstore.store.record._write cimport write_record
 from cqstore.store.service.dispatching._columns cimport BatchColumns

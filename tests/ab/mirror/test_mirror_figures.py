@@ -20,7 +20,8 @@ from cqstore.ab.mirror.mirror_figures import (
 )
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.errors import CorruptionError
-from cqstore.store.service.runtime.meters import BOUNDS, Histogram
+from cqstore.store.service.runtime.histogram_snapshot import BOUNDS
+from cqstore.store.service.runtime.meters import Histogram
 
 
 class Clock:

@@ -4,7 +4,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from cqstore.store.service.runtime.meters import BOUNDS, HistogramSnapshot
+from cqstore.store.service.runtime.histogram_snapshot import BOUNDS, HistogramSnapshot
 
 
 class Histogram:

@@ -6,25 +6,21 @@ from typing import Any
 
 import pytest
 
-from cqstore.store.record.message import Message, PyMessage
-
-KINDS = [Message, PyMessage]
+from cqstore.store.record.message import Message
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_its_signature_and_help_name_the_fields(kind: Any) -> None:
-    names = [field.name for field in fields(kind)]
-    signature = inspect.signature(kind)
+def test_its_signature_and_help_name_the_fields() -> None:
+    names = [field.name for field in fields(Message)]
+    signature = inspect.signature(Message)
     assert [*signature.parameters] == names
     required = [name for name, each in signature.parameters.items() if each.default is each.empty]
     assert required == ["topic", "body"]
     assert signature.parameters["queue_id"].default == 0
-    reported = inspect.getdoc(kind) or ""
+    reported = inspect.getdoc(Message) or ""
     assert "to be put" in reported
     assert "``properties``" in reported
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -33,8 +29,8 @@ def test_its_signature_and_help_name_the_fields(kind: Any) -> None:
     ],
 )  # fmt: skip
 def test_an_argument_that_lacks_or_is_none_is_named(
-    kind: Any, words: dict[str, object], named: list[str]
+    words: dict[str, Any], named: list[str]
 ) -> None:
     with pytest.raises(TypeError) as found:
-        kind(**words)
+        Message(**words)
     assert all(name in str(found.value) for name in named)

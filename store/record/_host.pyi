@@ -1,0 +1,2 @@
+class HostWire:
+    wire: bytes
