@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cqstore.store.record.bounded_cache import BoundedCache
-from cqstore.store.record.properties import dispatch_properties, tags_code_of
+from cqstore.store.record.properties import dispatch_properties, tags_code_of, text_of
 from cqstore.store.service.dispatching.record_units import RecordUnits
 
 _MAX_TOPIC = 127
@@ -108,7 +108,7 @@ class _Codes(BoundedCache[bytes, int]):
         super().__init__(_CODES_BYTES)
 
     def __missing__(self, tags: bytes) -> int:
-        code = tags_code_of(tags.decode("utf-8", errors="replace"))
+        code = tags_code_of(text_of(tags))
         return self.learn(tags, code, len(tags))
 
 
