@@ -19,13 +19,12 @@ from cqstore.store.core._layout cimport (
 )
 from cqstore.store.core._maps cimport FileMap
 from cqstore.store.index._batch cimport KeyColumns
+from cqstore.store.record._properties cimport Property, is_named, next_property
 from cqstore.store.record._stored cimport StoredMessage
 
 cdef enum:
     SIGNAL_STEP = 1 << 16  # entries between two checks for signals: a chain may have millions
     MAX_IN_FILE = 0x7FFFFFFF  # limit of slots and entries: their numbers have four bytes
-    NAME_END = 1
-    VALUE_END = 2
 
 cdef int64_t MAX_TIME = <int64_t> 1 << 62
 
@@ -234,8 +233,8 @@ cdef int has_key(
     cdef const char *end = <const char *> message.data + message.places.topic_end
     cdef const char *keys = NULL
     cdef const char *uniq = NULL
-    cdef const char *value_end
-    cdef const char *name_end
+    cdef const char *word_end
+    cdef Property found
     cdef Py_ssize_t keys_size = 0, uniq_size = 0
     if end - data != topic_size or memcmp(data, topic, topic_size) != 0:
         while data < end:
@@ -245,27 +244,21 @@ cdef int has_key(
         return 0
     if load32(message.data + AT_SYS_FLAG) & PASSED_OVER:
         return 0
-    data = <const char *> message.data + message.places.properties
+    found.after = <const char *> message.data + message.places.properties
     end = <const char *> message.data + message.places.size
-    while data < end:  # as `read_properties`: the last of equal names counts
-        value_end = <const char *> memchr(data, VALUE_END, end - data)
-        if value_end == NULL:
-            value_end = end
-        name_end = <const char *> memchr(data, NAME_END, value_end - data)
-        if name_end != NULL and name_end + 1 < value_end:
-            if name_end - data == 4 and memcmp(data, b"KEYS", 4) == 0:
-                keys, keys_size = name_end + 1, value_end - name_end - 1
-            elif name_end - data == 8 and memcmp(data, b"UNIQ_KEY", 8) == 0:
-                uniq, uniq_size = name_end + 1, value_end - name_end - 1
-        data = value_end + 1
+    while next_property(&found, end):  # the last of equal names counts
+        if is_named(&found, b"KEYS", 4):
+            keys, keys_size = found.value, found.value_size
+        elif is_named(&found, b"UNIQ_KEY", 8):
+            uniq, uniq_size = found.value, found.value_size
     if uniq_size == key_size and memcmp(uniq, key, key_size) == 0:
         return 1
     end = keys + keys_size
     while keys_size > 0 and keys < end:
-        value_end = <const char *> memchr(keys, c" ", end - keys)
-        if value_end == NULL:
-            value_end = end
-        if value_end - keys == key_size and memcmp(keys, key, key_size) == 0:
+        word_end = <const char *> memchr(keys, c" ", end - keys)
+        if word_end == NULL:
+            word_end = end
+        if word_end - keys == key_size and memcmp(keys, key, key_size) == 0:
             return 1
-        keys = value_end + 1
+        keys = word_end + 1
     return 0

@@ -8,12 +8,15 @@ from cqstore.store.record._message cimport Message
 from cqstore.store.record._scratch cimport Encoded, Scratch
 
 
+cdef Py_ssize_t batched(object batch) noexcept
+
+
 cdef class FastEncoder:
     cdef InternTable _known
-    cdef object _host, _topics, _scheduled, _timer
+    cdef object _host, _topics, _scheduled
     cdef bytes _seal  # the name of the checksum property; None: records have no checksum property
     cdef dict _next
-    cdef bint _refuses_delay, _has_light
+    cdef bint _reads_delay  # properties may request a delay
 
     cdef bint encode(self, PyObject *given, Scratch scratch, int64_t now) except -1
     cdef bint encode_rest(
@@ -33,5 +36,4 @@ cdef class FastEncoder:
         self, Encoded *entry, const char *data, Py_ssize_t size, Scratch scratch
     ) except -1
     cdef bint _end_properties(self, Encoded *entry, Scratch scratch) except -1
-    cdef bint _may_be_put(self, Encoded *entry, Scratch scratch) except -1
     cdef bint _find_topic(self, Encoded *entry, PyObject *topic) except -1

@@ -22,19 +22,10 @@ from cqstore.store.core._record cimport get16, get32, is_ascii, put_bytes, whole
 from cqstore.store.record._host cimport HostWire
 from cqstore.store.record._message cimport Message
 from cqstore.store.record._properties cimport (
-    MAX_NAMES, NAME_END, VALUE_END, PyUnicode_AsUTF8AndSize, decode_text, is_ordinary,
+    MAX_NAMES, NAME_END, VALUE_END, Property, decode_text, is_named, is_ordinary, next_property,
+    read_properties,
 )
 from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
-
-cdef enum:
-    MAX_DIGITS = 9  # of a delay level
-    # What properties may request, by their names.
-    LATER = 1 << 0  # delivery at a later time, by a delay level
-    LATER_BY_TIMER = 1 << 1
-    TIMER_IS_OVER = 1 << 2
-    LIGHT_QUEUES = 1 << 3
-    LIGHT_OFFSETS = 1 << 4
-    INNER_COUNT = 1 << 5
 
 crc_prepare()
 
@@ -44,6 +35,64 @@ def crc32(bytes data not None, *, bint folded=True):
     cdef const char *start = PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
     return crc_of(start, size) if folded else crc_of_by_table(start, size)
+
+
+cdef struct BatchedMessage:
+    # One message of a client batch.
+    const char *body
+    const char *properties
+    Py_ssize_t body_size, properties_size
+    int64_t flag
+
+
+cdef const char *next_batched(const char *at, const char *end, BatchedMessage *found) noexcept:
+    """Find the message at ``at``; return where the next one starts, ``NULL``: invalid lengths."""
+    cdef int64_t size, rest
+    if end - at < BATCHED_BYTES + 2:
+        return NULL
+    size, found.body_size = get32(at), get32(at + AT_BODY_SIZE_OF_BATCHED)
+    rest = size - BATCHED_BYTES - 2 - found.body_size
+    if size > end - at or found.body_size < 0 or rest < 0:
+        return NULL
+    found.flag, found.body = get32(at + AT_FLAG_OF_BATCHED), at + BATCHED_BYTES
+    found.properties, found.properties_size = found.body + found.body_size + 2, rest
+    return at + size if get16(found.properties - 2) == rest else NULL
+
+
+def split_client_batch(bytes data not None):
+    """Return flag, body and properties of each message, and the bytes before invalid lengths."""
+    cdef const char *start = PyBytes_AS_STRING(data)
+    cdef const char *at = start
+    cdef const char *end = start + PyBytes_GET_SIZE(data)
+    cdef const char *after
+    cdef BatchedMessage found
+    cdef list messages = []
+    while at < end:
+        after = next_batched(at, end, &found)
+        if after == NULL:
+            break
+        messages.append((
+            found.flag, found.body[:found.body_size],
+            read_properties(found.properties, found.properties_size),
+        ))
+        at = after
+    return messages, at - start
+
+
+cdef Py_ssize_t batched(object batch) noexcept:
+    """Return the number of messages in a client batch; -1: its lengths are invalid."""
+    if type(batch) is not Message or not PyBytes_CheckExact((<Message> batch).body):
+        return -1
+    cdef const char *at = PyBytes_AS_STRING((<Message> batch).body)
+    cdef const char *end = at + PyBytes_GET_SIZE((<Message> batch).body)
+    cdef Py_ssize_t count = 0
+    cdef BatchedMessage found
+    while at < end:
+        at = next_batched(at, end, &found)
+        if at == NULL:
+            return -1
+        count += 1
+    return count
 
 
 cdef class FastEncoder:
@@ -177,6 +226,8 @@ cdef class FastEncoder:
         cdef const char *name_text = NULL
         cdef const char *text = NULL
         cdef char *out
+        cdef bint may_request = not scratch.is_held  # otherwise Python has decided
+        cdef bint may_delay = self._reads_delay or entry.is_scheduled
         if not PyDict_CheckExact(<object> properties):
             return False
         _begin_properties(entry, scratch)
@@ -189,8 +240,8 @@ cdef class FastEncoder:
                 continue
             if scratch.used + name_size + size + 2 - entry.properties_at > MAX_PROPERTIES:
                 return False
-            if _is_irregular(name_text, name_size):
-                entry.requests |= _requests_of(name_text, name_size, text, size)
+            if may_request and _is_request(name_text, name_size, may_delay):
+                return False
             _pick_dispatch_property(entry, name_text, name_size, value)
             out = put_bytes(scratch.take(name_size + size + 2), name_text, name_size)
             out[0] = NAME_END
@@ -201,42 +252,15 @@ cdef class FastEncoder:
 
     @cython.final
     cdef bint _end_properties(self, Encoded *entry, Scratch scratch) except -1:
-        """Add the checksum property; return whether the properties fit and request nothing else."""
+        """Add the checksum property; return whether the properties fit."""
         if self._seal is not None:
             put_bytes(
                 scratch.take(CRC_PROPERTY_BYTES), PyBytes_AS_STRING(self._seal), CRC_PROPERTY_BYTES
             )
             scratch.used += CRC_PROPERTY_BYTES
         entry.properties_size = scratch.used - entry.properties_at
-        if entry.properties_size > MAX_PROPERTIES:
-            return False
         entry.tags_code = self._known.tag(entry.tags).code if entry.tags != NULL else 0
-        return not (entry.requests or entry.is_scheduled) or self._may_be_put(entry, scratch)
-
-    @cython.final
-    cdef bint _may_be_put(self, Encoded *entry, Scratch scratch) except -1:
-        """Return whether the properties of a message request nothing but to store it."""
-        cdef Py_ssize_t size = 0
-        if entry.is_scheduled and entry.delay != NULL:
-            if not scratch.is_held:  # its unit has a due time in place of the tags code
-                return False
-            text = PyUnicode_AsUTF8AndSize(<object> entry.delay, &size)
-            if not _is_level(text, size):
-                return False
-        if scratch.is_held or not entry.requests:
-            return True  # checked before
-        if entry.requests & INNER_COUNT:
-            return False
-        if not is_queued(entry):
-            return True
-        if entry.requests & LIGHT_QUEUES:
-            if entry.requests & LIGHT_OFFSETS or (self._has_light and not scratch.is_batch):
-                return False
-        if not self._refuses_delay or entry.is_scheduled or <object> entry.key == self._timer:
-            return True
-        if entry.requests & LATER:
-            return False
-        return not entry.requests & LATER_BY_TIMER or bool(entry.requests & TIMER_IS_OVER)
+        return entry.properties_size <= MAX_PROPERTIES
 
     # ---- client batches
 
@@ -257,30 +281,25 @@ cdef class FastEncoder:
         data = batch.body
         if not PyBytes_CheckExact(data):
             return False
-        cdef const char *start = PyBytes_AS_STRING(data)
-        cdef int64_t at = 0, end = PyBytes_GET_SIZE(data), size, body_size, properties_size
+        cdef const char *at = PyBytes_AS_STRING(data)
+        cdef const char *end = at + PyBytes_GET_SIZE(data)
+        cdef BatchedMessage found
         while at < end:
-            if end - at < BATCHED_BYTES + 2:
-                return False
-            size, body_size = get32(start + at), get32(start + at + AT_BODY_SIZE_OF_BATCHED)
-            if size > end - at or body_size < 0 or body_size > size - BATCHED_BYTES - 2:
-                return False
-            properties_size = size - BATCHED_BYTES - body_size - 2
-            if get16(start + at + BATCHED_BYTES + body_size) != properties_size:
+            at = next_batched(at, end, &found)
+            if at == NULL:
                 return False
             entry = scratch.more()
             entry[0] = common
-            entry.flag, entry.prepared = get32(start + at + AT_FLAG_OF_BATCHED), 0
-            entry.body, entry.body_size = start + at + BATCHED_BYTES, body_size
+            entry.flag, entry.prepared = found.flag, 0
+            entry.body, entry.body_size = found.body, found.body_size
             if not (
-                body_size <= scratch.max_body
+                found.body_size <= scratch.max_body
                 and self._take_properties(
-                    entry, start + at + size - properties_size, properties_size, scratch
+                    entry, found.properties, found.properties_size, scratch
                 )
                 and self.find_queue(entry, scratch)
             ):
                 return False
-            at += size
         return True
 
     @cython.final
@@ -291,37 +310,33 @@ cdef class FastEncoder:
         cdef const char *end = data + size
         cdef const char *names[MAX_NAMES]
         cdef Py_ssize_t sizes[MAX_NAMES]
-        cdef const char *segment = data
-        cdef const char *value
-        cdef const char *value_end
-        cdef Py_ssize_t count = 0, at, name_size
+        cdef const char *segment
+        cdef Property found
+        cdef Py_ssize_t count = 0, at
+        cdef bint may_delay = self._reads_delay or entry.is_scheduled
         _begin_properties(entry, scratch)
         if size > MAX_PROPERTIES or not (is_ascii(data, size) or _is_utf8(data, size)):
             return False
-        while segment < end:
-            value_end = <const char *> memchr(segment, VALUE_END, end - segment)
-            if value_end == NULL:
+        found.after = data
+        while found.after < end:
+            segment = found.after
+            if not next_property(&found, end) or found.name != segment or found.after > end:
                 return False
-            value = <const char *> memchr(segment, NAME_END, value_end - segment)
-            if value == NULL or value == segment or value + 1 == value_end:
+            if memchr(found.value, NAME_END, found.value_size) != NULL or count == MAX_NAMES:
                 return False
-            name_size, value = value - segment, value + 1
-            if memchr(value, NAME_END, value_end - value) != NULL or count == MAX_NAMES:
-                return False
-            if _is_irregular(segment, name_size):
-                entry.requests |= _requests_of(segment, name_size, value, value_end - value)
-            elif self._seal is not None and _is_seal(self._seal, segment, name_size):
+            if _is_request(found.name, found.name_size, may_delay) or (
+                self._seal is not None and _is_seal(self._seal, found.name, found.name_size)
+            ):
                 return False
             for at in range(count):
-                if sizes[at] == name_size and memcmp(names[at], segment, name_size) == 0:
+                if is_named(&found, names[at], sizes[at]):
                     return False
-            names[count], sizes[count] = segment, name_size
+            names[count], sizes[count] = found.name, found.name_size
             count += 1
-            if name_size in (4, 5, 8):
-                text = decode_text(value, value_end)
+            if found.name_size in (4, 5, 8):
+                text = decode_text(found.value, found.value_size)
                 scratch.keys.append(text)
-                _pick_dispatch_property(entry, segment, name_size, <PyObject *> text)
-            segment = value_end + 1
+                _pick_dispatch_property(entry, found.name, found.name_size, <PyObject *> text)
         put_bytes(scratch.take(size), data, size)
         scratch.used += size
         return self._end_properties(entry, scratch)
@@ -335,7 +350,7 @@ cdef inline bint _is_seal(bytes seal, const char *name, Py_ssize_t size) noexcep
 
 cdef inline void _begin_properties(Encoded *entry, Scratch scratch) noexcept:
     entry.tags = entry.uniq_key = entry.words = entry.delay = NULL
-    entry.requests, entry.properties_at = 0, scratch.used
+    entry.properties_at = scratch.used
 
 
 cdef void _set_host_bits(Encoded *entry) noexcept:
@@ -355,63 +370,15 @@ cdef bint _is_utf8(const char *data, Py_ssize_t size) except -1:
     return True
 
 
-cdef inline bint _is_irregular(const char *name, Py_ssize_t size) noexcept:
-    """Return whether a property with this name may request more than storing the message."""
+cdef inline bint _is_request(const char *name, Py_ssize_t size, bint may_delay) noexcept:
+    """Return whether a property with this name may request more than storing the message.
+
+    Python decides whether it does: ``ScheduleMessageHook`` and ``put_checks``.
+    """
     return size >= 5 and (
-        memcmp(name, b"INNER", 5) == 0 or memcmp(name, b"DELAY", 5) == 0
-        or memcmp(name, b"TIMER", 5) == 0
+        memcmp(name, b"INNER", 5) == 0
+        or (may_delay and (memcmp(name, b"DELAY", 5) == 0 or memcmp(name, b"TIMER", 5) == 0))
     )
-
-
-cdef inline bint _is_named(
-    const char *name, Py_ssize_t size, const char *other, Py_ssize_t other_size
-) noexcept:
-    return size == other_size and memcmp(name, other, size) == 0
-
-
-cdef int _requests_of(
-    const char *name, Py_ssize_t size, const char *value, Py_ssize_t value_size
-) noexcept:
-    """Return what a property with a special name requests; 0: nothing."""
-    if _is_named(name, size, b"DELAY", 5):
-        return 0 if _is_no_level(value, value_size) else LATER
-    if (
-        _is_named(name, size, b"TIMER_DELIVER_MS", 16) or _is_named(name, size, b"TIMER_DELAY_MS", 14)
-        or _is_named(name, size, b"TIMER_DELAY_SEC", 15)
-    ):
-        return LATER_BY_TIMER
-    if _is_named(name, size, b"TIMER_OUT_MS", 12):
-        return TIMER_IS_OVER
-    if _is_named(name, size, b"INNER_MULTI_DISPATCH", 20):
-        return LIGHT_QUEUES
-    if _is_named(name, size, b"INNER_MULTI_QUEUE_OFFSET", 24):
-        return LIGHT_OFFSETS
-    return INNER_COUNT if _is_named(name, size, b"INNER_NUM", 9) else 0
-
-
-cdef bint _is_no_level(const char *text, Py_ssize_t size) noexcept:
-    """Return whether Java parses a level of 0 or less; see ``delay_check``."""
-    return _is_level(text, size) and (text[0] == c"-" or _is_zero(text, size))
-
-
-cdef bint _is_level(const char *text, Py_ssize_t size) noexcept:
-    """Return whether Java parses a number: up to nine digits, with an optional sign."""
-    cdef Py_ssize_t at = 1 if size and text[0] in (c"+", c"-") else 0
-    if not 0 < size - at <= MAX_DIGITS:
-        return False
-    while at < size:
-        if not c"0" <= text[at] <= c"9":
-            return False
-        at += 1
-    return True
-
-
-cdef bint _is_zero(const char *text, Py_ssize_t size) noexcept:
-    cdef Py_ssize_t at
-    for at in range(size):
-        if c"1" <= text[at] <= c"9":
-            return False
-    return True
 
 
 cdef void _pick_dispatch_property(

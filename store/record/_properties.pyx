@@ -1,15 +1,27 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""PropertyNames and ``java_hash``: the properties of a record that dispatch needs.
+"""Reading of properties in stored form, all of them or those that dispatch needs; ``java_hash``.
 
-No size in the input is trusted: every read is bounded by the object that it reads. Anything that is
-not plain is declined, and the slow path in Python decides what is valid.
+No size in the input is trusted: every read is bounded by the object that it reads.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t
-from libc.string cimport memchr, memcmp
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memcmp
 
 from cqstore.store.core._hashes cimport hash_on
+
+import codecs
+
+cdef extern from "Python.h":
+    PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
+    bint PyUnicode_IS_ASCII(object text) nogil
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) nogil
+    void *PyUnicode_DATA(object text) nogil
+
+cdef enum:
+    MAX_KNOWN = 128  # a power of two
+    LONGEST_KNOWN = 32
 
 _new = tuple.__new__
 
@@ -19,6 +31,64 @@ def java_hash(text not None):
     if not isinstance(text, str):
         raise TypeError(f"expected str, found {type(text).__name__}")
     return <int32_t> hash_on(0, text)
+
+
+def _replace_as_java(exc):
+    """Replace invalid UTF-8; the bytes of a surrogate give one character together."""
+    cdef bytes bad = exc.object[exc.start:exc.start + 3]
+    if bad[:1] == b"\xed" and b"\xa0" <= bad[1:2] <= b"\xbf":
+        return "\ufffd", exc.start + (3 if b"\x80" <= bad[2:3] <= b"\xbf" else 2)
+    return "\ufffd", exc.end
+
+
+codecs.register_error("cqstore-java", _replace_as_java)
+
+
+def text_of(bytes data not None):
+    """See ``cqstore.store.record.properties``."""
+    return decode_text(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+def decode_properties(bytes data not None):
+    """See ``cqstore.store.record.properties``."""
+    return read_properties(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef dict read_properties(const char *data, Py_ssize_t size):
+    """Return the properties in ``data``; texts that messages repeat are shared."""
+    cdef Property found
+    cdef dict properties = {}
+    found.after = data
+    while next_property(&found, data + size):
+        name = _text(found.name, found.name_size, _known_names)
+        if is_named(&found, b"TAGS", 4):
+            properties[name] = _text(found.value, found.value_size, _known_tags)
+        else:
+            properties[name] = decode_text(found.value, found.value_size)
+    return properties
+
+
+cdef list _known_names = [None] * MAX_KNOWN  # few, and nearly every message has them
+cdef list _known_tags = [None] * MAX_KNOWN
+
+
+cdef object _text(const char *data, Py_ssize_t size, list known):
+    """Return the text of ``size`` bytes (at least 1); the known object, if it is in ``known``."""
+    cdef Py_ssize_t at
+    cdef PyObject *before
+    if size > LONGEST_KNOWN:
+        return decode_text(data, size)
+    at = (size * 31 + <uint8_t> data[0] * 5 + <uint8_t> data[size - 1] * 3) & (MAX_KNOWN - 1)
+    before = PyList_GET_ITEM(known, at)
+    if (
+        before != <PyObject *> None and PyUnicode_GET_LENGTH(<object> before) == size
+        and memcmp(PyUnicode_DATA(<object> before), data, size) == 0
+    ):
+        return <object> before
+    text = decode_text(data, size)
+    if PyUnicode_IS_ASCII(text):  # otherwise a character may have several bytes
+        known[at] = text
+    return text
 
 
 cdef class PropertyNames:
@@ -45,13 +115,6 @@ cdef class PropertyNames:
             self.sizes[at] = PyBytes_GET_SIZE(name)
         self.held, self.made, self.count = held, made, len(held)
 
-    cdef Py_ssize_t _find(self, const char *name, Py_ssize_t size) noexcept:
-        cdef Py_ssize_t at
-        for at in range(self.count):
-            if self.sizes[at] == size and memcmp(self.names[at], name, size) == 0:
-                return at
-        return -1
-
     cdef object _tuple(self, list values):
         first = values[0]
         cdef bint alone = True
@@ -68,20 +131,12 @@ cdef class PropertyNames:
     def decode(self, bytes data not None):
         """Return the values of these properties in ``data``, a record's properties."""
         cdef const char *start = PyBytes_AS_STRING(data)
-        cdef const char *end = start + PyBytes_GET_SIZE(data)
-        cdef const char *segment = start
-        cdef const char *value_end
-        cdef const char *name_end
+        cdef Property found
         cdef Py_ssize_t at
         cdef list values = [None] * self.count
-        while segment < end:
-            value_end = <const char *> memchr(segment, VALUE_END, end - segment)
-            if value_end == NULL:
-                value_end = end
-            name_end = <const char *> memchr(segment, NAME_END, value_end - segment)
-            if name_end != NULL and name_end + 1 < value_end:
-                at = self._find(segment, name_end - segment)
-                if at >= 0:
-                    values[at] = decode_text(name_end + 1, value_end)
-            segment = value_end + 1
+        found.after = start
+        while next_property(&found, start + PyBytes_GET_SIZE(data)):
+            for at in range(self.count):
+                if is_named(&found, self.names[at], self.sizes[at]):
+                    values[at] = decode_text(found.value, found.value_size)
         return self._tuple(values)

@@ -26,7 +26,6 @@ cdef struct Encoded:
     int64_t offset, phy_offset  # the record's position, if known before it is written
     int32_t tags_code
     uint32_t crc
-    int requests
     bint is_scheduled
 
 
@@ -42,7 +41,6 @@ cdef class Scratch:
     cdef Py_ssize_t max_body, max_total
     cdef list keys
     cdef bint is_held  # ``keys`` holds the pointers' objects: other threads may run
-    cdef bint is_batch
 
     cdef int begin(self, Py_ssize_t count) except -1
     cdef Encoded *more(self) except NULL

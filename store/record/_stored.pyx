@@ -8,10 +8,9 @@ and each value that a bound depends on is read once.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp
 
 from cqstore.store.core._buffer cimport BufferRef
 from cqstore.store.core._bytes cimport fetch_ahead, load32, load64
@@ -23,6 +22,7 @@ from cqstore.store.core._layout cimport (
     STAMP_BYTES, TAIL_BYTES,
 )
 from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
+from cqstore.store.record._properties cimport read_properties
 
 from cqstore.store.record import invalid_record
 from cqstore.store.record.compression import decompress
@@ -30,18 +30,6 @@ from cqstore.store.record.described import described
 from cqstore.store.record.host import Host
 from cqstore.store.record.message_id import encode_message_id
 from cqstore.store.record.record_layout import RecordHead, RecordTail
-
-cdef extern from "Python.h":
-    PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
-    bint PyUnicode_IS_ASCII(object text) nogil
-    Py_ssize_t PyUnicode_GET_LENGTH(object text) nogil
-    void *PyUnicode_DATA(object text) nogil
-
-cdef enum:
-    NAME_END = 1
-    VALUE_END = 2
-    MAX_KNOWN = 128  # a power of two
-    LONGEST_KNOWN = 32
 
 _new = tuple.__new__
 
@@ -353,48 +341,3 @@ cdef list messages_of(list files, const Found *found, Py_ssize_t count):
         message.held = files[found[at].file]
         made.append(message)
     return made
-
-
-cdef list _known_names = [None] * MAX_KNOWN  # few, and nearly every message has them
-cdef list _known_tags = [None] * MAX_KNOWN
-
-
-cdef object _text(const char *data, Py_ssize_t size, list known):
-    """Return the text of ``size`` bytes (at least 1); the known object, if it is in ``known``."""
-    cdef Py_ssize_t at
-    cdef PyObject *before
-    if size > LONGEST_KNOWN:
-        return PyUnicode_DecodeUTF8(data, size, "replace")
-    at = (size * 31 + <uint8_t> data[0] * 5 + <uint8_t> data[size - 1] * 3) & (MAX_KNOWN - 1)
-    before = PyList_GET_ITEM(known, at)
-    if (
-        before != <PyObject *> None and PyUnicode_GET_LENGTH(<object> before) == size
-        and memcmp(PyUnicode_DATA(<object> before), data, size) == 0
-    ):
-        return <object> before
-    text = PyUnicode_DecodeUTF8(data, size, "replace")
-    if PyUnicode_IS_ASCII(text):  # otherwise a character may have several bytes
-        known[at] = text
-    return text
-
-
-cdef dict read_properties(const char *data, Py_ssize_t size):
-    """Return the properties in ``data``; skips what RocketMQ's parser skips."""
-    cdef const char *end = data + size
-    cdef const char *value_end
-    cdef const char *name_end
-    cdef dict found = {}
-    while data < end:
-        value_end = <const char *> memchr(data, VALUE_END, end - data)
-        if value_end == NULL:
-            value_end = end
-        name_end = <const char *> memchr(data, NAME_END, value_end - data)
-        if name_end != NULL and name_end > data and name_end + 1 < value_end:
-            name = _text(data, name_end - data, _known_names)
-            if name_end - data == 4 and memcmp(data, b"TAGS", 4) == 0:
-                value = _text(name_end + 1, value_end - name_end - 1, _known_tags)
-            else:
-                value = PyUnicode_DecodeUTF8(name_end + 1, value_end - name_end - 1, "replace")
-            found[name] = value
-        data = value_end + 1
-    return found

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 from cqstore.store.errors import IllegalMessageError, PropertiesTooLongError
+from cqstore.store.record._encode import split_client_batch
 from cqstore.store.record.layout import Layout, Wire
 from cqstore.store.record.message import Message
 from cqstore.store.record.message_check import fault_of
 from cqstore.store.record.message_copy import copy_message
-from cqstore.store.record.properties import MAX_PROPERTIES, decode_properties, encode_properties
+from cqstore.store.record.properties import MAX_PROPERTIES, encode_properties
 
 
 class ClientBatchHead(NamedTuple):
@@ -64,35 +65,26 @@ def decode_client_batch(batch: Message) -> list[Message]:
     Raises:
         IllegalMessageError: the lengths in the body are inconsistent.
     """
-    messages: list[Message] = []
-    body, at = bytes(batch.body), 0
-    while at < len(body):
-        if at + CLIENT_BATCH_HEAD.size > len(body):
+    data = bytes(batch.body)
+    messages, at = split_client_batch(data)
+    if at < len(data):
+        if at + CLIENT_BATCH_HEAD.size > len(data):
             raise IllegalMessageError(
                 f"the batch is truncated inside the message head at byte {at}"
             )
-        head = CLIENT_BATCH_HEAD.unpack_from(body, at)
-        body_at = at + CLIENT_BATCH_HEAD.size
-        body_end = body_at + head.body_size
-        end = at + head.total_size
-        if head.body_size < 0 or body_end + _LENGTH > end or end > len(body):
-            raise IllegalMessageError(f"inconsistent lengths in the message at byte {at}")
-        properties_end = body_end + _LENGTH + int.from_bytes(body[body_end : body_end + _LENGTH])
-        if properties_end != end:
-            raise IllegalMessageError(f"inconsistent lengths in the message at byte {at}")
-        messages.append(
-            Message(
-                topic=batch.topic,
-                body=body[body_at:body_end],
-                queue_id=batch.queue_id,
-                properties=decode_properties(body[body_end + _LENGTH : end]),
-                flag=head.flag,
-                sys_flag=batch.sys_flag,
-                born_timestamp=batch.born_timestamp,
-                born_host=batch.born_host,
-                store_host=batch.store_host,
-                reconsume_times=batch.reconsume_times,
-            )
+        raise IllegalMessageError(f"inconsistent lengths in the message at byte {at}")
+    return [
+        Message(
+            topic=batch.topic,
+            body=body,
+            queue_id=batch.queue_id,
+            properties=properties,
+            flag=flag,
+            sys_flag=batch.sys_flag,
+            born_timestamp=batch.born_timestamp,
+            born_host=batch.born_host,
+            store_host=batch.store_host,
+            reconsume_times=batch.reconsume_times,
         )
-        at = end
-    return messages
+        for flag, body, properties in messages
+    ]

@@ -7,13 +7,12 @@ than the properties.
 Source: RocketMQ ``MessageExtEncoder``.
 """
 
-import re
 from collections.abc import Callable
 from struct import Struct, error
 
 from cqstore.store.errors import IllegalMessageError, PropertiesTooLongError
 from cqstore.store.record.bounded_cache import BoundedCache
-from cqstore.store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
+from cqstore.store.record.message import Message, MessageProperty, SysFlag
 from cqstore.store.record.message_check import illegal
 from cqstore.store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES, encode_properties
 from cqstore.store.record.record_layout import (
@@ -34,7 +33,6 @@ _TOPICS_BYTES = 64 << 20
 """Enough for 132,000 topics of 12 bytes or 89,000 of 60; each takes 250 to 400 bytes in fact."""
 _NUMBERS = Struct(">iiiqiqi")
 """Queue id, flag, sys flag, born timestamp, reconsume times, prepared transaction offset, size."""
-_JAVA_INT = re.compile(r"[+-]?[0-9]{1,9}")
 _HOST_SIZES = {HOST_V4_SIZE, HOST_V6_SIZE}
 _PASSED_OVER = int(SysFlag.PASSED_OVER)
 
@@ -74,8 +72,8 @@ class EncodingRules:
                 range, or too large; or RocketMQ could not read the field back.
         """
         try:
-            _, name, topic = self.learnt(message)
-            size = FIXED_V4.size + len(name) + self._properties_size(message.properties, topic)
+            _, name, _ = self.learnt(message)
+            size = FIXED_V4.size + len(name) + self._properties_size(message.properties)
             size += self._body_size(message.body)
             if type(message.queue_id) is not int or message.queue_id < 0:
                 raise TypeError  # noqa: TRY301 - as what the packing below raises
@@ -98,19 +96,13 @@ class EncodingRules:
             return properties
         return {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
 
-    def _properties_size(self, properties: dict[str, str], topic: str) -> int:
+    def _properties_size(self, properties: dict[str, str]) -> int:
         """Return the size of the properties with their length field, in bytes."""
         properties = self.stored_properties(properties)
         size = len(encode_properties(properties)) + (CRC_PROPERTY_SIZE if self._append_crc else 0)
-        delay = properties.get(MessageProperty.DELAY)
         if size > MAX_PROPERTIES:
             raise PropertiesTooLongError(
                 f"properties too long: {size} bytes, at most {MAX_PROPERTIES}"
-            )
-        if delay is not None and topic == SCHEDULE_TOPIC and not _JAVA_INT.fullmatch(delay):
-            # RocketMQ's recovery would stop at such a record.
-            raise IllegalMessageError(
-                f"invalid delay level {delay!r:.60} in {MessageProperty.DELAY}"
             )
         return 2 + size
 

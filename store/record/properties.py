@@ -3,10 +3,11 @@ r"""The properties string of a record: ``name 01 value 02``, repeated.
 Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messageProperties``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn
 
 from cqstore.store.errors import IllegalMessageError
+from cqstore.store.java_numbers import parse_int
 from cqstore.store.record import _properties
 from cqstore.store.record.bounded_cache import BoundedCache
 from cqstore.store.record.java_hash import java_hash
@@ -30,8 +31,6 @@ def encode_properties(properties: dict[str, str]) -> bytes:
             or is not valid Unicode.
         TypeError: a name or value is not a plain ``str``.
     """
-    if not properties:
-        return b""
     fit = [
         f"{name}\x01{value}\x02"
         for name, value in properties.items()
@@ -87,23 +86,41 @@ def check_tag(tag: str) -> None:
         )
 
 
-def decode_properties(data: bytes) -> dict[str, str]:
-    """Return the properties in ``data``.
+text_of: Callable[[bytes], str] = _properties.text_of
+"""Return the text of UTF-8; invalid bytes are replaced by the characters that Java has for them."""
 
-    Segments that RocketMQ's parser drops are dropped: those without a name, without a separator or
-    with an empty value. If a name occurs twice, the last value is used.
-    """
-    properties: dict[str, str] = {}
-    for segment in data.decode("utf-8", errors="replace").split(VALUE_END):
-        name, separator, value = segment.partition(NAME_END)
-        if separator and name and value:
-            properties[name] = value
-    return properties
+decode_properties: Callable[[bytes], dict[str, str]] = _properties.decode_properties
+"""Return the properties in stored form as a dict.
+
+Segments that RocketMQ's parser drops are dropped: those without a separator, or with an empty name
+or value. If a name occurs twice, the last value is used.
+"""
 
 
 def tags_code_of(tags: str | None) -> int:
     """Return the hash of the whole tags text (also of several tags); 0 without tags."""
     return java_hash(tags) if tags else 0
+
+
+def level_of(delay: object) -> int | None:
+    """Return the delay level in the property ``DELAY``, 0 without one; ``None``: it is invalid."""
+    if delay is None:
+        return 0
+    return parse_int(delay) if type(delay) is str else None
+
+
+def delay_level(properties: Mapping[str, str]) -> int:
+    """Return the delay level of a message; it requests a delay if the level is above 0.
+
+    Source: RocketMQ ``Message.getDelayTimeLevel``.
+
+    Raises:
+        IllegalMessageError: ``DELAY`` is not a number, at which RocketMQ's recovery would stop.
+    """
+    delay = properties.get(MessageProperty.DELAY)
+    if (level := level_of(delay)) is None:
+        raise IllegalMessageError(f"invalid delay level {delay!r:.60} in {MessageProperty.DELAY}")
+    return level
 
 
 def crc_property(crc: int) -> bytes:

@@ -61,7 +61,7 @@ class CoreEncoder:
         given: Any = dispatcher
         self._puts = fast_put(
             config.model_copy(update={"mapped_file_size_commit_log": room}), self.rules, log, given,
-            state, alone=True, has_light=False,
+            state, alone=True,
         )  # fmt: skip
 
     def encode(

@@ -5,13 +5,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp
 
 from cqstore.store.core._hashes cimport hash_on
 from cqstore.store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
 from cqstore.store.core._record cimport is_ascii
 from cqstore.store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
-from cqstore.store.record._properties cimport NAME_END, VALUE_END, decode_text
+from cqstore.store.record._properties cimport Property, decode_text, is_named, next_property
 from cqstore.store.record._scan cimport AT_END, IRREGULAR, ORDINARY, BlockScan, Scanned
 from cqstore.store.service.dispatching._columns cimport BatchColumns
 
@@ -125,33 +125,23 @@ cdef class ReplayBatcher:
         int64_t index_start,
     ) except -1:
         """Add a plain record; return whether it is plain."""
-        cdef const char *start = record.properties
-        cdef const char *end = start + record.properties_size
-        cdef const char *value_end
-        cdef const char *name_end
-        cdef Py_ssize_t name_size
+        cdef Property found
         cdef tuple tags = None
         cdef Value words = Value(NULL, 0), uniq_key = Value(NULL, 0)
         cdef KnownKey tags_key
         cdef const KnownKey *tags_wanted = NULL
         if <object> record.topic == self._scheduled:
             return False
-        while start < end:
-            value_end = <const char *> memchr(start, VALUE_END, end - start)
-            if value_end == NULL:
-                value_end = end
-            name_end = <const char *> memchr(start, NAME_END, value_end - start)
-            if name_end != NULL and name_end + 1 < value_end:
-                name_size = name_end - start
-                if name_size >= 6 and memcmp(start, b"INNER_", 6) == 0:
-                    return False
-                if name_size == 4 and memcmp(start, b"TAGS", 4) == 0:
-                    tags = self._tags(name_end + 1, value_end - name_end - 1)
-                elif name_size == 4 and memcmp(start, b"KEYS", 4) == 0:
-                    words = Value(name_end + 1, value_end - name_end - 1)
-                elif name_size == 8 and memcmp(start, b"UNIQ_KEY", 8) == 0:
-                    uniq_key = Value(name_end + 1, value_end - name_end - 1)
-            start = value_end + 1
+        found.after = record.properties
+        while next_property(&found, record.properties + record.properties_size):
+            if found.name_size >= 6 and memcmp(found.name, b"INNER_", 6) == 0:
+                return False
+            if is_named(&found, b"TAGS", 4):
+                tags = self._tags(found.value, found.value_size)
+            elif is_named(&found, b"KEYS", 4):
+                words = Value(found.value, found.value_size)
+            elif is_named(&found, b"UNIQ_KEY", 8):
+                uniq_key = Value(found.value, found.value_size)
         if record.phy_offset >= queues_from:
             if not record.flags & PREPARED:
                 index = self._index_of(columns, record)
@@ -207,7 +197,7 @@ cdef class ReplayBatcher:
         return known
 
     cdef tuple _learn_tags(self, const char *text, Py_ssize_t size):
-        tags = decode_text(text, text + size)
+        tags = decode_text(text, size)
         code = <int32_t> hash_on(0, tags)
         return PyBytes_FromStringAndSize(text, size), code, self._tags_prefix + tags
 
@@ -227,6 +217,6 @@ cdef object _readable(Value *value):
     """Replace an invalid UTF-8 value as ``decode_text`` does; return the object that holds it."""
     if value.text == NULL or is_ascii(value.text, value.size):
         return None
-    text = decode_text(value.text, value.text + value.size)
+    text = decode_text(value.text, value.size)
     value.text = PyUnicode_AsUTF8AndSize(text, &value.size)
     return text

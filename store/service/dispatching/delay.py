@@ -7,6 +7,7 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
 
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.queue.context import LogView
+from cqstore.store.record.properties import level_of
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIGN = 1 << 63
@@ -45,10 +46,7 @@ class DelayLevels:
 
     def tags_code(self, delay: str, store_timestamp: int, tags_code: int) -> int:
         """Return the due time, ms, of a message of level ``delay``; ``tags_code`` without one."""
-        try:
-            level = min(int(delay), self.max_level)
-        except ValueError:
-            return tags_code
+        level = min(level_of(delay) or 0, self.max_level)
         if level <= 0:
             return tags_code
         due = store_timestamp + self._delays_ms[level - 1]

@@ -3,13 +3,11 @@
 Source: RocketMQ ``ScheduleMessageService.messageTimeUp``, ``MessageTimeUp``.
 """
 
-import re
-
 from cqstore.store.errors import CorruptionError
+from cqstore.store.java_numbers import parse_int
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import HALF_TOPIC, SCHEDULE_TOPIC, Message, MessageProperty
 
-_QUEUE_ID = re.compile(r"\+?[0-9]{1,10}")
 _GONE = frozenset({
     MessageProperty.DELAY, MessageProperty.TIMER_DELIVER_MS, MessageProperty.TIMER_DELAY_MS,
     MessageProperty.TIMER_DELAY_SEC, MessageProperty.INNER_MULTI_QUEUE_OFFSET,
@@ -26,22 +24,22 @@ def message_time_up(stored: StoredMessage) -> Message:
     """
     properties = stored.properties
     topic = properties.get(MessageProperty.REAL_TOPIC)
-    queue_id = properties.get(MessageProperty.REAL_QID)
+    queue_id = parse_int(properties.get(MessageProperty.REAL_QID, ""))
     if not topic or topic in (SCHEDULE_TOPIC, HALF_TOPIC):
-        raise _homeless(stored, MessageProperty.REAL_TOPIC, topic)
-    if queue_id is None or not _QUEUE_ID.fullmatch(queue_id):
-        raise _homeless(stored, MessageProperty.REAL_QID, queue_id)
+        raise _homeless(stored, MessageProperty.REAL_TOPIC)
+    if queue_id is None or queue_id < 0:
+        raise _homeless(stored, MessageProperty.REAL_QID)
     head, tail = stored.head, stored.tail
     return Message(
-        topic, bytes(stored.stored_body), int(queue_id),
+        topic, bytes(stored.stored_body), queue_id,
         {name: value for name, value in properties.items() if name not in _GONE},
         head.flag, head.sys_flag, head.born_timestamp, stored.born_host, stored.store_host,
         tail.reconsume_times,
     )  # fmt: skip
 
 
-def _homeless(stored: StoredMessage, name: str, value: str | None) -> CorruptionError:
+def _homeless(stored: StoredMessage, name: str) -> CorruptionError:
     return CorruptionError(
         "a delayed message has no valid target topic or queue", phy_offset=stored.phy_offset,
-        expected=f"a valid property {name}", got=repr(value),
+        expected=f"a valid property {name}", got=repr(stored.properties.get(name)),
     )  # fmt: skip

@@ -23,7 +23,6 @@ class FastPut(FastEncoder):
         clock: ModuleType,
         topics: Mapping[str, object],
         scheduled: str,
-        timer: str,
         classes: tuple[type[HostWire], type, type[PutMessageResult], type[QueueKey]],
         encoded: Callable[[FastPut], EncodedMessages],
         ok: PutMessageStatus,
@@ -35,8 +34,7 @@ class FastPut(FastEncoder):
         alone: bool,
         every: int,
         seal: bytes | None,
-        refuses_delay: bool,
-        has_light: bool,
+        reads_delay: bool,
         delays: Callable[[str, int, int], int],
     ) -> None: ...
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None: ...

@@ -14,7 +14,6 @@ queues, are created in advance, blank, and the store time is read after that.
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
@@ -25,14 +24,14 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from cqstore.store.core._crc32 cimport crc_prepare
 from cqstore.store.core._faults cimport log_faults_seen
 from cqstore.store.core._layout cimport (
-    BATCHED_BYTES, BLANK_BYTES, CRC_PROPERTY_BYTES, FIXED_BYTES, ROLLBACK, TRANSACTION,
+    BLANK_BYTES, CRC_PROPERTY_BYTES, FIXED_BYTES, ROLLBACK, TRANSACTION,
 )
-from cqstore.store.core._record cimport blank_tuple, fill, get32
+from cqstore.store.core._record cimport blank_tuple, fill
 from cqstore.store.log._tail cimport FilePositions, LogTail
 from cqstore.store.queue._batch cimport UnitColumns
+from cqstore.store.record._encode cimport batched
 from cqstore.store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
 from cqstore.store.record._host cimport HostWire
-from cqstore.store.record._message cimport Message
 from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
 from cqstore.store.record._write cimport write_record
 from cqstore.store.service.dispatching._columns cimport BatchColumns
@@ -58,9 +57,9 @@ cdef class FastPut(FastEncoder):
 
     def __init__(
         self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
-        InFlight dispatcher not None, clock, topics, scheduled, timer, classes, encoded, ok,
+        InFlight dispatcher not None, clock, topics, scheduled, classes, encoded, ok,
         tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, seal,
-        refuses_delay, has_light, delays,
+        reads_delay, delays,
     ):
         self._host, self._appended, self._result, queue_key = classes
         if not issubclass(self._host, HostWire):
@@ -72,10 +71,10 @@ cdef class FastPut(FastEncoder):
         self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
         self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
         self._max_body, self._file_size = max_body, file_size
-        self._timer, self._seal = timer, <bytes?> seal if seal is not None else None
+        self._seal = <bytes?> seal if seal is not None else None
         if self._seal is not None and len(self._seal) != CRC_PROPERTY_BYTES:
             raise ValueError(f"{seal!r} is not the property for a checksum")
-        self._refuses_delay, self._has_light, self._delays = refuses_delay, has_light, delays
+        self._reads_delay, self._delays = reads_delay, delays
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
         self._alone, self._every, self._encoded = alone, every, encoded
         self._stamp, self._time = 0, 0
@@ -102,7 +101,7 @@ cdef class FastPut(FastEncoder):
             self._known.reserve(1)
         now = self._now()  # no other code runs from here on
         scratch.begin(1)
-        scratch.count, scratch.is_batch = 1, False
+        scratch.count = 1
         if not self.encode(<PyObject *> message, scratch, now):
             return None
         return result if self._append_all(scratch, now, result, None) else None
@@ -120,7 +119,6 @@ cdef class FastPut(FastEncoder):
         self._known.reserve(count)
         now = self._now()  # no other code runs from here on
         scratch.begin(count)
-        scratch.is_batch = False
         for at in range(count):
             scratch.count = at + 1
             if not self.encode(<PyObject *> PyTuple_GET_ITEM(held, at), scratch, now):
@@ -129,7 +127,7 @@ cdef class FastPut(FastEncoder):
 
     def batch(self, batch):
         """Put all messages of a client batch that was checked as one message."""
-        cdef Py_ssize_t count = _batched(batch)
+        cdef Py_ssize_t count = batched(batch)
         cdef Scratch scratch = self._scratch
         cdef int64_t now
         cdef list results
@@ -138,7 +136,6 @@ cdef class FastPut(FastEncoder):
         results = self._blank_results(count)
         self._known.reserve(1)  # all are of one queue
         now = self._now()  # no other code runs from here on
-        scratch.is_batch = True
         if not self.encode_batch(batch, scratch, now) or scratch.count != count:
             return None
         return results if self._append_all(scratch, now, None, results) else None
@@ -308,28 +305,6 @@ cdef class FastPut(FastEncoder):
         return columns.add_record(
             (<tuple> entry.key)[0], &uniq_key, &words, tags, phy_offset, now
         )
-
-
-cdef Py_ssize_t _batched(object batch) noexcept:
-    """Return the number of messages in a client batch; -1: its lengths are invalid."""
-    if type(batch) is not Message:
-        return -1
-    data = (<Message> batch).body
-    if not PyBytes_CheckExact(data):
-        return -1
-    cdef const char *at = PyBytes_AS_STRING(data)
-    cdef const char *end = at + PyBytes_GET_SIZE(data)
-    cdef Py_ssize_t count = 0
-    cdef int64_t size
-    while at < end:
-        if end - at < BATCHED_BYTES + 2:
-            return -1
-        size = get32(at)
-        if not BATCHED_BYTES + 2 <= size <= end - at:
-            return -1
-        at += size
-        count += 1
-    return count
 
 
 cdef int _check_written(object file, object target, object state) except -1:

@@ -62,12 +62,9 @@ class Appender:
         dispatcher: Dispatcher,
         *,
         alone: bool,
-        has_light: bool,
     ) -> PutFastPath:
         """Return the fast path for plain messages; it respects the lock itself."""
-        return fast_put(
-            config, rules, self._log, dispatcher, self._state, alone=alone, has_light=has_light
-        )
+        return fast_put(config, rules, self._log, dispatcher, self._state, alone=alone)
 
     def encoded(self, records: Encoded, *, whole: bool) -> list[PutMessageResult]:
         """Append ``records``, or the first of them if the disk is full; return their results.

@@ -3,7 +3,6 @@
 Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``checkIfTimerMessage``.
 """
 
-import re
 from collections.abc import Mapping
 
 from cqstore.store.errors import IllegalMessageError
@@ -15,9 +14,8 @@ from cqstore.store.record.message import (
     MessageProperty,
     SysFlag,
 )
+from cqstore.store.record.properties import level_of
 
-_NO_LEVEL = re.compile(r"\+?0{1,9}|-[0-9]{1,9}")
-"""Text that Java parses as a level of 0 or less."""
 TIMER = (
     MessageProperty.TIMER_DELIVER_MS,
     MessageProperty.TIMER_DELAY_MS,
@@ -65,8 +63,8 @@ def refuse_timer(message: Message) -> None:
 
 
 def _delay_property(properties: Mapping[str, str]) -> str | None:
-    level = properties.get(_DELAY)
-    if level is not None and not (type(level) is str and _NO_LEVEL.fullmatch(level)):
+    level = level_of(properties.get(_DELAY))
+    if level is None or level > 0:
         return _DELAY
     return _time_property(properties)
 

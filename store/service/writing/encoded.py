@@ -9,7 +9,8 @@ from typing import Protocol
 
 from cqstore.store.log.log_map import LogMap
 from cqstore.store.record.encoding_rules import EncodingRules, LearntTopic
-from cqstore.store.record.message import Host, Message
+from cqstore.store.record.message import SCHEDULE_TOPIC, Host, Message
+from cqstore.store.record.properties import delay_level
 from cqstore.store.service.results import PutMessageResult
 
 
@@ -47,9 +48,12 @@ def add_encoded(records: Encoded, message: Message, rules: EncodingRules) -> Non
     """Add ``message``, a copy of the caller's, to ``records``.
 
     Raises:
-        PropertiesTooLongError, IllegalMessageError: as for ``EncodingRules.check``.
+        PropertiesTooLongError, IllegalMessageError: as for ``EncodingRules.check`` and, in the
+            schedule topic, for ``delay_level``.
     """
     learnt = rules.learnt(message)
+    if learnt[2] == SCHEDULE_TOPIC:
+        delay_level(message.properties)  # its unit has the due time
     if not records.add(message, learnt):
         rules.check(message)  # raises the error, if there is one
         if not records.add(_regular(message, rules), learnt, message.store_host):

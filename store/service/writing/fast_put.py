@@ -13,7 +13,7 @@ from cqstore.store.index.index_batch import TAGS_PREFIX
 from cqstore.store.log.commit_log import Appended, CommitLog
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.encoding_rules import EncodingRules
-from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
+from cqstore.store.record.message import SCHEDULE_TOPIC, Host, Message
 from cqstore.store.record.properties import crc_property
 from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
@@ -30,9 +30,9 @@ each. A prime, so that it does not coincide with the rhythm of the batches."""
 class PutFastPath(Protocol):
     """Puts plain messages of one store. Any thread.
 
-    Not plain are messages for light queues, delayed ones, long bodies and lists, invalid ones,
-    those of a queue or topic not used recently, and any message if the log's file is full, another
-    thread appends, or writing is not allowed.
+    Not plain are messages with a property that may request light queues or a delay, long bodies and
+    lists, invalid messages, those of a queue or topic not used recently, and any message if the
+    log's file is full, another thread appends, or writing is not allowed.
     """
 
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
@@ -64,12 +64,10 @@ def fast_put(
     state: RunningState,
     *,
     alone: bool,
-    has_light: bool,
 ) -> PutFastPath:
     """Return the fast path for these settings.
 
-    ``alone``: a put waits for neither disk nor followers. ``has_light``: messages that request
-    light queues are added to them.
+    ``alone``: a put waits for neither disk nor followers.
     """
     pending = dispatcher.pending
     made: PutFastPath = _put.FastPut(
@@ -80,7 +78,6 @@ def fast_put(
         clock=time,
         topics=rules.topics,
         scheduled=SCHEDULE_TOPIC,
-        timer=TIMER_TOPIC,
         classes=(Host, Appended, PutMessageResult, QueueKey),
         encoded=_encoded.EncodedMessages,
         ok=PutMessageStatus.PUT_OK,
@@ -92,8 +89,7 @@ def fast_put(
         alone=alone,
         every=SAMPLED_PUTS,
         seal=crc_property(0) if config.enabled_append_prop_crc else None,
-        refuses_delay=not config.allow_delay_without_service,
-        has_light=has_light,
+        reads_delay=not config.allow_delay_without_service,
         delays=pending.delays.tags_code,
     )
     return made

@@ -15,6 +15,7 @@ from cqstore.store.record.message import (
     is_queued,
 )
 from cqstore.store.record.message_check import fault_of
+from cqstore.store.record.properties import delay_level
 from cqstore.store.service.dispatching.record_units import allows_light_queues
 
 _LIGHT = MessageProperty.INNER_MULTI_DISPATCH
@@ -92,8 +93,7 @@ def check_client_batch(batch: Message, max_size: int) -> None:
         raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
     if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
         raise IllegalMessageError("a client batch cannot hold transactions or inner batches")
-    delay = batch.properties.get(MessageProperty.DELAY, "0")
-    if delay.isdecimal() and delay.strip("0"):
+    if delay_level(batch.properties) > 0:
         raise IllegalMessageError("a client batch cannot be delayed")
     if not batch.body:
         raise IllegalMessageError("the batch is empty")

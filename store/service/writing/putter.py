@@ -122,9 +122,7 @@ class Putter:
         self._has_light = config.enable_lmq and (
             config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
         )
-        self._fast = append.fast_put(
-            config, self._rules, dispatcher, alone=not ack_waiter.waits, has_light=self._has_light
-        )
+        self._fast = append.fast_put(config, self._rules, dispatcher, alone=not ack_waiter.waits)
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
         self._look_ahead = look_ahead  # see LogPrefault.wake_if_due

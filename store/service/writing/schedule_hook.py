@@ -3,7 +3,6 @@
 Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``transformDelayLevelMessage``.
 """
 
-import re
 from collections.abc import Callable
 
 from cqstore.store.errors import IllegalMessageError
@@ -16,12 +15,11 @@ from cqstore.store.record.message import (
     Message,
     MessageProperty,
 )
+from cqstore.store.record.properties import delay_level
 from cqstore.store.service.dispatching.delay import DelayLevels
 from cqstore.store.service.writing.delay_check import NOT_QUEUED, TIMER, refuse_delay, refuse_timer
 from cqstore.store.settings.config import StoreConfig
 
-_LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
-"""Text that Java parses as a number."""
 _DELAY = MessageProperty.DELAY
 _HOME = {MessageProperty.REAL_TOPIC, MessageProperty.REAL_QID}
 
@@ -52,7 +50,7 @@ class ScheduleMessageHook:
             return message
         if message.sys_flag & TRANSACTION_MASK in NOT_QUEUED:
             return message  # it is delayed when it is committed
-        level = _level_of(message)
+        level = delay_level(message.properties)
         if level <= 0:
             refuse_timer(message)
             return message
@@ -101,12 +99,3 @@ class ScheduleMessageHook:
             message.born_timestamp, message.born_host, message.store_host,
             message.reconsume_times, message.prepared_transaction_offset,
         )  # fmt: skip
-
-
-def _level_of(message: Message) -> int:
-    text = message.properties.get(_DELAY)
-    if text is None:
-        return 0
-    if not (type(text) is str and _LEVEL.fullmatch(text)):
-        raise IllegalMessageError(f"invalid delay level {text!r:.60} in {_DELAY}")
-    return int(text)

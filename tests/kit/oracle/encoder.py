@@ -6,7 +6,6 @@ offset, phy offset and store timestamp are filled in by ``assemble``.
 Source: RocketMQ ``MessageExtEncoder``, ``DefaultAppendMessageCallback``.
 """
 
-import re
 import time
 import zlib
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from cqstore.store.errors import IllegalMessageError, PropertiesTooLongError
 from cqstore.store.record.encoding_rules import LearntTopic
-from cqstore.store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
+from cqstore.store.record.message import Message, MessageProperty, SysFlag
 from cqstore.store.record.message_check import illegal
 from cqstore.store.record.properties import (
     CRC_PROPERTY_SIZE,
@@ -91,8 +90,6 @@ class MessageEncoder:
         try:
             magic, name, topic = self._learn_topic(message.topic)
             encoded, dispatch = self._encode_properties(message.properties)
-            if not dispatch.only_tags and dispatch.delay is not None and topic == SCHEDULE_TOPIC:
-                _check_delay(dispatch.delay)
             body, queue_id = message.body, message.queue_id
             if type(body) is not bytes:
                 body = _copied(body)
@@ -170,20 +167,11 @@ _TWO_V4 = 16
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
-_JAVA_INT = re.compile(r"[+-]?[0-9]{1,9}")
-
-
 def _copied(body: object) -> bytes:
     """Return what may change in the caller's hands as what does not."""
     if not isinstance(body, bytes | bytearray | memoryview):
         raise TypeError
     return bytes(body)
-
-
-def _check_delay(delay: str) -> None:
-    """Refuse a level that RocketMQ cannot read: its recovery would stop at such a record."""
-    if not _JAVA_INT.fullmatch(delay):
-        raise IllegalMessageError(f"invalid delay level {delay!r:.60} in {MessageProperty.DELAY}")
 
 
 _RARE_BITS = _V6_BITS | int(SysFlag.PASSED_OVER)

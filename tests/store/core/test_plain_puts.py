@@ -342,13 +342,17 @@ WELL_FORMED = [
     *[changed(sys_flag=flag) for flag in (4, 8, 12, 0x10, 0x20, 0x30, 0x700, -(1 << 31))],
     *[changed(sys_flag=flag, properties={"KEYS": f"k{flag}"}) for flag in (4, 8, 12)],
     changed(born_host=V6), changed(store_host=V6), changed(born_host=V6, store_host=V6, sys_flag=4),
+    changed(topic="SCHEDULE_TOPIC_XXXX"), changed(topic="%RETRY%" + "r" * 248),
+]  # fmt: skip
+INNER = [
     changed(properties={"INNER_X": "1"}), changed(properties={"INNER_MULTI_DISPATCH": "a"}),
     changed(properties={"INNER_BASE": "1"}), changed(properties={"INNER_MULTI_QUEUE_OFFSET": "0"}),
+]  # fmt: skip
+NOT_DELAYED = [
     *[changed(properties={"DELAY": level}) for level in ("0", "+0", "-7", "000000000")],
     changed(properties={"DELAY": "3"}, sys_flag=4), changed(properties={"DELAYED": "3"}),
     changed(properties={"TIMER_X": "1"}), changed(properties={"TIMER_OUT_MS": "1"}),
     changed(properties={"TIMER_DELAY_MS": "1", "TIMER_OUT_MS": "1"}),
-    changed(topic="SCHEDULE_TOPIC_XXXX"), changed(topic="%RETRY%" + "r" * 248),
     changed(topic="rmq_sys_wheel_timer", properties={"DELAY": "3", "TIMER_DELAY_MS": "1"}),
 ]  # fmt: skip
 
@@ -364,6 +368,25 @@ def test_what_is_well_formed_is_taken_and_put_alike(tmp_path: Path, *, is_sealed
             assert taken is not None, each
             assert taken == oracle.put_message(each)
             assert components_of(core).putter._fast.several([each]) == oracle.put_messages([each])
+            assert waiting(core) == waiting(oracle)
+        assert log_bytes(core) == log_bytes(oracle)
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_names_of_requests_take_the_slow_path_unless_delays_are_stored_as_they_are(
+    tmp_path: Path, *, is_later: bool
+) -> None:
+    """Whether such a property requests anything, Python alone decides."""
+    config = CONFIG.model_copy(update={"allow_delay_without_service": is_later})
+    with core_and_oracle(tmp_path, config) as (core, oracle):
+        for each in [*INNER, *NOT_DELAYED]:
+            assert core.put_message(changed(topic=each.topic)).ok
+            assert oracle.put_message(changed(topic=each.topic)).ok
+            taken = components_of(core).putter._fast.one(each)
+            assert (taken is not None) == (is_later and each in NOT_DELAYED), each
+            result = taken or core.put_message(each)
+            assert result.ok, each
+            assert result == oracle.put_message(each)
             assert waiting(core) == waiting(oracle)
         assert log_bytes(core) == log_bytes(oracle)
 

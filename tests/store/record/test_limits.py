@@ -164,19 +164,6 @@ def test_topics_by_version_and_limit() -> None:
         new.encode(Message("é" * 64, b""))
 
 
-@pytest.mark.parametrize("delay", ["0", "+3", "-1", "9" * 9])
-def test_a_delay_level_is_what_java_reads(delay: str) -> None:
-    core = encoder()
-    message = Message("SCHEDULE_TOPIC_XXXX", b"", properties={"DELAY": delay})
-    assert StoredMessage(core.encode(message)).properties == {"DELAY": delay}
-    for odd in (f"{delay}x", f" {delay}", "9" * 10, "²", "1_0"):
-        message.properties["DELAY"] = odd
-        with pytest.raises(IllegalMessageError, match="invalid delay level"):
-            core.encode(message)
-    other = StoredMessage(core.encode(Message("t", b"", properties={"DELAY": "x"})))
-    assert other.properties == {"DELAY": "x"}
-
-
 RANGES = {
     "queue_id": (0, INT_MAX),
     "flag": (-INT_MAX - 1, INT_MAX),
