@@ -95,6 +95,18 @@ cdef class AppendJob(QueueGroups):
             mark[at] = self.groups[at].is_irregular
         return marks
 
+    def planned(self):
+        """Return prefix, number in the batch, and new ``max`` entry of each queue, in key order."""
+        cdef Py_ssize_t at
+        cdef const Group *group
+        cdef list planned = []
+        for at in range(self.used):
+            group = &self.groups[self.order[at].group]
+            entry = (group.last_phy, group.next_offset - 1)
+            prefix = (self.names + group.name)[:group.length]
+            planned.append((prefix, self.order[at].group, entry))
+        return planned
+
     def move(self, StateTable table not None):
         """Update the table after the write: all queues, or none if memory is short."""
         cdef Named *all_new = <Named *> PyMem_RawMalloc((self.used + 1) * sizeof(Named))
