@@ -83,7 +83,7 @@ cdef class _Runs:
             run, phy = &self.runs[queue[row]], load64(units + row * UNIT_BYTES)
             if run.state == WAITS:
                 run.state, run.first_offset, run.first_phy = FOLLOWS, offset[row], phy
-            elif offset[row] != run.next_offset:
+            elif offset[row] != run.next_offset or phy <= run.last_phy:
                 run.state = IS_ODD
             if not 0 <= phy <= INT64_MAX >> 1:
                 run.state, phy = IS_ODD, 0

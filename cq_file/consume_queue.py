@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cqstore.cq_file import _table
 from cqstore.cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
@@ -24,6 +23,7 @@ from cqstore.store.queue.consume_queue import PulledUnits, no_units
 from cqstore.store.queue.units import BlockStop, UnitBlock
 
 _UNIT = FILE_UNIT.size
+_UNPACK = FILE_UNIT.struct.unpack_from  # ordinary tuples, which are faster
 _PHY_SIZE = 8
 _NEVER = (-1, 0, 0)
 
@@ -216,48 +216,46 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
 
     # ---- writing (one thread)
 
-    def put(
-        self,
-        queue_offset: int,
-        data: bytes,
-        phys: NDArray[np.int64],
-        end_phy: int,
-        min_phy_offset: int,
-    ) -> range | None:
+    def put(self, queue_offset: int, data: bytes, min_phy_offset: int) -> tuple[range, int] | None:
         """Store units from ``queue_offset`` on, see ``ConsumeQueueStore.put_batch``.
 
         Args:
             queue_offset: queue offset of the first unit.
-            data: the units, 20 bytes each.
-            phys: their phy offsets, increasing; shape (n,).
-            end_phy: end of the last unit's record.
+            data: the units, 20 bytes each, with increasing phy offsets.
             min_phy_offset: the log's minimum; units below it have expired.
 
         Returns:
-            The offsets replaced by a new incarnation of the queue; ``None``: none began.
+            The offsets replaced by a new incarnation of the queue, and the phy offset of its first
+            record; ``None``: none began.
 
         Raises:
             QueueGapError: units are missing before ``queue_offset``.
             StoreIOError: an I/O operation failed; the queue must be opened again.
         """
-        repeats = int(np.searchsorted(phys, self.last_phy, side="right"))
-        if self._unproven and repeats and phys[repeats - 1] == self.last_phy:
-            self._write_last(queue_offset + repeats - 1, data[(repeats - 1) * _UNIT :][:_UNIT])
-        if repeats == len(phys):
-            return None
-        queue_offset += repeats
-        data = data[repeats * _UNIT :]
-        last_phy = int(phys[-1])
+        last_phy, size, _ = _UNPACK(data, len(data) - _UNIT)
+        if last_phy < self.last_phy:
+            return None  # a replay: all units are known
+        phy_offset = _UNPACK(data)[0]
+        if phy_offset <= self.last_phy:
+            phys = np.frombuffer(data, FILE_UNIT.dtype)["phy_offset"]
+            repeats = int(np.searchsorted(phys, self.last_phy, side="right"))
+            if self._unproven and phys[repeats - 1] == self.last_phy:
+                self._write_last(queue_offset + repeats - 1, data[(repeats - 1) * _UNIT :][:_UNIT])
+            if repeats == len(phys):
+                return None
+            queue_offset += repeats
+            data, phy_offset = data[repeats * _UNIT :], int(phys[repeats])
+        end_phy = last_phy + size
         if queue_offset == self.max_offset:
             self.append(data, last_phy, end_phy)
         elif self.last_phy == NO_PHY:
             self._begin(queue_offset, data, last_phy, end_phy)
         elif queue_offset > self.max_offset:
             if self.last_phy >= min_phy_offset:
-                raise self._gap(queue_offset, int(phys[repeats]))
+                raise self._gap(queue_offset, phy_offset)
             self._begin(queue_offset, data, last_phy, end_phy)
         else:
-            return self._begin_within(queue_offset, data, last_phy, end_phy)
+            return self._begin_within(queue_offset, data, last_phy, end_phy), phy_offset
         return None
 
     def _begin_within(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> range:

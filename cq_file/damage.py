@@ -51,15 +51,15 @@ class DamagedQueues:
             self.held_back.discard(key)
 
     def shown_by_replay(
-        self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int, minimum: int
+        self, key: QueueKey, queue: FileConsumeQueue, phy_offset: int, minimum: int
     ) -> bool:
-        """Return whether a replayed unit shows that earlier units are lost; if so, register it.
+        """Return whether a unit after the end shows that units are lost; if so, register it.
 
         The result is False if all existing units have expired: those between may have, too.
         ``minimum`` is the log's minimum.
         """
         begins_there = not self.replay_from or self.replay_from <= minimum
-        if begins_there or offset <= queue.max_offset or phy_offset <= queue.last_phy:
+        if begins_there or phy_offset <= queue.last_phy:
             return False
         if 0 <= queue.last_phy < minimum:
             return False

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from cqstore.store.files import is_file_name
 from cqstore.store.java_numbers import INT_MAX, INT_MIN
 from cqstore.store.paths import StorePaths
-from cqstore.store.queue.units import QUEUE_UNIT
 from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 
@@ -93,7 +92,3 @@ def parse_queue_id(name: str) -> int | None:
         return None
     queue_id = int(name)
     return queue_id if INT_MIN <= queue_id <= INT_MAX else None
-
-
-BATCH_COLUMNS = QUEUE_UNIT.dtype[["phy_offset", "size"]]
-"""Log position and record size of a packed unit of a batch on its way into the queues."""

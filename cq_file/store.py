@@ -31,7 +31,7 @@ from cqstore.cq_file.descriptor_cache import (
 from cqstore.cq_file.ends import find_ends, safe_phy_offset
 from cqstore.cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
 from cqstore.cq_file.known_ends import write_ends
-from cqstore.cq_file.layout import BATCH_COLUMNS, FILE_UNIT
+from cqstore.cq_file.layout import FILE_UNIT
 from cqstore.cq_file.listing import allocated_bytes, check_folder_name
 from cqstore.cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cqstore.cq_file.opening import OpenedQueues, load_queues
@@ -195,39 +195,22 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def _put_runs(self, runs: UnitRuns) -> list[QueueRestart]:
         """Put runs of units on the slow path, one by one; return the queues that restarted."""
         data = np.ascontiguousarray(runs.units[:, :PACKED_PREFIX]).tobytes()
-        columns = runs.units.view(BATCH_COLUMNS)[:, 0]
-        phys = columns["phy_offset"].astype(np.int64)
-        ends = phys + columns["size"]
-        starts = np.asarray(runs.starts)
-        lasts = np.asarray(runs.ends) - 1
         restarts: list[QueueRestart] = []
-        topics = self._table.simple
-        min_phy_offset, held_back = self.context.log.min_phy_offset(), self._damaged.held_back
-        for key, offset, start, end, first_phy, last_phy, end_phy in zip(
-            runs.queues,
-            runs.first_offsets,
-            runs.starts,
-            runs.ends,
-            phys[starts].tolist(),
-            phys[lasts].tolist(),
-            ends[lasts].tolist(),
-            strict=True,
+        topics, damaged = self._table.simple, self._damaged
+        min_phy_offset, held_back = self.context.log.min_phy_offset(), damaged.held_back
+        for key, offset, start, end in zip(
+            runs.queues, runs.first_offsets, runs.starts, runs.ends, strict=True
         ):
             if held_back and key in held_back:
                 continue
-            try:
-                queue = topics[key[0]][key[1]]
-            except KeyError:
-                queue = self._new_queue(key)
-            if offset == queue.max_offset and first_phy > queue.last_phy:
-                queue.append(data[start * _UNIT : end * _UNIT], last_phy, end_phy)
-            elif last_phy >= queue.last_phy:
-                part = data[start * _UNIT : end * _UNIT]
-                if self._damaged.shown_by_replay(key, queue, offset, first_phy, min_phy_offset):
-                    continue
-                dropped = queue.put(offset, part, phys[start:end], end_phy, min_phy_offset)
-                if dropped is not None:
-                    restarts.append(QueueRestart(key, dropped, first_phy))
+            queue = topics.get(key[0], {}).get(key[1]) or self._new_queue(key)
+            if offset > queue.max_offset and damaged.shown_by_replay(
+                key, queue, int(runs.phys[start]), min_phy_offset
+            ):
+                continue
+            dropped = queue.put(offset, data[start * _UNIT : end * _UNIT], min_phy_offset)
+            if dropped is not None:
+                restarts.append(QueueRestart(key, *dropped))
         return restarts
 
     def allow_expiry(self, min_phy_offset: int) -> None:

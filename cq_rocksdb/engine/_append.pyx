@@ -16,13 +16,13 @@ from cqstore.cq_rocksdb.engine._database cimport Database
 from cqstore.cq_rocksdb.engine._groups cimport Group, QueueGroups
 from cqstore.cq_rocksdb.engine._keys cimport (
     ENTRY_BYTES, MAX_MIDDLE, MAX_MORE, MAX_PREFIX, PLACE_BYTES, QUEUE_TAIL_BYTES, UNIT_BYTES,
-    store_be64, store_le32,
 )
 from cqstore.cq_rocksdb.engine._states cimport ROW_FIELDS, Named, StateTable
 from cqstore.cq_rocksdb.engine._write_batch cimport (
     BATCH_HEAD, COUNT_AT, WriteBatchColumns, RecordHead, head_of, put_key, put_length, put_value,
     record_bytes,
 )
+from cqstore.store.core._bytes cimport store64
 
 cdef enum:
     KEPT_BYTES = 8 << 20  # size of a batch of 65,536 units with a 60-byte topic
@@ -94,6 +94,18 @@ cdef class AppendJob(QueueGroups):
         for at in range(self.queues):
             mark[at] = self.groups[at].is_irregular
         return marks
+
+    def planned(self):
+        """Return prefix, number in the batch, and new ``max`` entry of each queue, in key order."""
+        cdef Py_ssize_t at
+        cdef const Group *group
+        cdef list planned = []
+        for at in range(self.used):
+            group = &self.groups[self.order[at].group]
+            entry = (group.last_phy, group.next_offset - 1)
+            prefix = (self.names + group.name)[:group.length]
+            planned.append((prefix, self.order[at].group, entry))
+        return planned
 
     def move(self, StateTable table not None):
         """Update the table after the write: all queues, or none if memory is short."""
@@ -168,6 +180,7 @@ cdef class AppendJob(QueueGroups):
         cdef size_t key_length = len(key), value_length = len(value), at, size
         cdef RecordHead of_unit, of_entry
         cdef Py_ssize_t units = 0
+        cdef uint32_t records
         cdef char *data
         database.check_open()
         if not self.is_fast:
@@ -180,9 +193,10 @@ cdef class AppendJob(QueueGroups):
             size += record_bytes(&of_entry, key_length, value_length)
         database.built.make_room(size)
         data = database.built.data
+        records = <uint32_t> (units + self.used + 1)
         with nogil:
             memset(data, 0, BATCH_HEAD)
-            store_le32(data + COUNT_AT, <uint32_t> (units + self.used + 1))
+            memcpy(data + COUNT_AT, &records, sizeof(records))  # little-endian, as the machine is
             self._put_units(data, &of_unit)
             at = self._put_entries(data, at, &of_entry)
             at += put_key(data + at, &of_entry, key_bytes, key_length)
@@ -228,7 +242,7 @@ cdef class AppendJob(QueueGroups):
             out += put_length(out, group.length + PLACE_BYTES)
             memcpy(out, self.names + group.name, group.length)
             out += group.length
-            store_be64(out, offset[row])
+            store64(out, offset[row])
             out += PLACE_BYTES
             out[0] = UNIT_BYTES
             memcpy(out + 1, unit, UNIT_BYTES)
@@ -248,8 +262,8 @@ cdef class AppendJob(QueueGroups):
             memcpy(key, self.names + group.name, topic_end)
             memcpy(key + topic_end, MAX_MIDDLE, MAX_MORE + 2)
             memcpy(key + topic_end + MAX_MORE + 2, self.names + group.name + topic_end + 1, 4)
-            store_be64(value, group.last_phy)
-            store_be64(value + 8, group.next_offset - 1)
+            store64(value, group.last_phy)
+            store64(value + 8, group.next_offset - 1)
             at += put_key(data + at, head, key, group.length + MAX_MORE)
             at += put_value(data + at, value, ENTRY_BYTES)
         return at

@@ -16,11 +16,12 @@ from posix.unistd cimport getpid
 
 from cqstore.cq_rocksdb.engine._capi cimport Handle, check, optional, rocksdb
 from cqstore.cq_rocksdb.engine._keys cimport (
-    MAX_PREFIX, PLACE_BYTES, UNIT_BYTES, begin_key, is_below, load_be64, store_be64,
+    MAX_PREFIX, PLACE_BYTES, UNIT_BYTES, begin_key, is_below,
 )
 from cqstore.cq_rocksdb.engine._options cimport CompactionFilter, Options
 from cqstore.cq_rocksdb.engine._units cimport HOLE, NO_MORE, copy_units, find_unit, search_units
 from cqstore.cq_rocksdb.engine._write_batch cimport WriteBatchColumns, BatchMemory
+from cqstore.store.core._bytes cimport load64, store64
 
 from cqstore.cq_rocksdb.engine._capi import ClosedError
 
@@ -341,7 +342,7 @@ cdef class Database:
         cdef bint own = read_options != self.read_options  # a snapshot's
         cdef Handle units
         self.check_open()
-        store_be64(key + length, queue_offset)
+        store64(key + length, queue_offset)
         units = NULL if own else self._iterator()
         with nogil:
             if own:
@@ -367,7 +368,7 @@ cdef class Database:
         cdef char *error = NULL
         cdef Handle units
         self.check_open()
-        store_be64(key + length, queue_offset)
+        store64(key + length, queue_offset)
         with nogil:
             units = rocksdb.create_iterator_cf(self.db, self.read_options, self.families[0])
             there = find_unit(units, key, length, forward)
@@ -376,7 +377,7 @@ cdef class Database:
         value = None  # with an open iterator, create no Python object but bytes: any other may
         if there:  # run the garbage collector, and so a finalizer that closes the database
             found = rocksdb.iter_key(units, &size)
-            offset = load_be64(found + length)
+            offset = load64(found + length)
             unit = rocksdb.iter_value(units, &size)
             try:
                 value = PyBytes_FromStringAndSize(unit, size)

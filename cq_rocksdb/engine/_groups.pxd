@@ -24,13 +24,14 @@ cdef struct Placed:
 
 cdef class QueueGroups:
     cdef readonly bint is_fast
-    cdef const uint8_t[::1] queue_index, queue_offset, units  # memoryviews keep their buffers alive
+    cdef readonly const uint8_t[::1] queue_index, queue_offset, units  # these keep their buffers
     cdef Group *groups
     cdef Placed *order
     cdef Placed *spare
     cdef char *names
     cdef size_t names_used, names_room
-    cdef Py_ssize_t queues, count  # queues and units in the batch
+    cdef readonly Py_ssize_t queues  # in the batch
+    cdef Py_ssize_t count  # units in the batch
     cdef Py_ssize_t used, left_out  # queues in `order`, and others with units
     cdef bint has_irregular  # irregular queues are still in `order`
 

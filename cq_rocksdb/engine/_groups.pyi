@@ -2,6 +2,10 @@ from typing import Self
 
 class QueueGroups:
     is_fast: bool
+    queues: int
+    queue_index: memoryview
+    queue_offset: memoryview
+    units: memoryview
     def __new__(
         cls,
         queues: object,

@@ -10,9 +10,10 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64
 from libc.string cimport memcmp, memcpy, memset
 
 from cqstore.cq_rocksdb.engine._keys cimport (
-    CTRL, KEY_HEAD_BYTES, MAX_PREFIX, QUEUE_TAIL_BYTES, UNIT_BYTES, is_below, load_be64, store_be32,
+    CTRL, KEY_HEAD_BYTES, MAX_PREFIX, QUEUE_TAIL_BYTES, UNIT_BYTES, is_below,
 )
 from cqstore.cq_rocksdb.engine._states cimport hash_of
+from cqstore.store.core._bytes cimport load64, store32
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object)
@@ -109,12 +110,12 @@ cdef class QueueGroups:
     cdef void _put_name(
         self, char *out, const char *topic, size_t length, int32_t queue_id
     ) noexcept nogil:
-        store_be32(out, <int32_t> length)
+        store32(out, <int32_t> length)
         out[KEY_HEAD_BYTES - 1] = CTRL
         memcpy(out + KEY_HEAD_BYTES, topic, length)
         out += KEY_HEAD_BYTES + length
         out[0] = out[QUEUE_TAIL_BYTES - 1] = CTRL
-        store_be32(out + 1, queue_id)
+        store32(out + 1, queue_id)
 
     cdef bint _group(self, int64_t max_offset) noexcept nogil:
         """Count each queue's units; return whether all offsets are in range."""
@@ -128,7 +129,7 @@ cdef class QueueGroups:
             if not (0 <= queue[row] < self.queues and 0 <= offset[row] < max_offset):
                 return False
             group = &self.groups[queue[row]]
-            phy = load_be64(unit)
+            phy = load64(unit)
             if not group.count:
                 group.first_offset, group.first_phy = offset[row], phy
             elif offset[row] != group.next_offset or phy <= group.last_phy:  # a second run
@@ -189,7 +190,7 @@ cdef class QueueGroups:
         cdef unsigned char head[8]
         memset(head, 0, 8)
         memcpy(head, self.names + group.name + common, min(group.length - common, <size_t> 8))
-        return <uint64_t> load_be64(head)
+        return <uint64_t> load64(head)
 
     cdef bint _is_before(self, Py_ssize_t one, Py_ssize_t other) noexcept nogil:
         return self._is_less(&self.order[one], &self.order[other])

@@ -9,7 +9,8 @@ from libc.stdint cimport INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from cqstore.cq_rocksdb.engine._capi cimport Handle, check, function_of, is_loaded, rocksdb
-from cqstore.cq_rocksdb.engine._keys cimport UNIT_BYTES, load_be64
+from cqstore.cq_rocksdb.engine._keys cimport UNIT_BYTES
+from cqstore.store.core._bytes cimport load64
 
 cdef extern from *:
     """
@@ -26,7 +27,7 @@ cdef extern from *:
         (void)level; (void)key; (void)key_length; (void)new_value; (void)new_length;
         *changed = 0;
         __atomic_fetch_add(&state->seen, 1, __ATOMIC_RELAXED);
-        if (value_length < UNIT_BYTES || load_be64(value) >= filter_load(&state->minimum)) return 0;
+        if (value_length < UNIT_BYTES || load64(value) >= filter_load(&state->minimum)) return 0;
         __atomic_fetch_add(&state->dropped, 1, __ATOMIC_RELAXED);
         return 1;
     }

@@ -6,8 +6,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from cqstore.cq_rocksdb.engine._capi cimport Handle, check, rocksdb
-from cqstore.cq_rocksdb.engine._keys cimport MAX_PREFIX, PLACE_BYTES, UNIT_BYTES, store_be64
+from cqstore.cq_rocksdb.engine._keys cimport MAX_PREFIX, PLACE_BYTES, UNIT_BYTES
 from cqstore.cq_rocksdb.engine._options cimport Options
+from cqstore.store.core._bytes cimport store64
 
 
 @cython.no_gc_clear  # freed before its options
@@ -50,7 +51,7 @@ cdef class NativeTableWriter:
         memcpy(key, <const char *>prefix, length)
         with nogil:
             for at in range(units.shape[0]):
-                store_be64(key + length, queue_offset + at)
+                store64(key + length, queue_offset + at)
                 rocksdb.sstfilewriter_put(
                     self.writer, key, length + PLACE_BYTES, <const char *>&units[at, 0], UNIT_BYTES,
                     &error,

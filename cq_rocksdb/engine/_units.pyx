@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from cqstore.cq_rocksdb.engine._capi cimport Handle, rocksdb
-from cqstore.cq_rocksdb.engine._keys cimport PLACE_BYTES, UNIT_BYTES, load_be64, store_be64
+from cqstore.cq_rocksdb.engine._keys cimport PLACE_BYTES, UNIT_BYTES
+from cqstore.store.core._bytes cimport load64, store64
 from cqstore.store.queue._time_search cimport (
     TimeSearch, begin_search, compare_unit, next_unit, offset_found,
 )
@@ -41,7 +42,7 @@ cdef int64_t copy_units(
             stop[0] = NO_MORE
             break
         if size == length + PLACE_BYTES:
-            there[0] = load_be64(found + length)
+            there[0] = load64(found + length)
             if there[0] != queue_offset + taken:
                 stop[0] = HOLE
                 break
@@ -107,21 +108,21 @@ cdef void _read_times(
     cdef int64_t at, place, phy
     for at in range(count):
         times[at] = -1
-    store_be64(key + length, first)
+    store64(key + length, first)
     rocksdb.iter_seek(units, key, length + PLACE_BYTES)
     while rocksdb.iter_valid(units):
         found = rocksdb.iter_key(units, &size)
         if size < length or memcmp(found, key, length) != 0:
             return
         if size == length + PLACE_BYTES:
-            place = load_be64(found + length)
+            place = load64(found + length)
             if place < first or place - first >= count:
                 return
             value = rocksdb.iter_value(units, &size)
             if size >= <size_t>UNIT_BYTES:
-                phy = load_be64(value)
+                phy = load64(value)
                 if min_phy <= phy < max_phy:
-                    times[place - first] = load_be64(value + UNIT_BYTES - PLACE_BYTES)
+                    times[place - first] = load64(value + UNIT_BYTES - PLACE_BYTES)
             if place - first == count - 1:
                 return
         rocksdb.iter_next(units)

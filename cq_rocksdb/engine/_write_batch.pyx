@@ -11,7 +11,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from cqstore.cq_rocksdb.engine._capi cimport Handle, rocksdb
-from cqstore.cq_rocksdb.engine._keys cimport MAX_PREFIX, PLACE_BYTES, UNIT_BYTES, store_be64
+from cqstore.cq_rocksdb.engine._keys cimport MAX_PREFIX, PLACE_BYTES, UNIT_BYTES
+from cqstore.store.core._bytes cimport store64
 
 
 cdef class WriteBatchColumns:
@@ -65,7 +66,7 @@ cdef class WriteBatchColumns:
                 current = prefix
                 length = starts[prefix + 1] - starts[prefix]
                 memcpy(key, names + starts[prefix], length)
-            store_be64(key + length, queue_offset[at])
+            store64(key + length, queue_offset[at])
             rocksdb.writebatch_put_cf(
                 writes, family, key, length + PLACE_BYTES, <const char *>&self.units[at, 0],
                 UNIT_BYTES,

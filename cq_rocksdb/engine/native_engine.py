@@ -33,6 +33,7 @@ from cqstore.cq_rocksdb.engine.rocks_engine import (
     LiveFile,
     PackedUnits,
     TableWriter,
+    append_job,
     units_in_key_order,
 )
 from cqstore.cq_rocksdb.keys import (
@@ -56,8 +57,7 @@ from cqstore.store.errors import (
 )
 from cqstore.store.files import make_folder, reading
 from cqstore.store.path_kind import matching
-from cqstore.store.queue.units import MAX_UNITS, QUEUE_UNIT, BlockStop, QueueKey, UnitBatch
-from cqstore.store.record.message import CHECKPOINT_TOPIC
+from cqstore.store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitBatch
 
 _STOPS = (BlockStop.LIMIT, BlockStop.END, BlockStop.HOLE)
 _TOO_SHORT = 3
@@ -66,7 +66,6 @@ _MAX_UNITS = 1 << 20
 """Maximum units in the buffer of one scan; a caller may request more than a queue has."""
 _FIRST_UNITS = 1 << 12
 _LOG_HEAD = 4096
-_RESERVED = CHECKPOINT_TOPIC.encode()
 _VERSION_IN_NAME = re.compile(r"(?:rocksdbjni-|librocksdb\.so\.)(\d+\.\d+\.\d+)")
 _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 
@@ -203,9 +202,8 @@ class NativeEngine:
         )  # fmt: skip
 
     def append_job(self, batch: UnitBatch) -> _append.AppendJob | None:
-        """Return the compiled job that plans and writes a batch."""
-        job = append_job(batch) if self._builds_batches else None
-        return job if job is not None and job.is_fast else None
+        """Return the job for a batch, unless RocksDB encodes a write in another form."""
+        return append_job(batch) if self._builds_batches else None
 
     @gated
     def append(
@@ -464,14 +462,6 @@ class NativeSnapshot:
             rows, stop, following = self._held.scan_into(prefix, queue_offset, target)
         _check_length(stop, prefix, following)
         return rows, _STOPS[stop], following
-
-
-def append_job(batch: UnitBatch) -> _append.AppendJob:
-    """Return the job for a batch, which may contain irregular queues."""
-    return _append.AppendJob(
-        batch.queues, batch.queue_index, batch.queue_offset, batch.units,
-        MAX_UNITS, MAX_TOPIC_BYTES, _RESERVED,  # positional, as keywords would create a dict
-    )  # fmt: skip
 
 
 def _builds_batches(database: Database, family: int) -> bool:

@@ -11,17 +11,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cqstore.cq_rocksdb.keys import UNIT_PLACE
+from cqstore.cq_rocksdb.engine._append import AppendJob
+from cqstore.cq_rocksdb.keys import MAX_TOPIC_BYTES, UNIT_PLACE, max_keys
 from cqstore.store.concurrency.checked_lock import CheckedLock
-from cqstore.store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
+from cqstore.store.queue.units import MAX_UNITS, QUEUE_UNIT, BlockStop, UnitBatch
+from cqstore.store.record.message import CHECKPOINT_TOPIC
 
-if TYPE_CHECKING:
-    from cqstore.cq_rocksdb.engine._append import AppendJob
+_RESERVED = CHECKPOINT_TOPIC.encode()
 
 
 class Family(StrEnum):
@@ -52,6 +53,33 @@ class EngineBatch:
     puts: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Key and value, family ``puts_family``."""
     puts_family: str = Family.OFFSET
+
+
+def append_job(batch: UnitBatch) -> AppendJob:
+    """Return the job for a batch, which may contain irregular queues."""
+    return AppendJob(
+        batch.queues, batch.queue_index, batch.queue_offset, batch.units,
+        MAX_UNITS, MAX_TOPIC_BYTES, _RESERVED,  # positional, as keywords would create a dict
+    )  # fmt: skip
+
+
+def job_batch(job: AppendJob) -> EngineBatch:
+    """Return what ``job`` writes, for an engine that cannot write it directly."""
+    prefixes, numbers, ends = zip(*job.planned(), strict=True)
+    places = np.full(job.queues, -1)
+    places[list(numbers)] = np.arange(len(numbers))
+    index = places[np.frombuffer(job.queue_index, np.int32)]
+    rows = np.argsort(index, kind="stable")[np.count_nonzero(index < 0) :]  # in key order
+    offsets = np.frombuffer(job.queue_offset, np.int64)
+    units = np.frombuffer(job.units, np.uint8).reshape(-1, QUEUE_UNIT.size)
+    puts = max_puts(prefixes, np.array(ends))
+    return EngineBatch(prefixes, index[rows], offsets[rows], units[rows], puts=puts)
+
+
+def max_puts(prefixes: Sequence[bytes], ends: NDArray[np.int64]) -> list[tuple[bytes, bytes]]:
+    """Return the ``max`` entries of queues; ``ends``: phy offset and queue offset of each."""
+    values = row_bytes(np.ascontiguousarray(ends).astype(">i8").view(np.uint8))
+    return list(zip(max_keys(prefixes), values, strict=True))
 
 
 def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -165,20 +193,13 @@ class RocksEngine(Protocol):
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch``, all of it or nothing; readers see it when this returns."""
 
-    def append_job(self, batch: UnitBatch) -> "AppendJob | None":
-        """Return the fast path for a batch, for queues whose units simply follow the last one.
-
-        ``None``: the engine has no fast path, or the batch has no such queue or invalid units.
-        """
+    def append_job(self, batch: UnitBatch) -> AppendJob | None:
+        """Return the job for a batch; ``None``: the engine cannot write jobs."""
 
     def append(
-        self, job: "AppendJob", put: tuple[bytes, bytes], others: EngineBatch | None = None
+        self, job: AppendJob, put: tuple[bytes, bytes], others: EngineBatch | None = None
     ) -> None:
-        """Apply ``job``, ``put`` in family ``offset``, and ``others``, as one ``write``.
-
-        Raises:
-            UnsupportedFormatError: this engine makes no jobs.
-        """
+        """Apply ``job``, ``put`` in family ``offset``, and ``others``, as one ``write``."""
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``; ``None``: there is none."""

@@ -34,6 +34,7 @@ from rocksdict import (
     WriteOptions,
 )
 
+from cqstore.cq_rocksdb.engine._append import AppendJob
 from cqstore.cq_rocksdb.engine.call_gate import CallGate, gated
 from cqstore.cq_rocksdb.engine.database_options import DatabaseOptions
 from cqstore.cq_rocksdb.engine.errors import is_rocksdicts
@@ -44,6 +45,8 @@ from cqstore.cq_rocksdb.engine.rocks_engine import (
     EngineSnapshot,
     LiveFile,
     PackedUnits,
+    append_job,
+    job_batch,
     row_bytes,
     unit_columns,
 )
@@ -138,18 +141,35 @@ class RocksdictEngine:
     @gated
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch`` without the WAL."""
+        self._write([batch])
+
+    def append_job(self, batch: UnitBatch) -> AppendJob:
+        """Return the job for a batch."""
+        return append_job(batch)
+
+    @gated
+    def append(
+        self, job: AppendJob, put: tuple[bytes, bytes], others: EngineBatch | None = None
+    ) -> None:
+        """Write the units and entries of ``job`` with ``put`` and ``others``."""
+        batch = job_batch(job)
+        batch.puts.append(put)
+        self._write([batch] if others is None else [batch, others])
+
+    def _write(self, batches: list[EngineBatch]) -> None:
         self._writable()
         writes = WriteBatch(raw_mode=True)
-        for family, start, end in batch.delete_ranges:
-            writes.delete_range(start, end, self._handles[family])
-        for family, key in batch.deletes:
-            writes.delete(key, self._handles[family])
         put = writes.put
-        for keys, values in unit_columns(batch):
-            deque(map(put, keys, values), maxlen=0)
-        if batch.puts:
-            entries = zip(*batch.puts, strict=True)
-            deque(map(put, *entries, repeat(self._handles[batch.puts_family])), maxlen=0)
+        for batch in batches:
+            for family, start, end in batch.delete_ranges:
+                writes.delete_range(start, end, self._handles[family])
+            for family, key in batch.deletes:
+                writes.delete(key, self._handles[family])
+            for keys, values in unit_columns(batch):
+                deque(map(put, keys, values), maxlen=0)
+            if batch.puts:
+                entries = zip(*batch.puts, strict=True)
+                deque(map(put, *entries, repeat(self._handles[batch.puts_family])), maxlen=0)
         with self.write_lock.entry():
             self._default.write(writes, self._write_options)
 
@@ -214,19 +234,6 @@ class RocksdictEngine:
         raise UnsupportedFormatError(
             "the rocksdict engine does not support snapshots: use the native one"
         )
-
-    def append_job(self, batch: UnitBatch) -> None:
-        """Return ``None``: only the native engine has a fast path."""
-
-    def append(
-        self, job: object, put: tuple[bytes, bytes], others: EngineBatch | None = None
-    ) -> None:
-        """Refuse: this engine has no append jobs.
-
-        Raises:
-            UnsupportedFormatError: always.
-        """
-        raise UnsupportedFormatError("the rocksdict engine does not support compiled writes")
 
     @gated
     def get(self, family: str, key: bytes) -> bytes | None:

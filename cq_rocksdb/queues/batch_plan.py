@@ -13,10 +13,9 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, row_bytes
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, max_puts
 from cqstore.cq_rocksdb.keys import (
     OffsetEntry,
-    max_keys,
     min_key,
     prefix_end,
     queue_prefix,
@@ -27,10 +26,9 @@ from cqstore.cq_rocksdb.queues.state_cache import FIELDS, UNKNOWN
 from cqstore.cq_rocksdb.queues.unit_table import UnitTable
 from cqstore.store.errors import QueueGapError
 from cqstore.store.queue.facts import QueueRestart
-from cqstore.store.queue.units import QUEUE_UNIT, QueueKey, UnitRuns
+from cqstore.store.queue.units import QUEUE_UNIT, QueueKey, UnitRuns, phy_offsets
 
 MinPhyOffset = Callable[[], int]
-_PHY = slice(0, 8)
 _FILL_UNITS = 4_096
 
 
@@ -90,12 +88,11 @@ class BatchPlan:
         self._offsets = offsets
         self._units = units
         self._min_phy_offset = log
-        self._phy = _phy_offsets(runs.units)
+        self._phy = runs.phys
         self._pieces = _Pieces()
         self._prefixes = [queue_prefix(*queue) for queue in runs.queues]
         self._rows = offsets.rows(self._prefixes)
         self._after = np.empty((0, FIELDS), np.int64)
-        self._renewed = False
         self.write = EngineBatch()
         self.restarts: list[QueueRestart] = []
 
@@ -105,46 +102,27 @@ class BatchPlan:
         Raises:
             QueueGapError: a unit is beyond the end of a queue that has live units.
         """
-        order = sorted(range(len(self._runs)), key=self._prefixes.__getitem__)  # stable
-        if order and not self._plan_appends(order):
-            self._plan_runs(order)
-        write = self.write
+        planned, write = self._plan_queues(), self.write
+        if planned:
+            self._after[:, :2] = [queue.last for queue in planned]
+            self._after[[queue.renewed for queue in planned], 2:] = UNKNOWN
+            write.prefixes = [queue.prefix for queue in planned]
+            puts = max_puts(write.prefixes, self._after[:, :2])
+            write.puts = list(compress(puts, [queue.last != queue.before for queue in planned]))
         write.prefix_index, write.queue_offset, rows = self._pieces.expand()
         write.units = self._runs.units[rows]
         return write
 
     def ends(self) -> PlannedEnds:
         """Return the rows of the queues after the write."""
-        return PlannedEnds(list(self.write.prefixes), self._after, renewed=self._renewed)
+        return PlannedEnds(list(self.write.prefixes), self._after, renewed=bool(self.write.deletes))
 
-    def _plan_appends(self, order: list[int]) -> bool:
-        """Plan the batch without a step per queue, if every run simply follows in its queue."""
-        runs, prefixes = self._runs, self._prefixes
-        if len(set(prefixes)) < len(prefixes):
-            return False
-        starts, ends = np.array(runs.starts), np.array(runs.ends)
-        first = np.array(runs.first_offsets, np.int64)
-        rows = self._rows
-        follows = (first == rows[:, 1] + 1) & (self._phy[starts] > rows[:, 0])
-        if not follows.all():
-            return False
-        after = rows.copy()
-        after[:, 0] = self._phy[ends - 1]
-        after[:, 1] = first + ends - starts - 1
-        pieces = self._pieces
-        pieces.prefix = list(range(len(order)))
-        pieces.row = starts[order].tolist()
-        pieces.count = (ends - starts)[order].tolist()
-        pieces.queue_offset = first[order].tolist()
-        self._plan_max_entries([prefixes[run] for run in order], after[order])
-        return True
-
-    def _plan_runs(self, order: list[int]) -> None:
-        """Plan the runs one by one, for queues with several runs or with existing units."""
+    def _plan_queues(self) -> list[_PlannedQueue]:
+        """Plan the runs one by one; return the queues in key order."""
         runs, prefixes = self._runs, self._prefixes
         planned: list[_PlannedQueue] = []
         first_runs: list[int] = []
-        for run in order:
+        for run in sorted(range(len(runs)), key=prefixes.__getitem__):  # stable
             prefix = prefixes[run]
             if not planned or planned[-1].prefix != prefix:
                 before = OffsetEntry(*self._rows[run, :2].tolist())
@@ -152,27 +130,8 @@ class BatchPlan:
                 planned.append(_PlannedQueue(runs.queues[run], prefix, before, *place, before))
                 first_runs.append(run)
             self._place(planned[-1], runs.first_offsets[run], runs.starts[run], runs.ends[run])
-        after = self._rows[first_runs]
-        after[:, :2] = [queue.last for queue in planned]
-        renewed = [queue.renewed for queue in planned]
-        after[renewed, 2:] = UNKNOWN
-        self._renewed = any(renewed)
-        changed = np.array([queue.last != queue.before for queue in planned], bool)
-        self._plan_max_entries([queue.prefix for queue in planned], after, changed)
-
-    def _plan_max_entries(
-        self,
-        prefixes: list[bytes],
-        after: NDArray[np.int64],
-        changed: NDArray[np.bool_] | None = None,
-    ) -> None:
-        """Plan the ``max`` entries of the queues, in key order; all of them, or those changed."""
-        self._after = after
-        self.write.prefixes = prefixes
-        keys = max_keys(prefixes)
-        values = row_bytes(np.ascontiguousarray(after[:, :2]).astype(">i8").view(np.uint8))
-        puts = zip(keys, values, strict=True)
-        self.write.puts = list(puts if changed is None else compress(puts, changed.tolist()))
+        self._after = self._rows[first_runs]
+        return planned
 
     def _place(self, queue: _PlannedQueue, first: int, start: int, end: int) -> None:
         """Plan one run: which part is a replay, and how the rest continues the queue."""
@@ -200,7 +159,7 @@ class BatchPlan:
             if block.count:
                 there = np.frombuffer(block.data, np.uint8).reshape(-1, QUEUE_UNIT.size)
                 rows = slice(start + at, start + at + block.count)
-                wanted[at : at + block.count] = _phy_offsets(there) < self._phy[rows]
+                wanted[at : at + block.count] = phy_offsets(there) < self._phy[rows]
             at += block.count
             if block.hole is not None:
                 at = block.hole.stop - first
@@ -239,7 +198,3 @@ class BatchPlan:
             " next record",
             phy_offset=int(self._phy[start]), expected=offset + 1, got=first,
         )  # fmt: skip
-
-
-def _phy_offsets(units: NDArray[np.uint8]) -> NDArray[np.int64]:
-    return np.ascontiguousarray(units[:, _PHY]).view(">i8").ravel().astype(np.int64)

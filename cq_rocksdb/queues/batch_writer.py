@@ -52,7 +52,7 @@ class BatchWriter:
         """
         engine, offsets = self._engine, self._offsets
         job = engine.append_job(batch)
-        if job is None or not offsets.knows_ends(job):
+        if job is None or not job.is_fast or not offsets.knows_ends(job):
             return self._write_planned(batch, apply)
         irregular = job.irregular_queues()
         checkpoint = max(offsets.checkpoint(), batch.end_phy_offset)

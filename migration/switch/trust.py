@@ -6,10 +6,13 @@ The caller holds the lock of the store. ``verified`` checks that the new queues 
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.plan.plan import Plan
 from cqstore.migration.verify import read_report
-from cqstore.migration.verify.at_rest import is_unchanged
-from cqstore.migration.verify.verify_report import PlanFacts
 from cqstore.migration.workspace import Workspace
-from cqstore.store.comparing.verified_queues import KnownFile, VerifiedQueues, file_digests
+from cqstore.store.comparing.verified_queues import (
+    KnownFile,
+    VerifiedQueues,
+    file_digests,
+    store_digests,
+)
 from cqstore.store.path_kind import exists
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.settings.config import StoreConfig
@@ -23,12 +26,13 @@ def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: St
     Raises:
         StoreIOError: the files cannot be listed.
     """
-    facts = _facts(space, plan, layout, config)
-    if facts is None or not facts.at_rest or plan.max_phy_offset != plan.complete_to:
+    known = _known(space, plan, layout, config)
+    if known is None or plan.max_phy_offset != plan.complete_to:
         return False
     if read_report(space.report).result.notes.later:
         return False
-    return is_unchanged(facts.at_rest, layout.paths, plan.source, layout.log_folders)
+    digests = store_digests(layout.paths, plan.source, layout.log_folders)
+    return all(each in known for each in digests)
 
 
 def known_queues(
@@ -41,21 +45,17 @@ def known_queues(
     Raises:
         StoreIOError: the files cannot be looked at.
     """
-    facts = _facts(space, plan, layout, config)
-    if facts is None or not facts.known_queues or not exists(space.known_queues):
-        return None
-    file = KnownFile(space.known_queues.absolute(), plan.complete_to)
-    known = VerifiedQueues.of(file)
+    known = _known(space, plan, layout, config)
     logs = (file_digests(folder, plan.complete_to) for folder in layout.log_folders)
-    if known.digest != facts.known_queues or not all(each in known for log in logs for each in log):
+    if known is None or not all(each in known for log in logs for each in log):
         return None
-    return file
+    return KnownFile(space.known_queues.absolute(), plan.complete_to)
 
 
-def _facts(
+def _known(
     space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig
-) -> PlanFacts | None:
-    """Return the file digests of the report; ``None`` if the state of the store rules them out.
+) -> VerifiedQueues | None:
+    """Return the digests of the last comparison; ``None`` if the state of the store rules them out.
 
     That is: an unfinished rebuild, a lagging backend, or backends with different topics.
     """
@@ -75,4 +75,7 @@ def _facts(
         return None
     report = read_report(space.report)
     # For a copy that shares its files it was not checked whether the store itself was open.
-    return report.plan if report.store == str(paths.root) else None
+    if report.plan is None or report.store != str(paths.root) or not exists(space.known_queues):
+        return None
+    known = VerifiedQueues.of(KnownFile(space.known_queues, plan.complete_to))
+    return known if known.digest == report.plan.known_queues else None

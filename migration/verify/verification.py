@@ -10,7 +10,6 @@ from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
 from cqstore.migration.plan.plan import Plan, read_plan
 from cqstore.migration.run.run import check_source
 from cqstore.migration.tasks import MASTER, check_master, run_tasks
-from cqstore.migration.verify.at_rest import at_rest, is_at_rest
 from cqstore.migration.verify.deep import RecordCheck
 from cqstore.migration.verify.fingerprint import made_digest
 from cqstore.migration.verify.page import need_page, write_page
@@ -28,7 +27,7 @@ from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_walk import NO_END, Bounds
 from cqstore.store.comparing.range_tasks import compare_item, range_items
 from cqstore.store.comparing.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
-from cqstore.store.comparing.verified_queues import VerifiedQueues, file_digests
+from cqstore.store.comparing.verified_queues import VerifiedQueues, digests_at_rest, is_at_rest
 from cqstore.store.errors import RefusedStoreError, StoreError, os_errors
 from cqstore.store.journals.store_lock import lock_stamp
 from cqstore.store.log.commit_log import CommitLog
@@ -72,21 +71,21 @@ def verify_migration(
         below = space.root if plan.source == LOG else root
         source = ScannedLog(plan.source, below, folders, plan.settings)
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
-        made, paths = made_digest(space), StorePaths(root)
+        made, paths, known = made_digest(space), StorePaths(root), ""
         stamp = lock_stamp(paths)
-        rest = "" if plan.source == LOG else at_rest(paths, plan.source, folders)
-        logs = [each for folder in folders for each in file_digests(folder, plan.complete_to)]
+        rest: list[bytes] = []
+        if plan.source != LOG:
+            rest = digests_at_rest(paths, plan.source, folders, plan.complete_to)
         report, facts = _compare(
             source, target, complete_to=plan.complete_to, master=master, deep=deep,
             progress=progress, range_units=range_units, range_queues=range_queues, facts=bool(rest),
         )  # fmt: skip
-        known = ""
-        if facts and is_at_rest(paths) and lock_stamp(paths) == stamp:
-            known = VerifiedQueues.write(space.known_queues, facts + logs)
+        if rest and is_at_rest(paths) and lock_stamp(paths) == stamp:
+            known = VerifiedQueues.write(space.known_queues, facts + rest)
         report.max_phy_offset = plan.max_phy_offset  # the log, not its last file
         report.plan = PlanFacts(
             digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made,
-            at_rest=rest, known_queues=known,
+            known_queues=known,
         )  # fmt: skip
         _keep(space, report)
         space.note("verified", plan=plan.digest, verdict=report.verdict, made=made)

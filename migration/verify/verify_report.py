@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import ConfigDict, Field, NonNegativeInt
 
 from cqstore.migration.markers import read_versioned
 from cqstore.migration.workspace import write_file
@@ -26,7 +26,9 @@ class Side(TallyModel):
 
 
 class PlanFacts(TallyModel):
-    """The plan whose new queues were compared."""
+    """The plan whose new queues were compared; fields of older releases are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
     digest: str
     created: str
@@ -34,13 +36,10 @@ class PlanFacts(TallyModel):
     made: str = Field(
         description="Digest of names, sizes and bytes of the files that were compared."
     )
-    at_rest: str = Field(
-        "",
-        description="Digests of names, sizes and times of the files of the log and of the queues;"
-        " empty if the store was in use.",
-    )
     known_queues: str = Field(
-        "", description="Digest of the file that shows which queues were modified later."
+        "",
+        description="Digest of the file that shows which files were modified later; empty if the"
+        " store was in use.",
     )
 
 

@@ -1,4 +1,4 @@
-/* Numbers as Python has them and as a record has them. */
+/* Numbers of Python, bytes of a record, and tuples that are filled item by item. */
 
 #include <Python.h>
 #include <stdint.h>
@@ -21,30 +21,6 @@ static inline int whole_number(PyObject *object, int64_t low, int64_t high, int6
     if (object == NULL || !PyLong_CheckExact(object)) return 0;
     *found = PyLong_AsLongLongAndOverflow(object, &overflow);
     return !overflow && *found >= low && *found <= high;
-}
-
-static inline char *put16(char *at, uint16_t value) {
-    at[0] = (char)(value >> 8), at[1] = (char)value;
-    return at + 2;
-}
-
-static inline char *put32(char *at, uint32_t value) {
-    return put16(put16(at, (uint16_t)(value >> 16)), (uint16_t)value);
-}
-
-static inline char *put64(char *at, uint64_t value) {
-    return put32(put32(at, (uint32_t)(value >> 32)), (uint32_t)value);
-}
-
-static inline int64_t get16(const char *at) {
-    return (int64_t)((unsigned char)at[0] << 8 | (unsigned char)at[1]);
-}
-
-/* With its sign, as Java reads it. */
-static inline int64_t get32(const char *at) { return (int32_t)(get16(at) << 16 | get16(at + 2)); }
-
-static inline int64_t get64(const char *at) {
-    return (int64_t)((uint64_t)get32(at) << 32 | (uint32_t)get32(at + 4));
 }
 
 static inline char *put_bytes(char *at, const char *data, size_t size) {

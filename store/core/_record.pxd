@@ -3,16 +3,13 @@
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t
+
+from cqstore.store.core._bytes cimport load32 as get32, load64 as get64, load_u16 as get16
+from cqstore.store.core._bytes cimport put16, put32, put64
 
 cdef extern from "_record.h":
-    char *put16(char *at, uint16_t value) noexcept nogil
-    char *put32(char *at, uint32_t value) noexcept nogil
-    char *put64(char *at, uint64_t value) noexcept nogil
     char *put_bytes(char *at, const char *data, size_t size) noexcept nogil
-    int64_t get16(const char *at) noexcept nogil
-    int64_t get32(const char *at) noexcept nogil
-    int64_t get64(const char *at) noexcept nogil
     bint is_ascii(const char *data, size_t size) noexcept nogil
     void in_this_order() noexcept nogil
     bint whole_number(PyObject *object, int64_t low, int64_t high, int64_t *found) noexcept

@@ -11,12 +11,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from cqstore.store.core._bytes cimport put32, put64
 from cqstore.store.core._column cimport NUMBERED, PLACED, Column
 from cqstore.store.core._layout cimport UNIT_BYTES
-
-cdef extern from "_record.h":
-    char *put32(char *at, uint32_t value)
-    char *put64(char *at, uint64_t value)
 
 _new = tuple.__new__
 cdef object _queue_key = tuple

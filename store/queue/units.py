@@ -147,9 +147,7 @@ class UnitBatch(_batch.UnitColumns):
 
         Its ``end_phy_offset`` is the same.
         """
-        units = self._packed()
-        phys = np.ascontiguousarray(units[:, :8]).view(">i8").ravel()
-        return self._rows(phys >= phy_offset)
+        return self._rows(phy_offsets(self._packed()) >= phy_offset)
 
     def phy_offset_of(self, row: int) -> int:
         """Return the phy offset of a row's record."""
@@ -239,7 +237,9 @@ class UnitBatch(_batch.UnitColumns):
         self._check_offsets()
         offsets = self._offsets()[order]
         units = self._packed()[order]
-        breaks = np.flatnonzero((np.diff(index) != 0) | (np.diff(offsets) != 1)) + 1
+        phys = phy_offsets(units)
+        follows = (index[1:] == index[:-1]) & (np.diff(offsets) == 1) & (phys[1:] > phys[:-1])
+        breaks = np.flatnonzero(~follows) + 1
         starts = [0, *breaks.tolist()] if len(index) else []
         return UnitRuns(
             queues=[queues[i] for i in index[starts].tolist()],
@@ -247,15 +247,22 @@ class UnitBatch(_batch.UnitColumns):
             starts=starts,
             ends=[*starts[1:], len(index)] if len(index) else [],
             units=units,
+            phys=phys,
         )
+
+
+def phy_offsets(units: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the phy offset of each row of packed units, shape (n, 20 or 28)."""
+    return np.ascontiguousarray(units[:, :8]).view(">i8").ravel().astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRuns:
     """The units of a batch, grouped: run *r* is rows ``starts[r]:ends[r]`` of ``units``.
 
-    A run belongs to ``queues[r]``; its queue offsets start at ``first_offsets[r]``, without gaps. A
-    queue may have several runs, in dispatch order (it started over within the batch).
+    A run belongs to ``queues[r]``; its queue offsets start at ``first_offsets[r]``, without gaps,
+    and its records are in log order. A queue may have several runs, in dispatch order (it started
+    over within the batch).
     """
 
     queues: list[QueueKey]
@@ -264,6 +271,8 @@ class UnitRuns:
     ends: list[int]
     units: NDArray[np.uint8]
     """Shape (n, 28), C order: packed ``QueueUnit`` rows."""
+    phys: NDArray[np.int64]
+    """The phy offset of each row."""
 
     def __len__(self) -> int:
         return len(self.starts)

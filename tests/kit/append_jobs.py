@@ -4,8 +4,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from cqstore.cq_rocksdb.engine.native_engine import NativeEngine, append_job
-from cqstore.cq_rocksdb.engine.rocks_engine import Family
+from cqstore.cq_rocksdb.engine.native_engine import NativeEngine
+from cqstore.cq_rocksdb.engine.rocks_engine import Family, append_job
 from cqstore.cq_rocksdb.keys import queue_prefix
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.queue.units import QueueKey, UnitBatch
@@ -18,8 +18,10 @@ KEYS = [("a", 0), ("a", 1), ("b" * 200, 7), ("主题", -1), ("%LMQ%x", 1 << 30),
 PUT = b"the checkpoint", bytes(8)
 
 
-def native(root: Path, **settings: Any) -> RocksDBConsumeQueueStore:
-    with using(RocksDBEngine.NATIVE):
+def native(
+    root: Path, engine: RocksDBEngine = RocksDBEngine.NATIVE, **settings: Any
+) -> RocksDBConsumeQueueStore:
+    with using(engine):
         return RocksDBQueues(root, NoLog(min_phy=2000)).open(**settings)
 
 
@@ -36,12 +38,15 @@ def engine_of(store: RocksDBConsumeQueueStore) -> NativeEngine:
     return engine
 
 
-def batch_of(*runs: tuple[str, int, int, int, int]) -> UnitBatch:
-    """Return a batch of runs: queue, first offset, first record, count."""
+def batch_of(
+    *runs: tuple[str, int, int, int, int] | tuple[str, int, int, int, int, int],
+) -> UnitBatch:
+    """Return a batch of runs: queue, first offset, first record, count, step of the records."""
     batch = UnitBatch()
-    for topic, queue_id, offset, record, count in runs:
+    for topic, queue_id, offset, record, count, *step in runs:
         for at in range(count):
-            add(batch, topic, queue_id, offset + at, (record + at) * RECORD_BYTES)
+            phy_offset = (record + at * (step[0] if step else 1)) * RECORD_BYTES
+            add(batch, topic, queue_id, offset + at, phy_offset)
     return batch
 
 

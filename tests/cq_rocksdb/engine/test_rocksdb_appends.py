@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from cqstore.cq_rocksdb.engine import _append, _capi
 from cqstore.cq_rocksdb.engine.errors import RocksDBError
-from cqstore.cq_rocksdb.engine.native_engine import append_job
+from cqstore.cq_rocksdb.engine.rocks_engine import append_job
 from cqstore.cq_rocksdb.keys import MAX_TOPIC_BYTES, queue_prefix, unit_key
 from cqstore.cq_rocksdb.queues.batch_plan import BatchPlan
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.cq_rocksdb.queues.state_cache import StateCache
 from cqstore.store.errors import StoreFailedError
-from cqstore.store.queue.units import QUEUE_UNIT, QueueKey, UnitBatch
+from cqstore.store.queue.units import MAX_UNITS, QUEUE_UNIT, QueueKey, UnitBatch
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.append_jobs import (
     KEYS,
@@ -41,15 +41,15 @@ from tests.kit.append_jobs import (
 from tests.kit.engines import ENGINES
 from tests.kit.rocksdb_queues import RECORD_BYTES, add, phys
 
-pytestmark = pytest.mark.skipif(
-    RocksDBEngine.NATIVE not in ENGINES, reason="there is no RocksDB library"
-)
+NATIVE, ROCKSDICT = RocksDBEngine.NATIVE, RocksDBEngine.ROCKSDICT
+pytestmark = pytest.mark.skipif(NATIVE not in ENGINES, reason="there is no RocksDB library")
 steps = st.lists(
     st.tuples(
         st.integers(0, len(KEYS) - 1),
         st.integers(1, 5),
         st.sampled_from([0] * 12 + [-1, -3, 1]),  # where, counted from the end
-        st.sampled_from([1] * 12 + [0, -30]),  # records between the last one and the first
+        st.sampled_from([1] * 12 + [0, -30, -(1 << 40)]),  # records since the last one
+        st.sampled_from([1] * 12 + [0, -1]),  # records from one to the next
     ),
     min_size=1,
     max_size=8,
@@ -90,17 +90,18 @@ def built_bytes(store: RocksDBConsumeQueueStore, job: _append.AppendJob) -> byte
 
 
 class Both:
-    """The same batches for a store with the fast path, and for one without."""
+    """The same batches for a store with the fast path, one without, and one on rocksdict."""
 
     def __init__(self, root: Path, hot_queues: int) -> None:
-        self.fast, self.slow = (
-            native(root / name, rocksdb_hot_queues=hot_queues) for name in ("fast", "slow")
+        self.fast, self.slow, self.dict = (
+            native(root / name, engine, rocksdb_hot_queues=hot_queues)
+            for name, engine in (("fast", NATIVE), ("slow", NATIVE), ("dict", ROCKSDICT))
         )
         engine_of(self.slow)._builds_batches = False
         self.jobs = self.mixed = 0
 
     def put(self, batch: UnitBatch) -> object:
-        """Put ``batch`` into both, which answer alike; return what they did."""
+        """Put ``batch`` into all, which answer alike; return what they did."""
         job = append_job(batch)
         if job.is_fast and self.fast._offsets.knows_ends(job):
             odd = job.irregular_queues()
@@ -108,52 +109,56 @@ class Both:
             rest = batch if odd is None else batch.of_queues(np.frombuffer(odd, np.int8) == 0)
             self.jobs += 1
             assert built_bytes(self.fast, job) == planned_bytes(self.slow, rest)
-        found = [outcome(store, batch) for store in (self.fast, self.slow)]
-        assert found[0] == found[1]
+        found = [outcome(store, batch) for store in (self.fast, self.slow, self.dict)]
+        assert found[0] == found[1] == found[2]
         return found[0]
 
     def close(self) -> None:
-        self.fast.close()
-        self.slow.close()
+        for store in (self.fast, self.slow, self.dict):
+            store.close()
 
 
-given_batches = given(st.sampled_from([1, 3, 100]), st.lists(steps, min_size=2, max_size=8))
+Steps = list[tuple[int, int, int, int, int]]
+given_batches = given(
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from([0, 0, MAX_UNITS - 20]),
+    st.lists(steps, min_size=2, max_size=8),
+)
 
 
 @settings(max_examples=15, deadline=None)
 @given_batches
-def test_both_paths_leave_the_same(
-    hot_queues: int, batches: list[list[tuple[int, int, int, int]]]
-) -> None:
-    compare_paths(hot_queues, batches)
+def test_both_paths_leave_the_same(hot_queues: int, begin: int, batches: list[Steps]) -> None:
+    compare_paths(hot_queues, begin, batches)
 
 
 @pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given_batches
 def test_both_paths_leave_the_same_in_many_batches(
-    hot_queues: int, batches: list[list[tuple[int, int, int, int]]]
+    hot_queues: int, begin: int, batches: list[Steps]
 ) -> None:
-    compare_paths(hot_queues, batches)
+    compare_paths(hot_queues, begin, batches)
 
 
-def compare_paths(hot_queues: int, batches: list[list[tuple[int, int, int, int]]]) -> None:
+def compare_paths(hot_queues: int, begin: int, batches: list[Steps]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         both = Both(Path(folder), hot_queues)
-        ends, record = [0] * len(KEYS), 1
+        ends, record = [begin] * len(KEYS), 1
         for given_steps in batches:
             runs = []
-            for number, count, beside, gap in given_steps:
-                offset, first = max(ends[number] + beside, 0), max(record + gap, 0)
-                runs.append((*KEYS[number], offset, first, count))
-                ends[number], record = offset + count, first + count
+            for number, count, beside, gap, step in given_steps:
+                offset, first = max(ends[number] + beside, 0), record + gap
+                runs.append((*KEYS[number], offset, first, count, step))
+                ends[number], record = offset + count, max(first, 0) + count
             if isinstance(both.put(batch_of(*runs)), tuple):
                 break  # a gap ends all: how far the other queues are is not told
-            assert content(both.fast) == content(both.slow)
+            assert content(both.fast) == content(both.slow) == content(both.dict)
             if hot_queues == 100:
-                assert known(both.fast) == known(both.slow)
+                assert known(both.fast) == known(both.slow) == known(both.dict)
             for key in KEYS:
-                assert both.fast.queue(*key).ends() == both.slow.queue(*key).ends()
+                stores = (both.fast, both.slow, both.dict)
+                assert len({store.queue(*key).ends() for store in stores}) == 1
         both.close()
 
 

@@ -12,8 +12,7 @@ import pytest
 from cqstore.cq_rocksdb.engine._write_batch import WriteBatchColumns
 from cqstore.cq_rocksdb.engine.database_stats import STATISTICS
 from cqstore.cq_rocksdb.engine.logged_counters import counters_in
-from cqstore.cq_rocksdb.engine.native_engine import append_job
-from cqstore.cq_rocksdb.engine.rocks_engine import Family
+from cqstore.cq_rocksdb.engine.rocks_engine import Family, append_job
 from cqstore.cq_rocksdb.keys import MAX_TOPIC_BYTES, queue_prefix
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.concurrency.checked_lock import CheckedLock

@@ -13,11 +13,17 @@ from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.run.run import run_plan
 from cqstore.migration.switch.switch import SwitchReport, switch
 from cqstore.migration.verify import read_report, verify_migration
+from cqstore.migration.verify.verify_report import write_report
 from cqstore.migration.workspace import Workspace
 from cqstore.store.comparing.comparison import Comparison, union
 from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_walk import NO_END, Bounds
-from cqstore.store.comparing.verified_queues import FACTS_BYTES, QueueFacts, VerifiedQueues
+from cqstore.store.comparing.verified_queues import (
+    FACTS_BYTES,
+    QueueFacts,
+    VerifiedQueues,
+    store_digests,
+)
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths
@@ -35,6 +41,8 @@ from tests.migration.verify.test_as_compared import change_a_unit
 pytestmark = pytest.mark.slow
 LOG_FILE = 4096
 QUEUES = 8
+WHOLE = 2
+"""Digests of all that the queues depend on: log and journals, and the queues."""
 
 
 def put(root: Path, topic: str, *queues: int, number: int = 1) -> None:
@@ -62,7 +70,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("cqstore.migration.verify.verification.run_tasks", in_this_process)
     root = tmp_path / "store"
     put(root, "t", *range(QUEUES), number=9)
-    assert len(move(root)) == QUEUES + len(full_log_files(root))
+    assert len(move(root)) == QUEUES + WHOLE + len(full_log_files(root))
     return root
 
 
@@ -136,7 +144,7 @@ def test_units_behind_the_plan_are_compared_though_their_file_was_not_touched(ro
     """The queue had them before it was compared: they were no part of that."""
     put(root, "t", 2)
     logs = len(full_log_files(root))
-    assert len(compare(root)) == QUEUES - 1 + logs
+    assert len(compare(root)) == QUEUES + WHOLE - 1 + logs
     assert switched(root).known_queues == QUEUES - 1
 
 
@@ -146,7 +154,7 @@ def test_what_lies_behind_an_end_may_become_units_of_a_longer_log(root: Path) ->
     with queue_file(root, 4).open("r+b") as file:
         file.seek(9 * 20)
         file.write(QUEUE_UNIT.struct.pack(1 << 30, 99, 0, 0)[:20])
-    assert len(compare(root)) == QUEUES - 1 + logs
+    assert len(compare(root)) == QUEUES + WHOLE - 1 + logs
 
 
 @pytest.mark.parametrize("damage", ["changed", "short", "gone"])
@@ -159,6 +167,16 @@ def test_what_the_report_does_not_name_is_not_trusted(root: Path, damage: str) -
     else:
         path.write_bytes(data[:-FACTS_BYTES] if damage == "short" else data[::-1])
     assert switched(root).known_queues == 0
+
+
+def test_a_report_of_an_older_release_does_not_vouch_for_the_whole_store(root: Path) -> None:
+    """Its file had digests of queues and log files only."""
+    space, report = Workspace.of(root), read_report(Workspace.of(root).report)
+    whole = {*store_digests(StorePaths(root), "file", [root / "commitlog"])}
+    assert report.plan is not None
+    report.plan.known_queues = VerifiedQueues.write(space.known_queues, compare(root) - whole)
+    write_report(space.report, report)
+    assert switched(root).known_queues == QUEUES
 
 
 def test_a_log_file_that_was_touched_lets_all_be_compared(root: Path) -> None:
@@ -214,7 +232,7 @@ def test_of_a_store_that_was_opened_meanwhile_nothing_is_known(
     assert compare(root) == set()
     report = read_report(Workspace.of(root).report)
     assert report.plan is not None
-    assert (bool(report.plan.at_rest), report.plan.known_queues) == (True, "")
+    assert report.plan.known_queues == ""
 
 
 def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:

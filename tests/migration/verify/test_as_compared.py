@@ -37,7 +37,7 @@ def compared(root: Path, target: str) -> str:
     assert verify_migration(root, master=NO_SPARK).equal
     plan = read_report(Workspace.of(root).report).plan
     assert plan is not None
-    return plan.at_rest
+    return plan.known_queues
 
 
 def steps(root: Path) -> list[str]:

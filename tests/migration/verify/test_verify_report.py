@@ -162,6 +162,8 @@ def test_a_report_that_was_written_is_read_again_and_others_are_refused(made: Ma
     assert read_report(path) == report
     data = json.loads(path.read_text())
     assert set(data) == set(json.loads(report_schema())["required"]) | {"format"}
+    path.write_text(json.dumps(data | {"plan": data["plan"] | {"at_rest": "ab-cd"}}))
+    assert read_report(path) == report, "as an older release has written it"
     path.write_text(json.dumps(data | {"format": 2}))
     with pytest.raises(UnsupportedFormatError, match="format 2"):
         read_report(path)

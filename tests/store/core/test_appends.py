@@ -36,7 +36,8 @@ steps = st.lists(
         st.integers(0, QUEUES - 1),
         st.integers(1, 12),  # units: a file has room for ten
         st.sampled_from([0, 0, 0, 0, 0, 0, -1, -3, 1, 7]),  # where, counted from the end
-        st.sampled_from([1, 1, 1, 1, 0, -40]),  # records between the last one and the first
+        st.sampled_from([1, 1, 1, 1, 0, -40, -(1 << 40)]),  # records since the last one
+        st.sampled_from([1, 1, 1, 1, 0, -1]),  # records from one to the next
     ),
     min_size=1,
     max_size=8,
@@ -98,27 +99,34 @@ def ends(queue: FileConsumeQueue) -> list[object]:
     ]  # fmt: skip
 
 
-def batch_of(*runs: tuple[int, int, int, int]) -> UnitBatch:
-    """Return a batch of runs: queue, first offset, first record, count."""
+def batch_of(*runs: tuple[int, ...]) -> UnitBatch:
+    """Return a batch of runs: queue, first offset, first record, count, step of the records."""
     batch = UnitBatch()
-    for queue_id, offset, record, count in runs:
+    for queue_id, offset, record, count, *step in runs:
         for at, (phy, size, tags_code) in enumerate(rows(record, count, record)):
-            batch.add(("T", queue_id), offset + at, phy, size, tags_code, 0)
+            moved = phy + at * SIZE * (step[0] - 1) if step else phy
+            batch.add(("T", queue_id), offset + at, moved, size, tags_code, 0)
     return batch
 
 
 @settings(max_examples=150)
-@given(batches=st.lists(steps, min_size=2, max_size=8))
-def test_core_and_twin_leave_the_same(batches: list[list[tuple[int, int, int, int]]]) -> None:
+@given(
+    batches=st.lists(steps, min_size=2, max_size=8),
+    begin=st.sampled_from([0, 0, MAX_UNITS - 30]),
+    record=st.sampled_from([1, 1, (1 << 62) // SIZE - 20]),
+)
+def test_core_and_twin_leave_the_same(
+    batches: list[list[tuple[int, int, int, int, int]]], begin: int, record: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         both = Both(Path(folder), NoLog(min_phy=500))
-        known, record = [0] * QUEUES, 1
+        known = [begin] * QUEUES
         for given_steps in batches:
             runs = []
-            for queue_id, count, beside, gap in given_steps:
-                offset, first = max(known[queue_id] + beside, 0), max(record + gap, 0)
-                runs.append((queue_id, offset, first, count))
-                known[queue_id], record = offset + count, first + count
+            for queue_id, count, beside, gap, step in given_steps:
+                offset, first = max(known[queue_id] + beside, 0), record + gap
+                runs.append((queue_id, offset, first, count, step))
+                known[queue_id], record = offset + count, max(first, 0) + count
             if isinstance(both.put(batch_of(*runs)), tuple):
                 break  # a gap ends all: how far the other queues are is not told
             both.check_alike()

@@ -174,16 +174,31 @@ def test_a_topic_written_again_begins_a_new_incarnation(drive: QueueDrive) -> No
 
 
 def test_both_incarnations_in_one_batch_leave_the_second(drive: QueueDrive) -> None:
-    first, second = drive.batch("topic", 0, 0, 10), drive.batch("topic", 0, 0, 2)
-    both = UnitBatch()
-    for batch in (first, second):
-        for number in range(len(batch)):
-            phy_offset = int.from_bytes(bytes(batch.units)[28 * number : 28 * number + 8])
-            stamp = drive.log.store_timestamp(phy_offset, 100)
-            both.add(("topic", 0), batch.queue_offset[number], phy_offset, 100, 0, stamp)
+    both = drive.batch("topic", 0, 0, 10)
+    both.extend(drive.batch("topic", 0, 0, 2))
     drive.store.put_batch(both)
     assert drive.offsets("topic") == (0, 2)
     assert drive.phys("topic") == [1000, 1100]
+
+
+def test_a_new_incarnation_begins_with_the_first_record_that_is_new(drive: QueueDrive) -> None:
+    whole, again = drive.batch("topic", 0, 0, 5), UnitBatch()
+    again.add(("topic", 0), 0, 0, 100, 0, 1000)
+    again.extend(drive.batch("topic", 0, 1, 2))
+    drive.store.put_batch(whole)
+    restarts = drive.store.put_batch(again)
+    assert [(r.dropped, r.phy_offset) for r in restarts] == [(range(1, 5), 500)]
+    assert drive.phys("topic") == [0, 500, 600]
+
+
+def test_a_unit_whose_record_is_before_the_last_one_is_not_stored(drive: QueueDrive) -> None:
+    drive.put("known", 0, 0, 3)
+    drive.batch("none", 0, 0)
+    for topic, offset in (("known", 3), ("new", 0)):
+        batch = drive.batch(topic, 0, offset)
+        batch.add((topic, 0), offset + 1, 300, 100, 0, 1030)
+        drive.store.put_batch(batch)
+        assert drive.offsets(topic) == (0, offset + 1)
 
 
 def test_replaying_an_older_incarnation_changes_nothing(drive: QueueDrive) -> None:
