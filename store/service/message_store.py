@@ -427,7 +427,7 @@ class MessageStore:
                 completely; ``query_index_files`` uses the index in files only.
         """
         self._ready()
-        if begin is end is self._interceptor is None:
+        if begin is None and end is None and self._interceptor is None:
             found = self._queries.fast.plain(topic, key, max_num)
             if found is not None:
                 return found

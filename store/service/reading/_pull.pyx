@@ -13,7 +13,6 @@ cimport cython
 from cpython.number cimport PyNumber_Index
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport realloc
-from libc.string cimport memchr, memcmp
 
 from cqstore.store.core._buffer cimport BufferRef
 from cqstore.store.core._bytes cimport fetch_ahead, load32, load64
@@ -26,7 +25,7 @@ from cqstore.store.core._layout cimport (
 from cqstore.store.log._log cimport FastLog, Part
 from cqstore.store.queue._estimate cimport FastFilter
 from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
-from cqstore.store.record._properties cimport NAME_END, VALUE_END, decode_text
+from cqstore.store.record._properties cimport Property, decode_text, is_named, next_property
 from cqstore.store.service._results cimport GetMessageResult
 from cqstore.store.service.runtime._histogram cimport Histogram
 
@@ -471,15 +470,11 @@ cdef bint is_ascii(const uint8_t *record, const Places *places) noexcept nogil:
 
 cdef object tag_of(const uint8_t *record, const Places *places):
     """Return the tag of the record, or ``None``."""
-    cdef const char *data = <const char *> record + places.properties
     cdef const char *end = <const char *> record + places.size
-    cdef const char *value_end
+    cdef Property named
     found = None
-    while data < end:
-        value_end = <const char *> memchr(data, VALUE_END, end - data)
-        if value_end == NULL:
-            value_end = end
-        if value_end - data > 5 and data[4] == NAME_END and memcmp(data, b"TAGS", 4) == 0:
-            found = decode_text(data + 5, value_end)
-        data = value_end + 1
+    named.after = <const char *> record + places.properties
+    while next_property(&named, end):
+        if is_named(&named, b"TAGS", 4):
+            found = decode_text(named.value, named.value_size)
     return found

@@ -196,7 +196,7 @@ def test_pulls_of_batch_queues_are_alike(golden_folder: Path) -> None:
 def test_a_pull_begins_once(store: MessageStore) -> None:
     pull = _pull.Pull(store._puller, 0, 5, None, 1 << 20)
     with pytest.raises(TypeError, match="begun already"):
-        pull.__init__(store._puller, 0, 5, None, 1 << 20)  # type: ignore[misc]
+        pull.__init__(store._puller, 0, 5, None, 1 << 20)
 
 
 def test_one_message_holds_on_to_its_file_alone(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cqstore.store.service.results import PutMessageResult
 from tests.kit.java_texts import LEVELS
 from tests.kit.plain_record import PlainRecord
 from tests.kit.quiet_config import quiet_config
-from tests.migration.from_log.test_log_scan import RULES, by_columns
+from tests.migration.from_log.test_log_scan import RULES, in_batches
 
 SECONDS: list[int] = [1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200]
 """RocketMQ's levels, unless ``messageDelayLevel`` is set."""
@@ -148,7 +148,7 @@ def test_a_dispatch_reads_the_level_of_any_record(tmp_path: Path) -> None:
         (size,) = struct.unpack_from(">i", data, at)
         found = QueueFindings(QueueKey(SCHEDULE_TOPIC, 0))
         assert deep.problem(found, number, at, size, code) is None, LEVELS[number]
-    rows, _, _ = by_columns(log, SIZE, RULES[0], whole_only=True)
+    rows, _ = in_batches(log, SIZE, RULES[0], whole_only=True)
     assert [(row[3], row[5]) for row in rows] == wanted
     with opened(tmp_path) as store:
         assert units(store) == wanted
