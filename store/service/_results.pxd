@@ -13,7 +13,7 @@ cdef class GetMessageResult:
     cdef Py_ssize_t count
     cdef int64_t first
 
-    cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0
+    cdef bytes _read_again(self, bytes gathered)
 
 
 cdef class QueryMessageResult(list):

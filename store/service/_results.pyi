@@ -47,6 +47,10 @@ class GetMessageResult:
         damaged: list[DamagedRecord] | None = None,
     ) -> None: ...
     def __eq__(self, other: object, /) -> bool: ...
+    @property
+    def raw(self) -> bytes:
+        """The bytes of all records in queue order, as a broker sends them to a client: a copy."""
+
     def record_count(self) -> int:
         """Return the number of records, without creating their views."""
 

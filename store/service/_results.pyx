@@ -5,13 +5,15 @@ The slow path is in ``cqstore.store.service.pull_status``.
 """
 
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from cqstore.store.core._buffer cimport BufferRef
-from cqstore.store.record._parse cimport Found
-from cqstore.store.record._stored cimport messages_of
+from cqstore.store.core._faults cimport again_if_lost, log_faults_seen
+from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
+from cqstore.store.record._stored cimport StoredMessage, messages_of
 
 from cqstore.store.service.pull_status import DamagedRecord, GetMessageStatus, decoded
 
@@ -49,16 +51,6 @@ cdef class GetMessageResult:
 
     def __dealloc__(self):
         free(self.found)
-
-    cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0:
-        """Take the positions of ``count`` records with queue offsets from ``first`` on. Once."""
-        self.found = <Found *> malloc(count * sizeof(Found))
-        if self.found == NULL:
-            raise MemoryError
-        memcpy(self.found, found, count * sizeof(Found))
-        self.count, self.first, self.files = count, first, files
-        self._records = self._offsets = None
-        return True
 
     @property
     def records(self):
@@ -101,6 +93,43 @@ cdef class GetMessageResult:
     @damaged.setter
     def damaged(self, damaged):
         self._damaged = damaged
+
+    @property
+    def raw(self):
+        """The bytes of all records in queue order, as a broker sends them to a client: a copy."""
+        cdef bytes gathered
+        cdef char *at
+        cdef int64_t total = 0
+        cdef Py_ssize_t number
+        cdef const Found *found
+        cdef Places places
+        cdef bint whole = True
+        if self._records is not None:
+            return b"".join(self._records)
+        for number in range(self.count):
+            total += self.found[number].size
+        gathered = PyBytes_FromStringAndSize(NULL, total)
+        at = PyBytes_AS_STRING(gathered)
+        for number in range(self.count):
+            found = &self.found[number]
+            memcpy(at, found.data, found.size)
+            whole = whole and parse_record(<const uint8_t *> at, found.size, &places) and (
+                ends_in_file(<const uint8_t *> at, &places)
+            )
+            at += found.size
+        return gathered if whole and not log_faults_seen() else self._read_again(gathered)
+
+    cdef bytes _read_again(self, bytes gathered):
+        """Return the bytes of the records; those whose map is not valid come from its file."""
+        cdef Py_ssize_t number, at = 0
+        cdef list parts = []
+        for number in range(self.count):
+            again = again_if_lost(self.found[number].data, self.found[number].size)
+            if again is not None:
+                StoredMessage(again)  # refuses what is left of a record
+            parts.append(again or gathered[at:at + self.found[number].size])
+            at += self.found[number].size
+        return b"".join(parts)
 
     def record_count(self):
         """Return the number of records, without creating their views."""

@@ -120,6 +120,14 @@ class Cut:
                 self._expect_own_body(message)
             self.errors += [each.reason for each in result.damaged]
 
+    def gathered_before(self) -> None:
+        """The bytes of results that were pulled before the cut."""
+        results = [self.store.get_message("t", 0, at, 32) for at in range(0, COUNT, 32)]
+        wanted = [result.raw for result in results]
+        self.cut()
+        for result, raw in zip(results, wanted, strict=True):
+            self.expect(raw, partial(getattr, result, "raw"))
+
     # ---- other questions
 
     def query(self) -> None:

@@ -73,6 +73,7 @@ def pulls(store: MessageStore, queue_id: int, offset: int, *limits: Any) -> list
 def reported(result: GetMessageResult) -> object:
     """Return all that a result says, its messages before and after its records were asked for."""
     first = [bytes(message.record) for message in result.messages()]
+    assert b"".join(first) == result.raw
     fields = [
         getattr(result, name) for name in GetMessageResult.__match_args__ if name != "records"
     ]
@@ -88,6 +89,7 @@ def compare(store: MessageStore, draw: random.Random, count: int) -> list[GetMes
                  draw.choice((0, 500, 2000, 1 << 27, 1 << 70)))  # fmt: skip
         found, slow, expected = pulls(store, *requested)
         assert found.record_count() == slow.record_count() == len(expected.records)
+        assert found.raw == b"".join(expected.records)
         assert found == slow == expected, requested
         assert reported(found) == reported(slow) == reported(expected), requested
         results.append(found)

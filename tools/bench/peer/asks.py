@@ -29,6 +29,16 @@ class Reads:
 
         return self._timed(count, read)
 
+    def gather(self, count: int) -> Figures:
+        """Pull 32 messages, and gather their bytes in one buffer, as for a client."""
+        places = self._units() - _PULL + 1
+
+        def read(queue: int, number: int) -> int:
+            raw = self._pulled(queue, number * _STEP % places).raw
+            return len(raw) + raw[3] + raw[-1]
+
+        return self._timed(count, read)
+
     def decode(self, count: int) -> Figures:
         """Do the same, each message decoded: body, properties, tag."""
         places = self._units() - _PULL + 1

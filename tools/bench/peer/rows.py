@@ -135,6 +135,7 @@ def _reads(backend: str, *, quick: bool) -> Session:
     decoded, queries = 12_000 * times, 100_000 * times
     rows = (
         Row({"rate": "pulls of 32, places"}, f"pull {pulls}", same_answers=True),
+        Row({"rate": "pulls of 32, bytes gathered"}, f"gather {pulls}", same_answers=True),
         Row(
             {"rate": "pulls of 32, decoded"}, f"decode {decoded}", same_answers=True,
             first=f"the first {decoded:,}{OF_A_PROCESS}pulls of 32, decoded",

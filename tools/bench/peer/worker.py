@@ -50,6 +50,7 @@ class Worker:
             "paced": lambda: self._puts.paced(count, int(options.get("rate", "10000"))),
             "delete": self._puts.delete_topics,
             "pull": lambda: self._reads.pull(count),
+            "gather": lambda: self._reads.gather(count),
             "decode": lambda: self._reads.decode(count),
             "time": lambda: self._reads.time(count),
             "query": lambda: self._reads.query(count),

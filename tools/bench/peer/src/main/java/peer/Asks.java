@@ -38,6 +38,21 @@ final class Asks {
         });
     }
 
+    /** Pulls of 32 messages, their bytes gathered in one buffer, as PullMessageProcessor.readGetMessageResult does. */
+    Figures gather(int count) throws Exception {
+        long places = store.getMaxOffsetInQueue(queues.topic(0), 0) - PULL + 1;
+        return timed(count, (queue, number) -> {
+            GetMessageResult result = pulled(queue, number * STEP % places);
+            ByteBuffer gathered = ByteBuffer.allocate(result.getBufferTotalSize());
+            for (ByteBuffer record : result.getMessageBufferList()) {
+                gathered.put(record);
+            }
+            result.release();
+            byte[] raw = gathered.array();
+            return raw.length + (raw[3] & 0xff) + (raw[raw.length - 1] & 0xff);
+        });
+    }
+
     /** The same, each message decoded: body, properties, tag. */
     Figures decode(int count) throws Exception {
         long places = store.getMaxOffsetInQueue(queues.topic(0), 0) - PULL + 1;

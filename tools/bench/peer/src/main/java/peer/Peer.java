@@ -52,6 +52,7 @@ public final class Peer {
             case "paced" -> puts.paced(count, asked.number("rate", 10_000));
             case "delete" -> puts.deleteTopics();
             case "pull" -> asks.pull(count);
+            case "gather" -> asks.gather(count);
             case "decode" -> asks.decode(count);
             case "time" -> asks.time(count);
             case "query" -> asks.query(count);
