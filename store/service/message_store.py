@@ -428,7 +428,7 @@ class MessageStore:
         """
         self._ready()
         if begin is None and end is None and self._interceptor is None:
-            found = self._queries.fast.plain(topic, key, max_num)
+            found = self._queries.fast.all_times(topic, key, max_num)
             if found is not None:
                 return found
         times = query_times(topic, key, max_num, begin, end)

@@ -7,6 +7,7 @@ and which errors there were. A wrong answer ends it with a traceback, a signal a
 import json
 import os
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -140,13 +141,12 @@ class Cut:
         return [message.queue_offset for message in self.store.query_message("t", f"k{number}")]
 
     def offset_by_time(self) -> None:
-        result = self.store.get_message("t", 0, 0, COUNT)
-        times = sorted({message.store_timestamp for message in result.messages()})
-        requested = [times[0] - 1, *times, times[-1] + 1]
-        wanted = [self.store.offset_by_time("t", 0, time) for time in requested]
+        results = [self.store.get_message("t", 0, at, 32) for at in range(0, COUNT, 32)]
+        times = [each.store_timestamp for result in results for each in result.messages()]
         self.cut()
-        for offset, time in zip(wanted, requested, strict=True):
-            self.expect(offset, partial(self.store.offset_by_time, "t", 0, time))
+        for time in [times[0] - 1, *sorted(set(times)), times[-1] + 1]:
+            wanted = bisect_left(times, time)  # a search before the cut would keep times
+            self.expect(wanted, partial(self.store.offset_by_time, "t", 0, time))
 
     def times_of_many(self) -> None:
         phys, sizes = self._places()

@@ -7,7 +7,7 @@ each text of the product follows, in alphabetical order, with ``…`` for what a
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,7 @@ PACKAGES = ("store", "cq_file", "cq_rocksdb", "migration", "cqstore")
 FINDINGS, NOTES, LOGGED = "Findings", "Notes on standard error", "Log lines"
 _TEXT = "sentence"
 """The field of a finding that is given by its name."""
+Names = dict[str, list[ast.expr]]
 _LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 
@@ -50,14 +51,13 @@ def messages() -> dict[str, set[str]]:
     errors = error_names()
     found: dict[str, set[str]] = defaultdict(set)
     for tree in _trees():
-        constants = _constants(tree)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and (kind := _kind(node.func, errors)):
+        for call, names in _calls(tree):
+            if kind := _kind(call.func, errors):
                 said = [
-                    *node.args[:1],
-                    *(each.value for each in node.keywords if each.arg == _TEXT),
+                    *call.args[: 3 if kind == FINDINGS else 1],  # after its code and severity
+                    *(each.value for each in call.keywords if each.arg == _TEXT),
                 ]
-                found[kind].update(text for one in said for text in _texts(one, constants))
+                found[kind].update(text for one in said for text in _texts(one, names))
     return found
 
 
@@ -84,7 +84,7 @@ def _kind(function: ast.expr, errors: set[str]) -> str | None:
         return None
     if name in errors:
         return name
-    if name.endswith("Finding"):
+    if name.lower().endswith("finding"):
         return FINDINGS
     if name in {"note", "warn"}:
         return NOTES
@@ -93,17 +93,34 @@ def _kind(function: ast.expr, errors: set[str]) -> str | None:
     return None
 
 
-def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    return {
-        target.id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, Names]]:
+    """Yield each call, with what the names of its module and its function are set to."""
+    constants = _assigned(tree.body)
+    names = dict.fromkeys(ast.walk(tree), constants)
+    for function in ast.walk(tree):  # a function follows the one that it is in
+        if isinstance(function, ast.FunctionDef):
+            local = names[function] | _assigned(ast.walk(function))
+            names.update(dict.fromkeys(ast.walk(function), local))
+    for node in names:
+        if isinstance(node, ast.Call):
+            yield node, names[node]
 
 
-def _texts(node: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]:
+def _assigned(nodes: Iterable[ast.AST]) -> Names:
+    found: Names = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = [*zip(target.elts, node.value.elts, strict=False)]
+                for name, value in pairs:
+                    if isinstance(name, ast.Name):
+                        found[name.id].append(value)
+    return found
+
+
+def _texts(node: ast.expr, constants: Names) -> Iterator[str]:
     """Yield each text that ``node`` may have, if words are in it."""
     for variant in _variants(node, constants):
         text = " ".join(re.sub(r"%[sdr]|%\.\df", "…", variant).replace("……", "…").split())
@@ -111,7 +128,7 @@ def _texts(node: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]:
             yield text
 
 
-def _variants(node: ast.expr, constants: dict[str, ast.expr]) -> list[str]:
+def _variants(node: ast.expr, constants: Names) -> list[str]:
     match node:
         case ast.Constant(value=str(text)):
             found = [text]
@@ -126,13 +143,13 @@ def _variants(node: ast.expr, constants: dict[str, ast.expr]) -> list[str]:
         case ast.FormattedValue(value=ast.IfExp() as value):
             found = _variants(value, constants)
         case ast.Name(id=name) | ast.FormattedValue(value=ast.Name(id=name)) if name in constants:
-            found = _variants(constants[name], {})
+            found = [text for value in constants[name] for text in _variants(value, {})]
         case _:
             found = ["…"]
     return found
 
 
-def _joined(parts: list[ast.expr], constants: dict[str, ast.expr]) -> list[str]:
+def _joined(parts: list[ast.expr], constants: Names) -> list[str]:
     texts = [""]
     for part in parts:
         texts = [text + more for text in texts for more in _variants(part, constants)]

@@ -59,12 +59,12 @@ cdef class FastQuery:
         """Set the log, with files of ``file_size`` bytes, and the index, ``None`` without one.
 
         ``max_messages`` limits each result. ``others`` are the other indexes; ``None``: the index
-        is incomplete, so that ``plain`` serves no query.
+        is incomplete, so that ``all_times`` serves no query.
         """
         self.log, self.index, self.file_size = log, index, file_size
         self.max_messages, self.others = max_messages, others
 
-    def plain(self, topic, key, max_num):
+    def all_times(self, topic, key, max_num):
         """Return the result of ``query`` for any time, if the index is complete and the only one.
 
         ``None``: the query is left to the slow path, which also checks the arguments.

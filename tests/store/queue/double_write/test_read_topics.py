@@ -28,6 +28,7 @@ def test_a_class_of_topics_is_read_from_the_other_backend(
         assert "hot" in str(components_of(store).queues.describe()["topics read apart"])
         with monkeypatch.context() as patch:
             refuse(patch, other, "read_units")
+            refuse(patch, other, "fast_units")
             for topic in ("t", "hot1"):
                 assert store.get_message(topic, 0, 0).queue_offsets == [0, 1]
             with pytest.raises(ConsumeQueueError):
