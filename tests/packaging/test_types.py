@@ -81,6 +81,8 @@ def test_pyright_finds_the_mistakes_and_no_other(programs: Installed) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_programs_use_every_public_name(package: str) -> None:
     names = {*import_module(package).__all__}
+    if package == "cqstore":
+        names.add("open")  # not in ``__all__``: ``import *`` leaves ``open`` as it is
     below = {each.removeprefix(f"{package}.") for each in PACKAGES} - {package}
     used = {*re.findall(rf"{package}\.(\w+)", names_file())} - below
     assert names == used or package in NEEDS_SPARK
