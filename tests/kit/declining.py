@@ -12,7 +12,7 @@ class Declines:
     def query(self, *_: object) -> None:
         """Answer no query."""
 
-    plain = query
+    all_times = query
 
     def fast_units(self, *_: object) -> None:
         """Read no units."""
