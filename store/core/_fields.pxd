@@ -4,8 +4,7 @@
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.stdint cimport int64_t
 
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+from cqstore.store.core._arguments cimport PyLong_AsLongLongAndOverflow
 
 
 cdef inline int64_t natural(object given, str name) except -1:

@@ -5,7 +5,6 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t
 
-from cqstore.store.core._bytes cimport load32 as get32, load64 as get64, load_u16 as get16
 from cqstore.store.core._bytes cimport put16, put32, put64
 
 cdef extern from "_record.h":

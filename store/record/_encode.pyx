@@ -16,9 +16,10 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int64_t
 from libc.string cimport memchr, memcmp
 
+from cqstore.store.core._bytes cimport load32, load_u16
 from cqstore.store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
 from cqstore.store.core._layout cimport *
-from cqstore.store.core._record cimport get16, get32, is_ascii, put_bytes, whole_number
+from cqstore.store.core._record cimport is_ascii, put_bytes, whole_number
 from cqstore.store.record._host cimport HostWire
 from cqstore.store.record._message cimport Message
 from cqstore.store.record._properties cimport (
@@ -50,13 +51,13 @@ cdef const char *next_batched(const char *at, const char *end, BatchedMessage *f
     cdef int64_t size, rest
     if end - at < BATCHED_BYTES + 2:
         return NULL
-    size, found.body_size = get32(at), get32(at + AT_BODY_SIZE_OF_BATCHED)
+    size, found.body_size = load32(at), load32(at + AT_BODY_SIZE_OF_BATCHED)
     rest = size - BATCHED_BYTES - 2 - found.body_size
     if size > end - at or found.body_size < 0 or rest < 0:
         return NULL
-    found.flag, found.body = get32(at + AT_FLAG_OF_BATCHED), at + BATCHED_BYTES
+    found.flag, found.body = load32(at + AT_FLAG_OF_BATCHED), at + BATCHED_BYTES
     found.properties, found.properties_size = found.body + found.body_size + 2, rest
-    return at + size if get16(found.properties - 2) == rest else NULL
+    return at + size if load_u16(found.properties - 2) == rest else NULL
 
 
 def split_client_batch(bytes data not None):

@@ -14,6 +14,7 @@ from cpython.number cimport PyNumber_Index
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport realloc
 
+from cqstore.store.core._arguments cimport PyLong_AsLongLongAndOverflow
 from cqstore.store.core._buffer cimport BufferRef
 from cqstore.store.core._bytes cimport fetch_ahead, load32, load64
 from cqstore.store.core._crc32 cimport crc_of, crc_prepare
@@ -22,6 +23,7 @@ from cqstore.store.core._layout cimport (
     AT_BORN, AT_CRC, AT_MAGIC, AT_PHY_OFFSET, AT_QUEUE_OFFSET, AT_SIZE_OF_UNIT, AT_SYS_FLAG,
     AT_TAGS_CODE_OF_UNIT, MAGIC_V1, MAGIC_V2, MIN_RECORD, PASSED_OVER, UNIT_OF_FILES,
 )
+from cqstore.store.core._record cimport is_ascii
 from cqstore.store.log._log cimport FastLog, Part
 from cqstore.store.queue._estimate cimport FastFilter
 from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
@@ -32,9 +34,6 @@ from cqstore.store.service.runtime._histogram cimport Histogram
 from cqstore.store.errors import CorruptionError
 from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 from cqstore.store.service.pull_status import GetMessageStatus
-
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef extern from *:
     """
@@ -111,7 +110,7 @@ cdef class Pulls:
         else:
             is_done = pull.read(self.queues.queue(topic, queue_id), None, None)
         if is_done:
-            return pull.counted()
+            return pull.finished()
         return self.get_otherwise(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
 
     @property
@@ -201,8 +200,8 @@ cdef class Pull:
             return total > self.rules.memory_bytes or self.messages >= self.rules.memory_count
         return total > self.rules.disk_bytes or self.messages >= self.rules.disk_count
 
-    cdef GetMessageResult counted(self):
-        """Count the pull, and return its result."""
+    cpdef GetMessageResult finished(self):
+        """Count the pull, and return its result. Once."""
         cdef Pulls rules = self.rules
         cdef GetMessageResult result = self.result
         cdef int status = _number_of_found if result.count else <int> result.status._value_
@@ -215,10 +214,6 @@ cdef class Pull:
         if result.next_begin_offset is None:
             result.next_begin_offset = self.offset
         return result
-
-    def finished(self):
-        """Count the pull, and return its result. Once."""
-        return self.counted()
 
     # ---- records
 
@@ -244,7 +239,9 @@ cdef class Pull:
         cdef Places places
         cdef uint32_t crc
         if not (
-            parse_record(record, size, &places) and is_ascii(record, &places)
+            parse_record(record, size, &places)
+            # another topic may be invalid UTF-8
+            and is_ascii(<const char *> record + places.topic, places.topic_end - places.topic)
             and 0 <= load64(record + AT_QUEUE_OFFSET) < _max_queue_offset
         ):
             return DECLINED
@@ -457,15 +454,6 @@ cdef inline int64_t clamped(number) except? -1:
         number if type(number) is int else PyNumber_Index(number), &overflow
     )
     return max(-MAX_NUMBER, min(found if not overflow else overflow * MAX_NUMBER, MAX_NUMBER))
-
-
-cdef bint is_ascii(const uint8_t *record, const Places *places) noexcept nogil:
-    """Return whether the topic is ASCII: other topics may be invalid UTF-8."""
-    cdef int32_t at
-    for at in range(places.topic, places.topic_end):
-        if record[at] >= 0x80:
-            return False
-    return True
 
 
 cdef object tag_of(const uint8_t *record, const Places *places):
