@@ -8,7 +8,7 @@ every read is bounded by the object that it reads.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t
 from posix.unistd cimport pread
 
 from cqstore.cq_file._table cimport OpenFile, QueueEnds, SimpleQueues
@@ -65,6 +65,16 @@ cdef struct UnitBlock:
     # Units from `start` to `end`, as they are in a file.
     int64_t start, end
     uint8_t units[BLOCK_UNITS * UNIT_OF_FILES]
+
+
+cdef inline int _fetch_next(
+    TimeSearch search, const UnitBlock *block, StoreTimes times, int64_t stored
+) except -1:
+    """Prefetch the record that the search reads next if that of ``middle`` has time ``stored``."""
+    compare_unit(&search, stored)
+    if next_unit(&search):
+        times.ahead(load64(block.units + (search.middle - block.start) * UNIT_OF_FILES))
+    return 0
 
 
 cdef class FileUnits:
@@ -248,11 +258,8 @@ cdef class FileUnits:
             if not self._read(files, block.start, block.end - block.start, block.units):
                 return False
         if block.start <= low and high <= block.end:  # the next step reads one of these two
-            times.ahead(load64(block.units + ((low + middle) // 2 - block.start) * UNIT_OF_FILES))
-            if middle + 1 < high:
-                times.ahead(load64(
-                    block.units + ((middle + 1 + high) // 2 - block.start) * UNIT_OF_FILES
-                ))
+            _fetch_next(search[0], block, times, INT64_MIN)
+            _fetch_next(search[0], block, times, INT64_MAX)
         unit = block.units + (middle - block.start) * UNIT_OF_FILES
         if load32(unit + AT_SIZE_OF_UNIT) <= 0 or load64(unit) < 0:
             return False  # a hole, or the file was truncated within this page
