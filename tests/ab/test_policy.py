@@ -13,6 +13,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
+from tests.kit.shim.clock import CLOCK
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=4096, enable_lmq=True, enable_multi_dispatch=True,
@@ -24,11 +25,9 @@ NOW = 1_800_000_000
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MessageStore:
     """Two hours of messages: every 10 s one of each kind, in turn."""
-    clock = NOW
-    monkeypatch.setattr("cqstore.store.log.commit_log.time.time_ns", lambda: clock * 1_000_000_000)
     with MessageStore.open(tmp_path / "store", CONFIG, housekeeping=False) as made:
         for number in range(720):
-            clock = NOW + 10 * number
+            monkeypatch.setattr(CLOCK, "stopped", (NOW + 10 * number) * 1_000_000_000)
             light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"} if number % 10 == 0 else {}
             topic = "%RETRY%g" if number % 4 == 0 else f"orders{number % 4}"
             assert made.put_message(Message(topic, b"x" * 100, number % 2, light)).ok

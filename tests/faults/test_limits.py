@@ -13,6 +13,7 @@ from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.message import Message
 from tests.faults.test_refusals import open_store
 from tests.kit.acknowledged import QUEUES, TOPIC, Acknowledged
+from tests.kit.shim.clock import CLOCK
 
 FEW = """
 import os, resource, sys
@@ -78,8 +79,7 @@ def test_a_clock_that_goes_back_makes_no_gap(
     jumps = [0, 3_600, -86_400, 10, -40 * 365 * 86_400, 0]
     first = now // 1_000_000
     for seconds in jumps:
-        moved = now + seconds * 1_000_000_000
-        monkeypatch.setattr(time, "time_ns", lambda moved=moved: moved)
+        monkeypatch.setattr(CLOCK, "stopped", now + seconds * 1_000_000_000)
         with open_store(tmp_path, backend) as store:
             for _ in range(25):
                 assert acknowledged.put(store).ok

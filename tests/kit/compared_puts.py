@@ -1,6 +1,5 @@
 """What puts leave in a store; two stores, of which the oracle puts into one."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.messages import MAX_BODY
 from tests.kit.oracle.puts import put_by_oracle
 from tests.kit.quiet_config import quiet_config
+from tests.kit.shim.clock import CLOCK
 
 NOW = 1_700_000_000_000
 CONFIG = quiet_config(
@@ -25,7 +25,7 @@ CONFIG = quiet_config(
 
 def stop_clock(patch: pytest.MonkeyPatch) -> None:
     """Let it be ``NOW``."""
-    patch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
+    patch.setattr(CLOCK, "stopped", NOW * 1_000_000)
 
 
 @contextmanager

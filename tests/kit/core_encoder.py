@@ -1,7 +1,6 @@
 """Records as the core writes them, into memory: a put without a store around it."""
 
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +18,7 @@ from cqstore.store.service.runtime._flags import EnteredFlag, StateFlags
 from cqstore.store.service.writing.encoded import add_encoded
 from cqstore.store.service.writing.fast_put import fast_put
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.shim.clock import CLOCK
 
 
 class _File(FilePositions):
@@ -79,7 +79,7 @@ class CoreEncoder:
         """
         with pytest.MonkeyPatch.context() as patch:
             if store_timestamp is not None:
-                patch.setattr(time, "time_ns", lambda: store_timestamp * 1_000_000)
+                patch.setattr(CLOCK, "stopped", store_timestamp * 1_000_000)
             records = self._puts.encoded()
             add_encoded(records, copy_message(message), self.rules)
             records.sum()

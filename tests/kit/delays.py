@@ -1,7 +1,6 @@
 """Stores that deliver delayed messages, by a clock that the test sets forward."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from cqstore.store.service.runtime.environment import Environment
 from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.logs import CONFIG
+from tests.kit.shim.clock import CLOCK
 
 HOUR_SECONDS = 3600
 LEVELS = "1h 2h 10h"
@@ -27,13 +27,16 @@ class Clock(Environment):
     """The machine's clock, and what a test has set it forward by; puts go by it too."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.ahead = 0.0
-        """Seconds."""
-        real = time.time_ns
-        patch.setattr(time, "time_ns", lambda: real() + round(self.ahead * 1e9))
+        patch.setattr(CLOCK, "ahead", 0)
 
-    def now(self) -> float:
-        return time.time() + self.ahead
+    @property
+    def ahead(self) -> float:
+        """Seconds."""
+        return CLOCK.ahead / 1e9
+
+    @ahead.setter
+    def ahead(self, seconds: float) -> None:
+        CLOCK.ahead = round(seconds * 1e9)
 
 
 def config_of(**changes: Any) -> StoreConfig:

@@ -20,7 +20,7 @@ from cqstore.store.record._message cimport Message
 from cqstore.store.record._scratch cimport Encoded, Scratch, is_queued
 from cqstore.store.record._write cimport write_record
 from cqstore.store.service.dispatching._columns cimport BatchColumns
-from cqstore.store.service.writing._put cimport MAX_BODY, FastPut
+from cqstore.store.service.writing._put cimport MAX_BODY, FastPut, now_ms
 
 cdef enum:
     NOTED_AT_ONCE = 1 << 12  # records written before other threads may run
@@ -48,7 +48,7 @@ cdef class EncodedMessages:
         self._puts = puts
         self._scratch = Scratch(puts._max_body, <Py_ssize_t> INT64_MAX, is_held=True)
         self._scratch.begin(1)
-        self._now = puts._now()
+        self._now = now_ms()
 
     def __len__(self):
         return self._scratch.count
@@ -143,7 +143,7 @@ cdef class EncodedMessages:
         cdef FilePositions file = puts._log.current
         cdef Py_buffer buffer
         cdef Py_ssize_t first = self._done, last = self._fitting(file)
-        cdef int64_t now = puts._now(), size
+        cdef int64_t now = now_ms(), size
         if last == first or last > self._summed:
             raise ValueError("no record is ready for the file")
         PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)

@@ -12,6 +12,8 @@ from cqstore.store.service.runtime._flags cimport EnteredFlag, StateFlags
 cdef enum:
     MAX_BODY = 1 << 16  # the checksum of a longer one is computed without the GIL
 
+cdef int64_t now_ms() noexcept
+
 
 cdef class FastPut(FastEncoder):
     cdef Scratch _scratch
@@ -23,13 +25,11 @@ cdef class FastPut(FastEncoder):
     cdef InFlight _dispatcher
     cdef object _locked
     cdef object _appended, _result, _ok, _no_reason, _time, _delays, _encoded
-    cdef dict _clock_names
     cdef int64_t _stamp, _due
     cdef Py_ssize_t _max_body, _file_size, _every
     cdef bint _alone, _keys_wanted, _tags_wanted
 
     cpdef one(self, message)
-    cdef int64_t _now(self) except? -1
     cdef object _blank_result(self)
     cdef list _blank_results(self, Py_ssize_t count)
     cdef bint _append_all(

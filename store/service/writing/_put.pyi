@@ -1,5 +1,4 @@
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 from typing import Literal
 
 from cqstore.store.log._tail import LogTail
@@ -20,7 +19,6 @@ class FastPut(FastEncoder):
         pending: Waiting,
         state: StateFlags,
         dispatcher: InFlight,
-        clock: ModuleType,
         topics: Mapping[str, object],
         scheduled: str,
         classes: tuple[type[HostWire], type, type[PutMessageResult], type[QueueKey]],

@@ -38,8 +38,6 @@ from cqstore.store.service.dispatching._columns cimport BatchColumns
 from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
 from cqstore.store.service.runtime._flags cimport EnteredFlag, StateFlags
 
-from time import time_ns  # the only clock that needs no call
-
 cdef extern from "Python.h":
     int PyGC_Disable()
     int PyGC_Enable()
@@ -52,12 +50,19 @@ cdef enum:
 crc_prepare()
 
 
+cdef int64_t now_ms() noexcept:
+    """Return the store time, ms. No Python code: no later append gets an earlier time."""
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+
+
 cdef class FastPut(FastEncoder):
     """Puts plain messages into one store. Any thread; all other appends take the lock."""
 
     def __init__(
         self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
-        InFlight dispatcher not None, clock, topics, scheduled, classes, encoded, ok,
+        InFlight dispatcher not None, topics, scheduled, classes, encoded, ok,
         tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, seal,
         reads_delay, delays,
     ):
@@ -68,7 +73,7 @@ cdef class FastPut(FastEncoder):
         self._scratch = Scratch(min(max_body, <Py_ssize_t> MAX_BODY), MAX_AT_ONCE)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
         self._section, self._locked = <EnteredFlag?> pending.appending, pending.lock.locked
-        self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
+        self._ok, self._no_reason = ok, ""
         self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
         self._max_body, self._file_size = max_body, file_size
         self._seal = <bytes?> seal if seal is not None else None
@@ -99,7 +104,7 @@ cdef class FastPut(FastEncoder):
         result = self._blank_result()
         if not self._known.blank_count:
             self._known.reserve(1)
-        now = self._now()  # no other code runs from here on
+        now = now_ms()  # no other code runs from here on
         scratch.begin(1)
         scratch.count = 1
         if not self.encode(<PyObject *> message, scratch, now):
@@ -117,7 +122,7 @@ cdef class FastPut(FastEncoder):
             return None
         results = self._blank_results(count)
         self._known.reserve(count)
-        now = self._now()  # no other code runs from here on
+        now = now_ms()  # no other code runs from here on
         scratch.begin(count)
         for at in range(count):
             scratch.count = at + 1
@@ -135,7 +140,7 @@ cdef class FastPut(FastEncoder):
             return None
         results = self._blank_results(count)
         self._known.reserve(1)  # all are of one queue
-        now = self._now()  # no other code runs from here on
+        now = now_ms()  # no other code runs from here on
         if not self.encode_batch(batch, scratch, now) or scratch.count != count:
             return None
         return results if self._append_all(scratch, now, None, results) else None
@@ -143,14 +148,6 @@ cdef class FastPut(FastEncoder):
     def encoded(self):
         """Return an object for the messages of a put that takes the slow path."""
         return self._encoded(self)
-
-    cdef int64_t _now(self) except? -1:
-        """Return the store time, ms. No Python code: no later append gets an earlier time."""
-        cdef timespec now
-        time_source = self._clock_names["time_ns"]
-        if time_source is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:
-            return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
-        return <int64_t> time_source() // 1_000_000
 
     # ---- results
 

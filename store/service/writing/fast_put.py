@@ -5,7 +5,6 @@ A message that it accepts is put completely, under the GIL. All others go to ``P
 messages too (``Encoded``).
 """
 
-import time
 from collections.abc import Iterable
 from typing import Literal, Protocol
 
@@ -75,7 +74,6 @@ def fast_put(
         pending=pending,
         state=state,
         dispatcher=dispatcher,
-        clock=time,
         topics=rules.topics,
         scheduled=SCHEDULE_TOPIC,
         classes=(Host, Appended, PutMessageResult, QueueKey),

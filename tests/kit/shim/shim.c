@@ -1,4 +1,4 @@
-/* Refusals of the disk for one process: loaded by LD_PRELOAD, it stands before the C library.
+/* Refusals of the disk, and a clock, for one process: loaded by LD_PRELOAD, it stands before the C library.
 
    Calls are met whoever makes them: the interpreter, the compiled core, RocksDB. What takes a
    descriptor is met where /proc/self/fd leads below `root`, what takes a path where that is there.
@@ -17,6 +17,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum kind { OPEN, WRITE, PWRITE, FSYNC, FDATASYNC, FALLOCATE, FTRUNCATE, RENAME, UNLINK, MKDIR, MMAP,
@@ -249,6 +250,26 @@ void *mmap(void *address, size_t size, int access, int flags, int fd, off_t at) 
     return real(address, size, access, flags, fd, at); }
 int msync(void *address, size_t size, int flags) { /* of no path: the kernel alone knows it */
     REAL(msync); REFUSE(meet(MSYNC, rule.root, CALLER), -1); return real(address, size, flags); }
+
+/* The machine's clock as a test has set it, for Python and C alike; ns since the epoch. */
+struct shim_clock {
+    long long stopped;       /* where it stands; 0: it runs */
+    long long step;          /* how far each look moves it on while it stands */
+    long long ahead;         /* how far it is set forward while it runs */
+} shim_clock;
+
+int clock_gettime(clockid_t which, struct timespec *now) {
+    enum { SECOND = 1000000000 };
+    REAL(clock_gettime);
+    int failed = real(which, now);
+    if (failed || which != CLOCK_REALTIME || !(shim_clock.stopped || shim_clock.ahead))
+        return failed;
+    long long told = now->tv_sec * (long long)SECOND + now->tv_nsec + shim_clock.ahead;
+    if (shim_clock.stopped)
+        told = __atomic_fetch_add(&shim_clock.stopped, shim_clock.step, __ATOMIC_RELAXED);
+    long long rest = (told % SECOND + SECOND) % SECOND;
+    now->tv_sec = (told - rest) / SECOND, now->tv_nsec = rest;
+    return 0; }
 
 ALSO(open64, open); ALSO(openat64, openat); ALSO(fopen64, fopen); ALSO(pwrite64, pwrite);
 ALSO(pread64, pread); ALSO(preadv64v2, preadv2);

@@ -5,10 +5,8 @@ two lines of Python.
 """
 
 import gc
-import itertools
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult
 from tests.kit.compared_puts import CONFIG
+from tests.kit.shim.clock import CLOCK
 
 ROOMY = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
 THRESHOLDS = range(1, 13)
@@ -109,8 +108,8 @@ def check_whole(store: MessageStore, results: Sequence[PutMessageResult | None])
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MessageStore]:
     """A store where no two moments are the same."""
-    clock = itertools.count(1_700_000_000_000)
-    monkeypatch.setattr(time, "time_ns", lambda: next(clock) * 1_000_000)
+    monkeypatch.setattr(CLOCK, "stopped", 1_700_000_000_000_000_000)
+    monkeypatch.setattr(CLOCK, "step", 1_000_000)
     with MessageStore.open(tmp_path, ROOMY, housekeeping=False) as opened:
         yield opened
 

@@ -1,9 +1,8 @@
 """Times that a search has read are used by the next ones: each answer is that of a look at all."""
 
 import random
-import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.shim.clock import CLOCK
 
 NOON = 1_795_521_600_000
 CONFIG = StoreConfig(
@@ -40,14 +40,14 @@ def near(times: list[int], draw: random.Random) -> list[int]:
 class Watched:
     """A store whose clock is set by hand, and the times of the units that its queues have."""
 
-    def __init__(self, store: MessageStore, clock: Callable[[int], None]) -> None:
-        self.store, self._clock, self._now = store, clock, NOON
+    def __init__(self, store: MessageStore) -> None:
+        self.store, self._now = store, NOON
         self.times: dict[str, list[int]] = {topic: [] for topic in TOPICS}
 
     def put(self, count: int, draw: random.Random) -> None:
         for _ in range(count):
             self._now += draw.choice((0, 0, 1, 5000))
-            self._clock(self._now)
+            CLOCK.stopped = self._now * 1_000_000
             topic = draw.choice(TOPICS)
             assert self.store.put_message(Message(topic, b"x")).ok
             self.times[topic].append(self._now)
@@ -72,10 +72,9 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    now = [NOON]
-    monkeypatch.setattr(time, "time_ns", lambda: now[0] * 1_000_000)
+    monkeypatch.setattr(CLOCK, "stopped", NOON * 1_000_000)
     with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
-        yield Watched(store, lambda at: now.__setitem__(0, at))
+        yield Watched(store)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,7 +1,6 @@
 """Ranges of store times beside a look at every record, whatever the clock did."""
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -24,6 +23,7 @@ from cqstore.store.service.reading.topic_reader import TopicDamage, read_topic
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.declining import Declines
 from tests.kit.operating import rows as upper_rows
+from tests.kit.shim.clock import CLOCK
 from tests.kit.verbs import call, rows
 
 CONFIG = StoreConfig(
@@ -62,10 +62,8 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         opened = MessageStore.open(root, CONFIG, backend=backend, housekeeping=False)
         with opened as store:
-            now = [0]
-            patch.setattr(time, "time_ns", lambda: now[0] * 1_000_000)
             for number, at in enumerate(times):
-                now[0] = at
+                patch.setattr(CLOCK, "stopped", at * 1_000_000 or 1)
                 body = b"%d" % number
                 put = store.put_message(
                     Message("t", body, number % QUEUES, {"KEYS": f"all k{number % 4}"})

@@ -13,6 +13,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.quiet_config import quiet_config
+from tests.kit.shim.clock import CLOCK
 from tests.kit.waiting import until
 
 FILE = 65536
@@ -67,7 +68,7 @@ def test_what_waits_is_in_no_file_and_every_reader_finds_it(tmp_path: Path, back
 def test_the_files_are_those_of_a_store_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("time.time_ns", lambda: 1_700_000_000_000_000_000)
+    monkeypatch.setattr(CLOCK, "stopped", 1_700_000_000_000_000_000)
     logs: list[dict[str, bytes]] = []
     for transient in (True, False):
         config = CONFIG.model_copy(update={"transient_store_pool_enable": transient})
