@@ -322,16 +322,13 @@ class FollowedMove:
 
     def _finish(self, store: MessageStore) -> None:
         """Take over from the stopped broker, whose store is locked meanwhile."""
-        lock = StoreLock(self._broker)
-        try:
+        with StoreLock(self._broker):
             self._receive_rest(store)
             store.close()
             done = copy_tables(self._broker, self._own, self._next)
             self.report.prepared_tables, self.report.older_tables = done.sentences, done.older
             self.report.converted_tables = done.converted
             self.report.not_taken = self._others()
-        finally:
-            lock.release()
         self.report.stopped = True
         self.report.down_seconds = round(time.monotonic() - self._last_sign, 3)
         self._write_note()
