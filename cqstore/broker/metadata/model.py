@@ -89,6 +89,11 @@ class DataVersion(NamedTuple):
             raise ValueError("the counter of dataVersion is null")
         return cls(*numbers)
 
+    def as_json(self) -> Json:
+        """Return the version as a broker writes it."""
+        state, timestamp, counter = self
+        return {"counter": counter, "stateVersion": state, "timestamp": timestamp}
+
 
 @dataclass(slots=True)
 class BrokerMetadata:
