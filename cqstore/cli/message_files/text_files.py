@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from cqstore.cli.csv_line import csv_line
 from cqstore.cli.message_files.message_fields import (
+    COLUMNS,
     FIELDS,
     ReadMessage,
     flat_fields,
@@ -33,10 +34,7 @@ from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.output import to_json
 from cqstore.store.errors import IllegalMessageError
 
-_NUMBERS = {
-    "queueId", "queueOffset", "phy", "storeTimestamp", "bornTimestamp", "flag", "sysFlag",
-    "reconsumeTimes", "preparedTransactionOffset",
-}  # fmt: skip
+_NUMBERS = {name for name, kind in COLUMNS.items() if kind in {"int32", "int64", "time"}}
 MAX_LINE_BYTES = 256 << 20
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
