@@ -143,4 +143,4 @@ def _line(number: int, row: Row) -> MessageLine:
     try:
         return MessageLine(number, to_message(fields))
     except IllegalMessageError as exc:
-        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc
+        raise IllegalLineError(f"row {number}: {exc.reason}", number) from exc

@@ -223,4 +223,4 @@ def _message(number: int, row: dict[str, object]) -> MessageLine:
             raise IllegalMessageError("a property is given twice")  # noqa: TRY301 - handled below
         return MessageLine(number, to_message({**row, "properties": properties}))
     except IllegalMessageError as exc:
-        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc
+        raise IllegalLineError(f"row {number}: {exc.reason}", number) from exc

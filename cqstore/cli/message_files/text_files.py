@@ -111,9 +111,7 @@ def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            raise IllegalLineError.at(
-                number, f"line {number} has more than {MAX_LINE_BYTES:,} bytes"
-            )
+            raise IllegalLineError(f"line {number} has more than {MAX_LINE_BYTES:,} bytes", number)
         yield line
 
 
@@ -142,10 +140,10 @@ def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
             refuse_beyond(first, number)
         except IllegalMessageError as exc:
             where = f"row {number} (line {rows.line_num})" if head_is_read else "line 1"
-            raise IllegalLineError.at(max(number, 1), f"{where}: {exc.reason}") from exc
+            raise IllegalLineError(f"{where}: {exc.reason}", max(number, 1)) from exc
         except (csv.Error, UnicodeDecodeError) as exc:
             where = f"row {number + 1} (line {rows.line_num})" if head_is_read else "line 1"
-            raise IllegalLineError.at(number + 1, f"{where}: invalid CSV: {exc}") from exc
+            raise IllegalLineError(f"{where}: invalid CSV: {exc}", number + 1) from exc
 
 
 def _check_names(names: list[str]) -> None:
