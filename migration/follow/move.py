@@ -287,10 +287,7 @@ class FollowedMove:
     def _compare_running(self, store: MessageStore) -> tuple[Compared, int]:
         with self._reading() as theirs:
             refuse_lost_history(components_of(theirs).log, components_of(store).log)
-            there, here = (
-                last_units(components_of(theirs).queues),
-                last_units(components_of(store).queues),
-            )
+            there, here = last_units(theirs), last_units(store)
             self._delete(store, deleted_topics(there, here))
             return compare_shown(theirs, store)
 
@@ -346,10 +343,7 @@ class FollowedMove:
             refuse_other_tail(components_of(theirs).log, components_of(store).log)
             self.report.drained_bytes += drain(components_of(theirs).log, store)
             store.flush()
-            there, here = (
-                last_units(components_of(theirs).queues),
-                last_units(components_of(store).queues),
-            )
+            there, here = last_units(theirs), last_units(store)
             gone = frozenset(deleted_topics(there, here))
             self._delete(store, sorted(gone))
             left = {key: unit for key, unit in here.items() if key.topic not in gone}

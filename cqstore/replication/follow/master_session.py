@@ -106,10 +106,8 @@ class Session:
     async def _next(self, reader: Arrivals) -> bytes | None:
         """Return bytes that arrived but are not processed; ``None``: another step may be due."""
         timing = self._timing
-        silent_at, report_at = (
-            self._received_at + timing.housekeeping,
-            self._reported_at + timing.report,
-        )
+        silent_at = self._received_at + timing.housekeeping
+        report_at = self._reported_at + timing.report
         try:
             async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()) as self._limit:
                 with reader.taken_by(self._receive_at_once):
