@@ -80,7 +80,8 @@ def run_plan(
         missing = [n for n in range(len(plan.segments)) if read_done(space, n, plan) is None]
         space.note("run", plan=plan.digest, segments=len(missing), master=master)
         rate = bytes_per_second / _parallel(master) if bytes_per_second else None
-        items = [_item(space, number, rate, timestamps) for number in missing]
+        item = {"workspace": str(space.root), "rate": rate, "timestamps": timestamps}
+        items = [json.dumps({**item, "segment": number}) for number in missing]
         tick = partial(_report_progress, space, plan, missing, progress)
         if master != NO_SPARK:
             tick()  # Spark takes long to start
@@ -183,12 +184,6 @@ def assemble(space: Workspace, plan: Plan) -> None:
     with os_errors("finish the new queues", space.made.root):
         space.unfinished.root.rename(space.made.root)
         sync_folder(space.root)
-
-
-def _item(space: Workspace, number: int, rate: float | None, timestamps: bool) -> str:  # noqa: FBT001
-    return json.dumps(
-        {"workspace": str(space.root), "segment": number, "rate": rate, "timestamps": timestamps}
-    )
 
 
 def _report_progress(

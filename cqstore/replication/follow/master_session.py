@@ -11,6 +11,7 @@ from cqstore.replication.follow.follower_progress import FollowerProgress, Timin
 from cqstore.replication.follow.log_receiver import READ_BYTES, LogReceiver
 from cqstore.replication.follow.received_stream import Arrivals
 from cqstore.replication.follow.stopwatch import Stopwatch
+from cqstore.replication.wire import FrameParser
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
@@ -31,8 +32,8 @@ class WireProtocol(Protocol):
     """Whether the end of this log is reported to the master; else only the requested offset."""
 
     @property
-    def frames(self) -> int:
-        """Return the number of frames that were received completely."""
+    def parser(self) -> FrameParser:
+        """Return the parser of the master's frames."""
 
     def receive(self, data: bytes) -> None:
         """Pass received bytes to the receiver; blocks.
@@ -178,7 +179,7 @@ class Session:
 
     def _note(self, data: bytes, bodies: int, beats: int) -> None:
         """Update the progress after ``data``; ``bodies`` and ``beats`` are the counts before it."""
-        receiver, progress, frames = self._receiver, self._progress, self._protocol.frames
+        receiver, progress, frames = self._receiver, self._progress, self._protocol.parser.frames
         now = time.monotonic()
         progress.verified = receiver.is_verified
         if receiver.body_bytes > bodies:
