@@ -4,7 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cqstore.migration.plan.plan import Plan, read_plan
-from cqstore.migration.run.segment import read_done, units_done
+from cqstore.migration.run.segment import segments_of
 from cqstore.migration.switch.metadata_steps import last_conversion
 from cqstore.migration.workspace import Workspace
 from cqstore.store.path_kind import exists
@@ -31,7 +31,7 @@ def stage_of(space: Workspace, plan: Plan | None) -> Stage:
         return Stage.SWITCHED
     if exists(space.made.root):
         return Stage.MADE
-    moved = any(read_done(space, n, plan) is not None for n in range(len(plan.segments)))
+    moved = segments_of(space, plan).finished(len(plan.segments))
     return Stage.RUNNING if moved else Stage.PLANNED
 
 
@@ -46,8 +46,8 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
     stage = stage_of(space, plan)
     facts: dict[str, object] = {"stage": str(stage), "workspace": str(space.root)}
     if plan is not None:
-        done = [read_done(space, number, plan) for number in range(len(plan.segments))]
-        reported = units_done(space)
+        segments = segments_of(space, plan)
+        done, reported = segments.finished(len(plan.segments)), segments.units_done()
         facts |= {
             "store": plan.store,
             "from": plan.source,
@@ -57,9 +57,9 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
             "queues": plan.queues,
             "units": plan.units,
             "segments": len(plan.segments),
-            "segmentsMoved": sum(each is not None for each in done),
-            "unitsMoved": sum(each.units for each in done if each is not None)
-            + sum(units for number, units in reported.items() if done[number] is None),
+            "segmentsMoved": len(done),
+            "unitsMoved": sum(each.units for each in done.values())
+            + sum(units for number, units in reported.items() if number not in done),
             "completeTo": plan.complete_to,
         }
     if tables := last_conversion(space):

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,32 @@ from cqstore.store.journals.output_lock import lock_file
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
-_SEGMENT_DIGITS = 6
 
-
-@dataclass(frozen=True, slots=True)
 class Workspace:
     """The paths of all files of a migration, below ``root``."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plan = root / "plan.json"
+        """The plan: queues, segments, digest."""
+        self.slices = root / "queues.jsonl"
+        """The queues of the plan, one line each, in key order."""
+        self.segments = root / "segments"
+        """The folder that tasks write to."""
+        self.made = StorePaths(root / "made")
+        """Folder of the new queues, laid out like the root of a store."""
+        self.unfinished = StorePaths(root / "making")
+        """Folder of the new queues while they are being assembled."""
+        self.report = root / "report.json"
+        """The last report, JSON."""
+        self.report_page = root / "report.html"
+        """The last report as an HTML page."""
+        self.known_queues = root / "known-queues"
+        """The digests of the compared queues, 16 bytes each."""
+        self.switched = root / "switched.json"
+        """The state file of the switch, JSON; it exists after the switch."""
+        self.journal = root / "journal"
+        """The journal: steps and their times."""
 
     @classmethod
     def of(cls, store: Path, given: Path | None = None) -> "Workspace":
@@ -42,41 +59,6 @@ class Workspace:
         own = cls.of(store)
         return own if given is None or exists(own.switched) else given
 
-    @property
-    def plan(self) -> Path:
-        """Return the path of the plan: queues, segments, digest."""
-        return self.root / "plan.json"
-
-    @property
-    def slices(self) -> Path:
-        """Return the path of the queues of the plan, one line each, in key order."""
-        return self.root / "queues.jsonl"
-
-    @property
-    def segments(self) -> Path:
-        """Return the folder that tasks write to."""
-        return self.root / "segments"
-
-    @property
-    def made(self) -> StorePaths:
-        """Return the folder of the new queues, laid out like the root of a store."""
-        return StorePaths(self.root / "made")
-
-    @property
-    def unfinished(self) -> StorePaths:
-        """Return the folder of the new queues while they are being assembled."""
-        return StorePaths(self.root / "making")
-
-    @property
-    def report(self) -> Path:
-        """Return the path of the last report, JSON."""
-        return self.root / "report.json"
-
-    @property
-    def report_page(self) -> Path:
-        """Return the path of the last report as an HTML page."""
-        return self.root / "report.html"
-
     def keep_report(self) -> Path | None:
         """Rename the last report so that no later one replaces it; return the new path.
 
@@ -89,29 +71,6 @@ class Workspace:
                 kept = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
                 path.rename(kept)
         return kept
-
-    @property
-    def known_queues(self) -> Path:
-        """Return the path of the digests of the compared queues, 16 bytes each."""
-        return self.root / "known-queues"
-
-    @property
-    def switched(self) -> Path:
-        """Return the path of the state file of the switch, JSON; it exists after the switch."""
-        return self.root / "switched.json"
-
-    @property
-    def journal(self) -> Path:
-        """Return the path of the journal: steps and their times."""
-        return self.root / "journal"
-
-    def done(self, segment: int) -> Path:
-        """Return the marker of a finished segment."""
-        return self.segments / f"{segment:0{_SEGMENT_DIGITS}d}.done"
-
-    def attempt(self, segment: int, attempt: str) -> Path:
-        """Return the folder of one attempt at a segment."""
-        return self.segments / f"{segment:0{_SEGMENT_DIGITS}d}.{attempt}"
 
     def note(self, step: str, **facts: object) -> None:
         """Append to the journal, durably."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cqstore.analysis.scan_request import OnScanDamage, ScanRequest, scan_request
-from cqstore.cli.message_files.message_arrow import COLUMNS, require_arrow, schema
+from cqstore.cli.message_files.message_arrow import require_arrow, schema
+from cqstore.cli.message_files.message_fields import COLUMNS
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.paths import named_path
 from cqstore.store.service.layout.resolve_layout import resolve_layout

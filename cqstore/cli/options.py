@@ -109,6 +109,15 @@ def _java_longs(values: list[int] | None) -> list[int] | None:
 
 
 QueueId = Annotated[int, typer.Option(metavar="Q", min=0, callback=java_int, help="Queue ID.")]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Queue ID. Default: 0.")
+]
+FirstOffset = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, callback=java_long, help="First queue offset. Default: the minimum."
+    ),
+]
 CutAt = Annotated[
     int | None,
     typer.Option(

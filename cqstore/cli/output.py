@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from typing import ClassVar
 
 from cqstore.cli.csv_line import csv_line
 from cqstore.cli.table import Row, as_text, columns_of, escaped, table, text_of, value_of
@@ -42,6 +43,9 @@ class RowFormat(StrEnum):
 class Output(ABC):
     """Prints rows on standard output."""
 
+    marks_last: ClassVar[bool] = False
+    """Whether the last row has the field ``HAS_MORE`` if a limit left rows out."""
+
     def rows(self, rows: Iterable[Row], has_more: HasMore | None = None) -> int:
         """Print ``rows`` as they arrive; return how many there were.
 
@@ -49,27 +53,21 @@ class Output(ABC):
         the last row of JSON has the field ``HAS_MORE``; so each row is printed when the next one
         has arrived.
         """
-        return self._rows(rows)
+        return self._rows(_marked(rows, has_more) if self.marks_last and has_more else rows)
 
     @abstractmethod
     def _rows(self, rows: Iterable[Row]) -> int:
         """Print ``rows``; return how many there were."""
 
-    @abstractmethod
     def record(self, record: Row) -> None:
         """Print a single record."""
+        self.rows([record])
 
 
-class _JsonRowsOutput(Output):
-    """Base of the JSON outputs: marks the last row if a limit left rows out."""
-
-    def rows(self, rows: Iterable[Row], has_more: HasMore | None = None) -> int:
-        """Print ``rows``, the last one with ``HAS_MORE`` if there are more."""
-        return self._rows(rows if has_more is None else _marked(rows, has_more))
-
-
-class JsonLinesOutput(_JsonRowsOutput):
+class JsonLinesOutput(Output):
     """Prints each row as a JSON object on a line."""
+
+    marks_last = True
 
     def _rows(self, rows: Iterable[Row]) -> int:
         """Print one line per row."""
@@ -79,13 +77,11 @@ class JsonLinesOutput(_JsonRowsOutput):
             count += 1
         return count
 
-    def record(self, record: Row) -> None:
-        """Print one line."""
-        self.rows([record])
 
-
-class JsonOutput(_JsonRowsOutput):
+class JsonOutput(Output):
     """Prints one JSON document: an array of objects, or an object."""
+
+    marks_last = True
 
     def _rows(self, rows: Iterable[Row]) -> int:
         """Print an array, one element per line."""
@@ -163,10 +159,6 @@ class CsvOutput(Output):
             sys.stdout.write(csv_line(value_of(value) for value in row.values()))
             count += 1
         return count
-
-    def record(self, record: Row) -> None:
-        """Print a header line and one row."""
-        self.rows([record])
 
 
 _OUTPUTS: dict[RowFormat, type[Output]] = {

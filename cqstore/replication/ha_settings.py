@@ -42,9 +42,8 @@ class HaSettings(BaseModel):
             settings = cls.model_validate(given)
         except ValidationError as exc:
             raise StoreConfigError(f"invalid setting: {'; '.join(faults(exc))}", path=path) from exc
-        heartbeat, patience = (
-            settings.ha_send_heartbeat_interval, settings.ha_housekeeping_interval,
-        )  # fmt: skip
+        heartbeat = settings.ha_send_heartbeat_interval
+        patience = settings.ha_housekeeping_interval
         if patience <= heartbeat:
             raise StoreConfigError(
                 f"haHousekeepingInterval={patience} must be greater than haSendHeartbeatInterval="

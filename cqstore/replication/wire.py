@@ -117,8 +117,10 @@ class FrameParser:
             WireError: the size or the phy offset is invalid.
         """
         if not 0 <= head.size <= self._limit:
+            # The size may be text, like the start of a command or of HTTP.
+            hint = hint_at_text(FRAME_HEAD.pack(head)[FRAME_HEAD.offset("size") :])
             raise WireError(
-                f"a frame header has an invalid size{_hint(head)}",
+                f"a frame header has an invalid size{hint}",
                 phy_offset=head.phy_offset, expected=f"0 to {self._limit} bytes",
                 got=f"{head.size} bytes",
             )  # fmt: skip
@@ -143,11 +145,6 @@ def outside_log(requested: int, piece: Piece) -> str:
         return ""
     end = "begins" if piece.phy_offset > requested else "ends"
     return f"the master has no byte at {requested}: its log {end} at {piece.phy_offset}"
-
-
-def _hint(head: FrameHead) -> str:
-    """Return a hint if the size is text, like the start of a command or of HTTP would be."""
-    return hint_at_text(FRAME_HEAD.pack(head)[FRAME_HEAD.offset("size") :])
 
 
 def hint_at_text(signs: bytes) -> str:

@@ -287,10 +287,7 @@ class FollowedMove:
     def _compare_running(self, store: MessageStore) -> tuple[Compared, int]:
         with self._reading() as theirs:
             refuse_lost_history(components_of(theirs).log, components_of(store).log)
-            there, here = (
-                last_units(components_of(theirs).queues),
-                last_units(components_of(store).queues),
-            )
+            there, here = last_units(theirs), last_units(store)
             self._delete(store, deleted_topics(there, here))
             return compare_shown(theirs, store)
 
@@ -322,16 +319,13 @@ class FollowedMove:
 
     def _finish(self, store: MessageStore) -> None:
         """Take over from the stopped broker, whose store is locked meanwhile."""
-        lock = StoreLock(self._broker)
-        try:
+        with StoreLock(self._broker):
             self._receive_rest(store)
             store.close()
             done = copy_tables(self._broker, self._own, self._next)
             self.report.prepared_tables, self.report.older_tables = done.sentences, done.older
             self.report.converted_tables = done.converted
             self.report.not_taken = self._others()
-        finally:
-            lock.release()
         self.report.stopped = True
         self.report.down_seconds = round(time.monotonic() - self._last_sign, 3)
         self._write_note()
@@ -349,10 +343,7 @@ class FollowedMove:
             refuse_other_tail(components_of(theirs).log, components_of(store).log)
             self.report.drained_bytes += drain(components_of(theirs).log, store)
             store.flush()
-            there, here = (
-                last_units(components_of(theirs).queues),
-                last_units(components_of(store).queues),
-            )
+            there, here = last_units(theirs), last_units(store)
             gone = frozenset(deleted_topics(there, here))
             self._delete(store, sorted(gone))
             left = {key: unit for key, unit in here.items() if key.topic not in gone}

@@ -12,8 +12,6 @@ from cqstore.store.comparing.open_sides import compare_stores
 from cqstore.store.comparing.queue_walk import NO_END, Bounds
 from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.log.commit_log import CommitLog
-from cqstore.store.progress import Progress, noop
-from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
@@ -24,18 +22,7 @@ _TAIL_BYTES = 1 << 26
 """Number of last common bytes of both logs that are compared after the broker has stopped."""
 
 
-def shown_to(theirs: ConsumeQueueStore) -> int:
-    """Return the phy offset up to which the queues of a running broker show every unit.
-
-    The broker keeps new units of RocksDB queues in memory, without a write-ahead log, until it
-    flushes them: another process sees the state of the last flush.
-    """
-    return theirs.dispatch_from_phy_offset() if theirs.hides_unflushed else NO_END
-
-
-def compare_with_broker(
-    theirs: MessageStore, own: MessageStore, since: int = 0, progress: Progress = noop
-) -> Compared:
+def compare_with_broker(theirs: MessageStore, own: MessageStore, since: int = 0) -> Compared:
     """Compare all queues of ``own``, which is not written meanwhile, with those of the broker.
 
     Units below phy offset ``since`` and after the end of ``own``'s log are ignored.
@@ -45,14 +32,10 @@ def compare_with_broker(
     """
     begin = max(theirs.min_phy_offset(), since, 0)
     bounds = Bounds(begin, own.max_phy_offset())
-    return compare_stores(
-        components_of(theirs).queues, components_of(own).queues, bounds, progress=progress
-    )
+    return compare_stores(components_of(theirs).queues, components_of(own).queues, bounds)
 
 
-def compare_shown(
-    theirs: MessageStore, own: MessageStore, progress: Progress = noop
-) -> tuple[Compared, int]:
+def compare_shown(theirs: MessageStore, own: MessageStore) -> tuple[Compared, int]:
     """Compare up to the phy offset that a running broker's queues show; return that offset too.
 
     ``theirs`` was opened after ``own`` got its last unit.
@@ -60,27 +43,28 @@ def compare_shown(
     Raises:
         StoreError: the broker's queues cannot be read.
     """
-    end, shown = own.max_phy_offset(), shown_to(components_of(theirs).queues)
+    end, queues = own.max_phy_offset(), components_of(theirs).queues
+    # The broker keeps new units of RocksDB queues in memory, without a write-ahead log, until it
+    # flushes them: another process sees the state of the last flush.
+    shown = queues.dispatch_from_phy_offset() if queues.hides_unflushed else NO_END
     if shown >= end:
-        return compare_with_broker(theirs, own, progress=progress), end
+        return compare_with_broker(theirs, own), end
     bounds = Bounds(max(theirs.min_phy_offset(), 0), shown)
     # Ours is the reference: the broker's copy may lack units that end after the bound.
-    return compare_stores(
-        components_of(own).queues, components_of(theirs).queues, bounds, progress=progress
-    ), shown
+    return compare_stores(components_of(own).queues, queues, bounds), shown
 
 
 LastUnits = dict[QueueKey, tuple[int, int]]
 """Queue offset and phy offset of the last unit of each queue that has one in the log."""
 
 
-def last_units(queues: ConsumeQueueStore) -> LastUnits:
-    """Read the last unit of each queue.
+def last_units(store: MessageStore) -> LastUnits:
+    """Read the last unit of each queue of a store.
 
     Raises:
         StoreError: one cannot be read.
     """
-    found: LastUnits = {}
+    queues, found = components_of(store).queues, LastUnits()
     for key, low, high in queues.spans():
         if low >= high:
             continue

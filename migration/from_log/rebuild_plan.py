@@ -15,8 +15,7 @@ from pathlib import Path
 from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
 from cqstore.migration.from_log.merge import Merged, merge_indexes
 from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
-from cqstore.migration.from_log.scan_task import PROGRESS, scan_item, scan_range
-from cqstore.migration.markers import read_progress
+from cqstore.migration.from_log.scan_task import scan_item, scan_range
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
 from cqstore.migration.plan.plan import (
     LOG_IN_SEVERAL_FOLDERS,
@@ -40,7 +39,7 @@ from cqstore.store.journals.expired_queues import ExpiredQueues
 from cqstore.store.journals.journal import MAX_BYTES
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.log.commit_log import CommitLog
-from cqstore.store.path_kind import exists, is_dir
+from cqstore.store.path_kind import exists
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backends import unlike_others
 from cqstore.store.queue.bulk import BulkBackend, bulk_backend
@@ -166,9 +165,8 @@ class _LogPlanner:
         started = time.monotonic()
         missing = self._scan(len(scan.ranges), master)
         seconds = time.monotonic() - started
-        found = [self._scan_space.read_done(task) for task in range(len(scan.ranges))]
-        scans = [done for done in found if done is not None]
-        if len(scans) < len(found):
+        scans = [*self._scan_space.finished(len(scan.ranges)).values()]
+        if len(scans) < len(scan.ranges):
             raise RefusedStoreError("scanned blocks are missing", path=self._scan_space.root)
         end = self._end_of(scans)
         merged = merge_indexes(self._scan_space, scans, self._expired().items())
@@ -216,17 +214,9 @@ class _LogPlanner:
     def _scan(self, tasks: int, master: str) -> int:
         """Run the unfinished tasks; return their number."""
         space = self._scan_space
-        done = {task: space.read_done(task) for task in range(tasks)}
-        missing = [task for task, each in done.items() if each is None]
-        kept = {space.plan} | {space.done(t) for t, each in done.items() if each is not None}
-        kept |= {space.attempt(t, each.attempt) for t, each in done.items() if each is not None}
-        with os_errors("clean up the scanned blocks", space.root):
-            for path in space.root.iterdir():
-                if is_dir(path) and path not in kept:
-                    shutil.rmtree(path)
-                elif path not in kept:
-                    path.unlink()
-        before = sum(each.units for each in done.values() if each is not None)
+        done = space.tidy(tasks, space.plan)
+        missing = [task for task in range(tasks) if task not in done]
+        before = sum(each.units for each in done.values())
         self._space.note("scan", tasks=len(missing), master=master)
         items = [scan_item(self._space, task) for task in missing]
         run_tasks(
@@ -239,13 +229,7 @@ class _LogPlanner:
 
     def _reported_units(self, missing: Sequence[int]) -> int:
         """Return the number of units that the running tasks have reported."""
-        found = dict.fromkeys(missing, 0)
-        for path in self._scan_space.root.glob("*/" + PROGRESS):
-            try:
-                task, units = int(path.parent.name.split(".")[0]), read_progress(path)
-            except (OSError, CorruptionError, ValueError):  # removed, or being written
-                continue
-            found[task] = max(found.get(task, 0), units)
+        found = self._scan_space.units_done()
         for task in missing:
             if (done := self._scan_space.read_done(task)) is not None:
                 found[task] = done.units

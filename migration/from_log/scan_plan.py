@@ -4,18 +4,15 @@ The results of a scan are kept until the plan is made: a scan of the same log wi
 continues where it was stopped.
 """
 
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cqstore.migration.markers import MAX_PLAN_BYTES, make_marker, read_marker
+from cqstore.migration.markers import MAX_PLAN_BYTES, Attempts
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import read_file
-from cqstore.store.path_kind import is_dir
 from cqstore.store.settings.config import StoreConfig
 
 
@@ -63,21 +60,13 @@ class ScanDone:
     files: dict[str, int] = field(default_factory=dict)
 
 
-class ScanSpace:
+class ScanSpace(Attempts[ScanDone]):
     """The files of a scan of the log, in the workspace of a migration."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.root = workspace.root / "blocks"
+        super().__init__(workspace.root / "blocks", ScanDone)
         self.plan = self.root / "scan.json"
         self.merged = self.root / "merged"
-
-    def attempt(self, task: int, attempt: str) -> Path:
-        """Return the folder of one attempt at a task."""
-        return self.root / f"{task:06d}.{attempt}"
-
-    def done(self, task: int) -> Path:
-        """Return the marker of a finished task."""
-        return self.root / f"{task:06d}.done"
 
     def read_plan(self) -> ScanPlan:
         """Return the plan of the scan.
@@ -91,25 +80,3 @@ class ScanSpace:
             return ScanPlan.model_validate_json(text)
         except (ValueError, ValidationError) as exc:
             raise CorruptionError("not a valid plan of a log scan", path=self.plan) from exc
-
-    def read_done(self, task: int) -> ScanDone | None:
-        """Return the marker of a task if its files exist, else ``None``."""
-        try:
-            done = ScanDone(**read_marker(self.done(task)))
-        except (OSError, CorruptionError, ValueError, TypeError):
-            return None
-        return done if sizes_in(self.attempt(task, done.attempt)) == done.files else None
-
-    def mark(self, done: ScanDone) -> bool:
-        """Create the marker; return whether this attempt was the first."""
-        other = make_marker(
-            self.done(done.task), done.attempt, done, lambda: self.read_done(done.task)
-        )
-        return other is None
-
-
-def sizes_in(folder: Path) -> dict[str, int]:
-    """Return names and bytes of the files in ``folder``."""
-    if not is_dir(folder):
-        return {}
-    return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}

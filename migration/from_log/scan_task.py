@@ -4,16 +4,13 @@ The marker is created last and only once; a second attempt that finds it discard
 """
 
 import json
-import os
-import shutil
-import time
-import uuid
 from dataclasses import asdict
 from pathlib import Path
 
 from cqstore.migration.from_log.blocks import BlockWriter
 from cqstore.migration.from_log.log_scan import LogScan
-from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace, sizes_in
+from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
+from cqstore.migration.markers import PROGRESS, new_attempt
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.journals.deleted_topics import DeletedTopics
@@ -24,8 +21,6 @@ from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.dispatching.record_units import RecordUnits
-
-PROGRESS = "progress"
 
 
 def scan_item(workspace: Workspace, task: int) -> str:
@@ -42,31 +37,17 @@ def scan_range(item: str) -> str:
     """
     given = json.loads(item)
     space, task = ScanSpace(Workspace(Path(given["workspace"]))), given["task"]
-    before = space.read_done(task)
-    if before is None:
-        before = _attempt(space, space.read_plan(), task)
-    return json.dumps(asdict(before))
+    done = space.read_done(task)
+    if done is None:
+        plan = space.read_plan()
+        mine = ScanDone(task, new_attempt(), end=plan.ranges[task][0])
 
+        def scan(folder: Path) -> None:
+            with os_errors("scan the log into blocks", folder):
+                _scan(plan, mine, folder)
 
-def _attempt(space: ScanSpace, plan: ScanPlan, task: int) -> ScanDone:
-    """Scan the files of a task into a folder of its own; mark the task as done by this attempt."""
-    done = ScanDone(task, f"{os.getpid()}-{uuid.uuid4().hex[:8]}", end=plan.ranges[task][0])
-    folder = space.attempt(task, done.attempt)
-    started = time.monotonic()
-    with os_errors("scan the log into blocks", folder):
-        folder.mkdir(parents=True)
-        try:
-            _scan(plan, done, folder)
-            done.seconds = round(time.monotonic() - started, 3)
-            done.files = sizes_in(folder)
-            if space.mark(done):
-                return done
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-    shutil.rmtree(folder)
-    other = space.read_done(task)
-    return done if other is None else other
+        done = space.make(task, mine, scan)
+    return json.dumps(asdict(done))
 
 
 def _scan(plan: ScanPlan, done: ScanDone, folder: Path) -> None:
@@ -92,7 +73,6 @@ def _scan(plan: ScanPlan, done: ScanDone, folder: Path) -> None:
         writer.abandon()
         log.close()
     done.records = scan.records
-    (folder / PROGRESS).unlink(missing_ok=True)
 
 
 def _write_units(

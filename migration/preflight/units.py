@@ -57,12 +57,7 @@ class UnitCheck(QueueCheck):
         self._low_phy, self._high_phy = log.min_phy_offset(), log.max_phy_offset()
         self._is_written = is_written
         self._holes_refuse = target.needs_whole_queues
-        self._holes, self._outside, self._ext, self._blanks = (
-            NameCount(),
-            NameCount(),
-            NameCount(),
-            NameCount(),
-        )
+        self._holes, self._outside, self._ext, self._blanks = (NameCount() for _ in range(4))
         self._missing = self._astray = self._addresses = self._blank_units = 0
 
     def check(self, queue: UnitRange) -> None:

@@ -199,12 +199,9 @@ def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) 
 
 
 def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
-    lock = StoreLock(paths)
-    try:
+    with StoreLock(paths):
         bulk_backend(name).withdraw(paths, replaced_folder(paths))
         set_mode(paths, state, {})
-    finally:
-        lock.release()
 
 
 def _clear(space: Workspace, step: str) -> None:

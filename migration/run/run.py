@@ -7,7 +7,6 @@ is not changed; the new queues stay in the workspace until they are verified and
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,12 +16,12 @@ from pathlib import Path
 
 from cqstore.migration.plan.log_identity import log_identity
 from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, read_plan, refuse_switched
-from cqstore.migration.run.segment import SegmentDone, read_done, units_done, write_segment
+from cqstore.migration.run.segment import segments_of, write_segment
 from cqstore.migration.tasks import MASTER, NO_SPARK, check_master, ready, run_tasks
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import DiskFullError, RefusedStoreError, os_errors
 from cqstore.store.files import sync_folder
-from cqstore.store.path_kind import exists, is_dir
+from cqstore.store.path_kind import exists
 from cqstore.store.queue.bulk import UNIT_ROWS, bulk_backend
 from cqstore.store.settings.config import StoreConfig
 
@@ -76,11 +75,11 @@ def run_plan(
         if exists(space.made.root):
             return _report(space, plan, 0, 0.0)
         check_master(master)
-        tidy(space, plan)
-        missing = [n for n in range(len(plan.segments)) if read_done(space, n, plan) is None]
+        segments, count = segments_of(space, plan), len(plan.segments)
+        missing = sorted({*range(count)} - segments.tidy(count).keys())
         space.note("run", plan=plan.digest, segments=len(missing), master=master)
         rate = bytes_per_second / _parallel(master) if bytes_per_second else None
-        items = [_item(space, number, rate, timestamps) for number in missing]
+        items = _items(space, missing, rate, timestamps=timestamps)
         tick = partial(_report_progress, space, plan, missing, progress)
         if master != NO_SPARK:
             tick()  # Spark takes long to start
@@ -89,7 +88,7 @@ def run_plan(
                 started = time.monotonic()
                 run_tasks(move_segment, items, master, tick)
                 seconds = time.monotonic() - started
-            tidy(space, plan)  # of attempts that were killed and tried again, or came second
+            segments.tidy(count)  # of attempts that were killed and tried again, or came second
             report = _report(space, plan, len(missing), seconds)
             assemble(space, plan)
         space.note("made", plan=plan.digest, units=report.units, seconds=round(seconds, 3))
@@ -103,8 +102,8 @@ def _room_named(space: Workspace, plan: Plan) -> Iterator[None]:
     try:
         yield
     except DiskFullError as exc:
-        done = [read_done(space, number, plan) for number in range(len(plan.segments))]
-        whole = [each for each in done if each is not None and each.units]
+        done = segments_of(space, plan).finished(len(plan.segments)).values()
+        whole = [each for each in done if each.units]
         moved = sum(each.units for each in whole)
         a_unit = sum(each.bytes for each in whole) / moved if moved else UNIT_ROWS.itemsize
         place = exc.path or space.root
@@ -146,38 +145,18 @@ def check_source(plan: Plan, root: Path) -> None:
         )
 
 
-def tidy(space: Workspace, plan: Plan) -> None:
-    """Remove files of tasks that were stopped or belong to another plan."""
-    with os_errors("clean up the workspace", space.segments):
-        space.segments.mkdir(exist_ok=True)
-        kept = set()
-        for number in range(len(plan.segments)):
-            if (done := read_done(space, number, plan)) is not None:
-                kept |= {space.attempt(number, done.attempt), space.done(number)}
-        for path in space.segments.iterdir():
-            if path in kept:
-                continue
-            if is_dir(path):
-                # An abandoned task may still write: it finds no folder of this name.
-                gone = path.with_name(f"{path.name}.gone")
-                path.rename(gone)
-                shutil.rmtree(gone)
-            else:
-                path.unlink(missing_ok=True)
-
-
 def assemble(space: Workspace, plan: Plan) -> None:
     """Assemble the new queues from all segments, and make them durable.
 
     Raises:
         RefusedStoreError: a segment is missing.
     """
-    parts = []
+    parts, segments = [], segments_of(space, plan)
     for number in range(len(plan.segments)):
-        done = read_done(space, number, plan)
+        done = segments.read_done(number)
         if done is None:
             raise RefusedStoreError(f"segment {number} is not finished", path=space.segments)
-        parts.append(space.attempt(number, done.attempt))
+        parts.append(segments.attempt(number, done.attempt))
     target = bulk_backend(plan.target)
     target.assemble(parts, space.unfinished, plan.config, plan.complete_to)
     with os_errors("finish the new queues", space.made.root):
@@ -185,10 +164,11 @@ def assemble(space: Workspace, plan: Plan) -> None:
         sync_folder(space.root)
 
 
-def _item(space: Workspace, number: int, rate: float | None, timestamps: bool) -> str:  # noqa: FBT001
-    return json.dumps(
-        {"workspace": str(space.root), "segment": number, "rate": rate, "timestamps": timestamps}
-    )
+def _items(
+    space: Workspace, missing: Sequence[int], rate: float | None, *, timestamps: bool
+) -> list[str]:
+    item = {"workspace": str(space.root), "rate": rate, "timestamps": timestamps}
+    return [json.dumps({**item, "segment": number}) for number in missing]
 
 
 def _report_progress(
@@ -199,11 +179,12 @@ def _report_progress(
     _: int = 0,
 ) -> None:
     """Report the number of moved units, including those of unfinished segments."""
-    reported = units_done(space)  # a finished task has no progress file
+    segments = segments_of(space, plan)
+    reported = segments.units_done()  # a finished task has no progress file
     left = sum(
         plan.segments[number].units - reported.get(number, 0)
         for number in missing
-        if not exists(space.done(number))
+        if not exists(segments.done(number))
     )
     progress(plan.units - left, plan.units)
 
@@ -218,8 +199,7 @@ def _parallel(master: str) -> int:
 
 def _report(space: Workspace, plan: Plan, moved: int, seconds: float) -> RunReport:
     """Return the report of all segments moved so far."""
-    found = [read_done(space, number, plan) for number in range(len(plan.segments))]
-    done: list[SegmentDone] = [each for each in found if each is not None]
+    done = segments_of(space, plan).finished(len(plan.segments)).values()
     return RunReport(
         plan=plan.digest, segments=len(plan.segments), moved=moved,
         units=sum(each.units for each in done), queues=sum(each.queues for each in done),

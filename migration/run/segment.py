@@ -5,10 +5,7 @@ writes them through a sink into the folder of its own attempt. A marker, created
 shows that the segment is done; a second attempt that finds it discards its own work.
 """
 
-import os
-import shutil
 import time
-import uuid
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,13 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cqstore.migration.markers import make_marker, read_marker, read_progress
+from cqstore.migration.markers import PROGRESS, Attempts, new_attempt
 from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, Slice, read_plan, read_slices
 from cqstore.migration.run.log_records import LogRecords
 from cqstore.migration.run.plan_source import open_source
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
-from cqstore.store.path_kind import is_dir
 from cqstore.store.queue.bulk import (
     UNIT_ROWS,
     UnitRows,
@@ -37,7 +33,6 @@ from cqstore.store.record.message import LMQ_PREFIX
 CHUNK_UNITS = 1 << 17
 """Units that are read, gathered and written at once: 3.5 MB."""
 _EXAMPLES = 10
-_PROGRESS = "progress"
 
 
 @dataclass(slots=True)
@@ -60,15 +55,9 @@ class SegmentDone:
     """Names and sizes of the files in the attempt's folder, without subfolders."""
 
 
-def read_done(workspace: Workspace, segment: int, plan: Plan) -> SegmentDone | None:
-    """Return the marker of a segment if its files exist, else ``None``."""
-    try:
-        done = SegmentDone(**read_marker(workspace.done(segment)))
-    except (OSError, CorruptionError, ValueError, TypeError):
-        return None
-    folder = workspace.attempt(segment, done.attempt)
-    there = _files_in(folder) if is_dir(folder) else None
-    return done if done.plan == plan.digest and there == done.files else None
+def segments_of(workspace: Workspace, plan: Plan) -> Attempts[SegmentDone]:
+    """Return the attempts at the segments of a plan; markers of another plan do not count."""
+    return Attempts(workspace.segments, SegmentDone, lambda done: done.plan == plan.digest)
 
 
 def write_segment(
@@ -85,44 +74,22 @@ def write_segment(
     timestamps: for measurements only.
 
     Raises:
-        RefusedStoreError: the source differs from the plan.
+        RefusedStoreError: the source differs from the plan, or the plan was replaced meanwhile;
+            markers of the new plan stay.
         CorruptionError: a unit does not point to a record.
         DiskFullError, StoreIOError: a file cannot be written; the attempt's folder is removed.
     """
-    if (before := read_done(workspace, number, plan)) is not None:
+    segments = segments_of(workspace, plan)
+    if (before := segments.read_done(number)) is not None:
         return before
-    done = SegmentDone(plan.digest, number, f"{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    folder = workspace.attempt(number, done.attempt)
-    with os_errors("make the folder of an attempt", folder):
-        folder.mkdir(parents=True)
-    started = time.monotonic()
-    try:
+    done = SegmentDone(plan.digest, number, new_attempt())
+
+    def move(folder: Path) -> None:
         _Mover(workspace, plan, number, done, bytes_per_second, timestamps=timestamps).run(folder)
-        done.seconds = round(time.monotonic() - started, 3)
-        done.files = _files_in(folder)
-        return _mark(workspace, plan, done)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+        if read_plan(workspace).digest != plan.digest:
+            raise RefusedStoreError("a new plan was made while this task ran", path=workspace.plan)
 
-
-def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
-    """Create the marker; if another attempt was first, remove the folder of this one.
-
-    Raises:
-        RefusedStoreError: the plan was replaced meanwhile; markers of the new plan stay.
-    """
-    if read_plan(workspace).digest != plan.digest:
-        raise RefusedStoreError("a new plan was made while this task ran", path=workspace.plan)
-    other = make_marker(
-        workspace.done(done.segment), done.attempt, done,
-        lambda: read_done(workspace, done.segment, plan),
-    )  # fmt: skip
-    if other is None:
-        return done
-    with os_errors("remove the second attempt at a segment", workspace.segments):
-        shutil.rmtree(workspace.attempt(done.segment, done.attempt))
-    return other
+    return segments.make(number, done, move)
 
 
 class _Mover:
@@ -169,8 +136,6 @@ class _Mover:
                 raise
         finally:
             source.close()
-        with os_errors("remove the progress of an attempt", folder / _PROGRESS):
-            (folder / _PROGRESS).unlink(missing_ok=True)
 
     def _chunks(self, source: UnitSource) -> Iterator[None]:
         """Fill the buffer; yield whenever it is full, and at the end."""
@@ -259,22 +224,10 @@ class _Mover:
     def _report_progress(self, folder: Path) -> None:
         """Write the progress of this attempt, and wait to keep the rate."""
         with os_errors("write progress", folder):
-            (folder / _PROGRESS).write_text(str(self._done.units))
+            (folder / PROGRESS).write_text(str(self._done.units))
         if self._rate:
             due = self._started + self._done.units * QUEUE_UNIT.size / self._rate
             time.sleep(max(due - time.monotonic(), 0))
-
-
-def units_done(workspace: Workspace) -> dict[int, int]:
-    """Return the number of moved units per segment that tasks have reported."""
-    found: dict[int, int] = {}
-    for path in workspace.segments.glob("*/" + _PROGRESS):
-        try:
-            number, units = int(path.parent.name.split(".")[0]), read_progress(path)
-        except (OSError, CorruptionError, ValueError):  # removed, or being written
-            continue
-        found[number] = max(found.get(number, 0), units)
-    return found
 
 
 def _changed(each: Slice, what: str) -> RefusedStoreError:
@@ -283,12 +236,3 @@ def _changed(each: Slice, what: str) -> RefusedStoreError:
         f"the source was changed after the plan was made: queue {queue_id} of topic {topic!r}:"
         f" {what}; {PLAN_AGAIN}"
     )
-
-
-def _files_in(folder: Path) -> dict[str, int]:
-    with os_errors("list the files of an attempt", folder):
-        return {
-            entry.name: entry.stat().st_size
-            for entry in os.scandir(folder)
-            if entry.is_file() and entry.name != _PROGRESS
-        }

@@ -169,11 +169,8 @@ def prepare(paths: StorePaths, broker: NextBroker, space: Workspace | None = Non
         StoreLockedError: a process has the store open.
         StoreError: as for ``bring_tables``.
     """
-    lock = StoreLock(paths)
-    try:
+    with StoreLock(paths):
         return prepare_locked(paths, broker, space)
-    finally:
-        lock.release()
 
 
 def prepare_locked(

@@ -171,8 +171,7 @@ def _publish(
     on_event("publishing")
     _check(space, plan, layout, before, config)
     target = bulk_backend(plan.target)
-    lock = StoreLock(paths)
-    try:
+    with StoreLock(paths):
         alone = goal == plan.target and is_as_compared(space, plan, layout, config)
         known = None if alone else known_queues(space, plan, layout, config)
         report.add(prepare_locked(paths, broker, own))
@@ -193,8 +192,6 @@ def _publish(
             _advance_checkpoint(layout, config, plan)
             set_mode(paths, goal, {plan.source: plan.complete_to})
         skippable = SkippableComparison(alone, known, lock_stamp(paths))
-    finally:
-        lock.release()
     own.note("published", plan=plan.digest)
     for folder in (space.made.root, space.segments, ScanSpace(space).root):
         shutil.rmtree(folder, ignore_errors=True)
@@ -229,11 +226,8 @@ def _open_as_compared(
         with MessageStore.open(layout.paths.root, config, housekeeping=False) as store:
             return store.report.dispatched_units
     except StoreError:
-        lock = StoreLock(layout.paths)
-        try:
+        with StoreLock(layout.paths):
             set_mode(layout.paths, StoreMode(plan.source), {plan.target: plan.complete_to})
-        finally:
-            lock.release()
         raise
 
 
@@ -352,12 +346,9 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, on_even
     layout, config = resolve_layout(root, config, read_only=True)
     alone = StoreMode(plan.target)
     if plan.target not in current_mode(layout, config).backends:
-        lock = StoreLock(layout.paths)
-        try:
+        with StoreLock(layout.paths):
             others = {name: 0 for name in layout.backends if name != plan.target}
             set_mode(layout.paths, alone, others)
-        finally:
-            lock.release()
     on_event("catching up")
     with MessageStore.open(root, config, housekeeping=False) as store:
         return store.report.dispatched_units

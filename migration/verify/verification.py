@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
@@ -21,9 +20,7 @@ from cqstore.migration.verify.verify_report import (
     write_report,
 )
 from cqstore.migration.workspace import Workspace
-from cqstore.store.comparing.blocks import DeepCheck
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
-from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_walk import NO_END, Bounds
 from cqstore.store.comparing.range_tasks import compare_item, range_items
 from cqstore.store.comparing.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
@@ -35,7 +32,6 @@ from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import UnitSource
 from cqstore.store.queue.queue_location import QueuePlace
-from cqstore.store.settings.config import StoreConfig
 
 Progress = Callable[[int, int], object]
 """Called with the number of compared ranges and the total number."""
@@ -215,12 +211,8 @@ def compare_range(item: str) -> str:
     """Compare the range that ``item`` names; the task of both comparisons."""
     given = json.loads(item)
     source, target = ScannedLog.of(given["source"]), QueuePlace.of(given["target"])
-    deep = partial(_record_check, source.config) if given["deep"] else None
+    deep = (lambda log: RecordCheck(log, source.config).problem) if given["deep"] else None
     return compare_item(given, source, target, deep=deep).text()
-
-
-def _record_check(config: StoreConfig, log: LogHeads) -> DeepCheck:
-    return RecordCheck(log, config).problem
 
 
 class ScannedLog(QueuePlace):

@@ -14,6 +14,7 @@ import os
 import struct
 import threading
 from pathlib import Path
+from typing import Self
 
 from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import StoreLockedError, os_errors
@@ -62,7 +63,7 @@ class _Holder:
 
 
 class StoreLock:
-    """Exclusive use of one store root, from construction to ``release``.
+    """Exclusive use of one store root, from construction to ``release`` or the end of a block.
 
     Raises:
         StoreLockedError: this or another process has the store open; the pid is in the error if
@@ -112,6 +113,12 @@ class StoreLock:
             if _held.get(self._key) is self._own:
                 del _held[self._key]
         self._own.left.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     @property
     def is_released(self) -> bool:

@@ -13,7 +13,8 @@ import cqstore
 from cqstore import StoreConfigError, StoredMessage, TopicMessage
 from cqstore.analysis import message_scan, unit_rows
 from cqstore.analysis.message_columns import MessageColumns
-from cqstore.cli.message_files.message_arrow import COLUMNS, schema
+from cqstore.cli.message_files.message_arrow import schema
+from cqstore.cli.message_files.message_fields import COLUMNS
 from tests.analysis.oracle import unit_rows as dumped_units
 from tests.kit.commands import run
 from tests.kit.golden import CLEAN, NAMES, load_dump

@@ -14,7 +14,7 @@ import cqstore
 from cqstore import Message, MessageStore
 from cqstore.analysis import message_columns, message_scan
 from cqstore.analysis.scan_request import scan_request
-from cqstore.cli.message_files.message_arrow import COLUMNS
+from cqstore.cli.message_files.message_fields import COLUMNS
 from tests.kit.descriptors import descriptors_of
 from tests.kit.pages import ROOT
 from tests.kit.quiet_config import quiet_config

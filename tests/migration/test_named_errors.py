@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from cqstore.migration.from_log.blocks import UNITS, BlockWriter, map_units, rea
 from cqstore.migration.from_log.merge import merge_indexes
 from cqstore.migration.from_log.rebuild_plan import make_log_plan
 from cqstore.migration.from_log.scan_plan import ScanSpace
+from cqstore.migration.markers import files_in
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.preflight import preflight
 from cqstore.migration.rollback import rollback
@@ -44,6 +46,11 @@ def refuse(*_: object, **__: object) -> None:
     raise OSError(5, "no more")
 
 
+def keep(_: Path, *, ignore_errors: bool = False) -> None:
+    if not ignore_errors:
+        refuse()
+
+
 def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -60,7 +67,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     named(lambda: map_units(none), "read a block file", none / UNITS)
     named(scan.read_plan, "read the plan of a scan", scan.plan)
     named(lambda: switch._copy(none, tmp_path / "x"), "copy", none)
-    named(lambda: segment._files_in(none), "list the files of an attempt", none)
+    named(lambda: files_in(none), "list the files of an attempt", none)
     named(lambda: read_properties(none), "read the configuration", none)
     make_log(tmp_path, [Made("t", 0, 1000 + at) for at in range(20)], 1024)
     records, gone = LogRecords([tmp_path / "commitlog"]), tmp_path / "commitlog" / f"{1024:020d}"
@@ -115,18 +122,19 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     named(lambda: run_plan(root, master=NO_SPARK), "clean up the workspace", space.segments)
     with monkeypatch.context() as patched:
         patched.setattr(
-            "cqstore.migration.run.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32)
+            "cqstore.migration.markers.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32)
         )
-        attempt = space.attempt(0, f"{os.getpid()}-{'0' * 8}")
+        attempt = space.segments / f"000000.{os.getpid()}-{'0' * 8}"
         named(lambda: segment.write_segment(space, plan, 0), "make the folder of an attempt",
               attempt)  # fmt: skip
     space.segments.unlink()
     first = segment.write_segment(space, plan, 0)
     with monkeypatch.context() as patched:
-        patched.setattr(segment, "make_marker", lambda *_: first)
-        patched.setattr("cqstore.migration.run.segment.shutil.rmtree", refuse)
-        named(lambda: segment._mark(space, plan, first), "remove the second attempt at a segment",
-              space.segments)  # fmt: skip
+        patched.setattr("cqstore.migration.markers.make_marker", lambda *_: first)
+        patched.setattr("cqstore.migration.markers.shutil.rmtree", keep)
+        segments, second = segment.segments_of(space, plan), replace(first, attempt="second")
+        named(lambda: segments.make(0, second, lambda _: None),
+              "remove the second attempt at a task", space.segments)  # fmt: skip
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "sync_folder", refuse)
         named(lambda: run_plan(root, master=NO_SPARK), "finish the new queues",
@@ -160,7 +168,7 @@ def test_steps_of_a_scan_that_the_disk_refuses_name_their_folders(
             plan()
         (scan.root / "000000.left").mkdir()
         patched.setattr(where, refuse)
-        named(plan, "clean up the scanned blocks", scan.root)
+        named(plan, "clean up the workspace", scan.root)
 
 
 def test_a_folder_that_cannot_be_looked_at_is_named(

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
-from cqstore.migration.markers import make_marker, read_marker
+from cqstore.migration.markers import Attempts, make_marker, read_marker
 from cqstore.migration.plan.log_identity import log_identity
 from cqstore.migration.plan.plan import read_plan
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.rollback import deleted_topic_policy
 from cqstore.migration.rollback.deleted_topic_policy import refuse_to_guess
 from cqstore.migration.rollback.rollback import finish, rollback
-from cqstore.migration.run.run import _parallel, run_plan, tidy
-from cqstore.migration.run.segment import SegmentDone, read_done, units_done, write_segment
+from cqstore.migration.run.run import _parallel, run_plan
+from cqstore.migration.run.segment import SegmentDone, segments_of, write_segment
 from cqstore.migration.status import status
 from cqstore.migration.switch.switch import read_switched, switch
 from cqstore.migration.verify import verify_migration
@@ -61,8 +61,8 @@ def moved(root: Path) -> Workspace:
     run = run_plan(root, master=NO_SPARK)
     report = verify_migration(root, master=NO_SPARK)
     assert report.equal
-    segments = [read_done(space, number, plan) for number in range(len(plan.segments))]
-    seconds = [run.seconds, report.seconds, *(one.seconds for one in segments if one)]
+    segments = segments_of(space, plan).finished(len(plan.segments)).values()
+    seconds = [run.seconds, report.seconds, *(one.seconds for one in segments)]
     assert all(0 <= one < 600 for one in seconds)
     digests = [plan.digest, plan.identity, plan.tail, plan.segments[0].digest]
     assert all(re.fullmatch("[0-9a-f]{32}", one) for one in digests)
@@ -131,20 +131,21 @@ MANY = [(f"{number:06}.a", "no" if number % 2 else "1") for number in range(10, 
 
 
 def test_what_tasks_have_told_is_read_whatever_lies_beside_it(tmp_path: Path) -> None:
-    space = Workspace(tmp_path)
-    assert units_done(space) == {}
+    segments = Attempts(tmp_path, SegmentDone)
+    assert segments.units_done() == {}
     for name, text in [("000001.a", "7"), ("000001.b", "9"), ("000001.c", "8"), ("nothing", "5"),
                        ("000002.a", ""), ("000003.a", "0"), ("000004.a", "x"),
                        ("000005.a", "5" * 30), ("000006.a", "12"), *MANY]:  # fmt: skip
-        (space.segments / name).mkdir(parents=True)
-        (space.segments / name / "progress").write_text(text)
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "progress").write_text(text)
     # Behind what is passed over more is read, in whatever order a file system names them.
-    assert units_done(space) == {1: 9, 3: 0, 6: 12} | dict.fromkeys(range(10, 50, 2), 1)
+    assert segments.units_done() == {1: 9, 3: 0, 6: 12} | dict.fromkeys(range(10, 50, 2), 1)
 
 
 def test_whatever_is_not_of_the_plan_is_removed(root: Path) -> None:
     plan, space = make_plan(root, segment_units=100), Workspace.of(root)
-    tidy(space, plan)
+    segments = segments_of(space, plan)
+    segments.tidy(len(plan.segments))
     kept = [write_segment(space, plan, number) for number in (1, 3)]
     names = {path.name for path in space.segments.iterdir()}
     for name in ("000000.done", "000001.done.left", "zzz", "000001.other"):
@@ -152,12 +153,12 @@ def test_whatever_is_not_of_the_plan_is_removed(root: Path) -> None:
     for name in ("000001.dead", "000000.dead", "000003.dead.gone"):
         (space.segments / name).mkdir()
         (space.segments / name / "units").write_text("?")
-    tidy(space, plan)
+    segments.tidy(len(plan.segments))
     assert {path.name for path in space.segments.iterdir()} == names
-    assert [read_done(space, number, plan) for number in (1, 3)] == kept
-    other = plan.model_copy(update={"digest": "another"})
-    assert read_done(space, 1, other) is None
-    tidy(space, other)
+    assert [segments.read_done(number) for number in (1, 3)] == kept
+    other = segments_of(space, plan.model_copy(update={"digest": "another"}))
+    assert other.read_done(1) is None
+    other.tidy(len(plan.segments))
     assert list(space.segments.iterdir()) == []
 
 

@@ -56,7 +56,7 @@ def headline(result: Result, workload: WorkloadFigures) -> str:
         (
             key
             for key in _first_choices(result, workload, names)
-            if _by_rounds(workload, key, names)
+            if all(pairs(workload, FIGURES[key], side, names[0]).ratios for side in names[1:])
         ),
         THROUGHPUT,
     )
@@ -68,10 +68,6 @@ def _first_choices(result: Result, workload: WorkloadFigures, names: list[str]) 
     if workload.mode == "open" and not any(withheld(workload, name) for name in names):
         return ("intended_p99",)
     return ()
-
-
-def _by_rounds(workload: WorkloadFigures, key: str, names: list[str]) -> bool:
-    return all(pairs(workload, FIGURES[key], side, names[0]).ratios for side in names[1:])
 
 
 def levels(result: Result) -> Levels:

@@ -58,10 +58,7 @@ def judge(
     for _ in range(_TRIES):
         before = moments.now()
         if before.is_still:
-            (reference, _), (other, _) = (
-                read.read_from(read.sides[0]),
-                read.read_from(read.sides[1]),
-            )
+            (reference, _), (other, _) = map(read.read_from, read.sides)
             if moments.now() == before:
                 break
         pause(_PAUSE_SECONDS)

@@ -111,7 +111,7 @@ class Measurement:
         """Run a turn of each side, in ``order``, and compare the answers."""
         pids = [side.pid for side in self._sides]
         reports: dict[str, TurnReport] = {}
-        warm_up = number < warm_up_of(self._workload)
+        warm_up = number < (WARM_UP if self._workload.passes > 1 else 1)
         for side in order:
             before = MachineTimes.now(pids)
             found = side.turn(self._passes, count, drop=self._drop)
@@ -179,11 +179,6 @@ class Measurement:
 def rounds_of(workload: Workload, effort: Effort) -> int:
     """Return the number of rounds of a workload."""
     return min(effort.rounds, workload.max_rounds)
-
-
-def warm_up_of(workload: Workload) -> int:
-    """Return the number of warm-up rounds of a workload."""
-    return WARM_UP if workload.passes > 1 else 1
 
 
 def disturbance(steal: float, others: float) -> str:

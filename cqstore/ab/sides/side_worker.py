@@ -122,15 +122,12 @@ class SideWorker:
         """Prepare the turns of a workload."""
         self._workload = self._workloads[name]
         self._setting = Setting.model_validate(setting)
-        self._open_or_close()
-        self._workload.begin(self._side, self._setting)
-        gc.collect()
-
-    def _open_or_close(self) -> None:
         if self._workload.needs_open:
             self._side.open()
         else:
             self._side.close()
+        self._workload.begin(self._side, self._setting)
+        gc.collect()
 
     def turn(self, number: int, count: int, *, drop: bool) -> dict[str, Any]:
         """Run one turn; with ``drop`` after dropping the store from the page cache."""

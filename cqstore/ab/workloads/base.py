@@ -15,7 +15,7 @@ from cqstore.ab.trace.operations import Operation
 from cqstore.ab.workloads.timing import OperationsRun
 
 NO_MESSAGES = "no queue of the store has a message in the log"
-"""Why a workload that reads messages is not supported."""
+"""Why a workload that needs messages is not supported."""
 
 
 class Setting(BaseModel):
@@ -97,11 +97,11 @@ class Workload(ABC):
     """Whether it can run as an open loop."""
     passes: ClassVar[int] = 2
     """Turns of a side per round: two for ABBA, one if turns are long."""
+    needs_messages: ClassVar[bool] = False
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
         """Return why the store does not support this workload; empty if it does."""
-        _ = found
-        return ""
+        return NO_MESSAGES if self.needs_messages and not found.keys else ""
 
     def derive(self, found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
         """Return at most ``count`` operations; none for a workload that needs no trace."""

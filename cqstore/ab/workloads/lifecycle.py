@@ -19,7 +19,7 @@ from cqstore.ab.stores import copies, killed_writer
 from cqstore.ab.stores.equality import whole_digest
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
-from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
 from cqstore.store.concurrency.processes import worker_environment
 from cqstore.store.errors import StoreError
 from cqstore.store.path_kind import is_dir
@@ -62,10 +62,7 @@ class Dispatch(_Lifecycle):
     name = "dispatch"
     what = "Dispatch a record of a log like the store's to queues that are empty at first, durably."
     item = "messages"
-
-    def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return a reason if no queue has messages."""
-        return "" if found.keys else NO_MESSAGES
+    needs_messages: ClassVar[bool] = True
 
     def begin(self, side: SideStore, setting: Setting) -> None:
         """Put the messages to a temporary store."""

@@ -2,15 +2,15 @@
 
 import threading
 from collections.abc import Mapping
+from itertools import chain
 from typing import ClassVar
 
 from cqstore.ab.stores.side_store import SideStore
-from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace import derived
 from cqstore.ab.trace.operations import Operation, Put
-from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult
+from cqstore.ab.workloads.base import Setting, Turn, TurnResult
 from cqstore.ab.workloads.reads import ReadWorkload
-from cqstore.ab.workloads.timing import Call, run_calls
+from cqstore.ab.workloads.timing import run_calls
 
 
 class Mixed(ReadWorkload):
@@ -30,10 +30,6 @@ class Mixed(ReadWorkload):
             derived.mixed(dict(mix)),
         )  # fmt: skip
 
-    def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return a reason if there is no message to read."""
-        return "" if found.keys else NO_MESSAGES
-
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Run the readers and the writer in parallel."""
         operations = self.slice(turn)
@@ -42,33 +38,24 @@ class Mixed(ReadWorkload):
         writes = [at for at, each in enumerate(operations) if isinstance(each, Put)]
         reads = [at for at, each in enumerate(operations) if not isinstance(each, Put)]
         shares = [writes, *(reads[number :: setting.readers] for number in range(setting.readers))]
-        parts = [_Part([operations[at].bind(store) for at in share]) for share in shares]
-        threads = [threading.Thread(target=part.run) for part in parts]
+        answered: list[list[object]] = [[] for _ in shares]
+        service: list[list[int]] = [[] for _ in shares]
+        calls = [[operations[at].bind(store) for at in share] for share in shares]
+        threads = [
+            threading.Thread(target=run_calls, args=each)
+            for each in zip(calls, answered, service, strict=True)
+        ]
         with done.spent.timed():
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-        answers: dict[int, object] = {}
-        for share, part in zip(shares, parts, strict=True):
-            answers |= zip(share, part.answers, strict=True)
-            done.service += part.service
+        done.service += chain.from_iterable(service)
+        answers = dict(zip(chain.from_iterable(shares), chain.from_iterable(answered), strict=True))
         for at, operation in enumerate(operations):
             done.record(operation, answers[at])
         _delete_topic(side, operations)
         return done
-
-
-class _Part:
-    """The operations and answers of one thread."""
-
-    def __init__(self, calls: list[Call]) -> None:
-        self._calls = calls
-        self.answers: list[object] = []
-        self.service: list[int] = []
-
-    def run(self) -> None:
-        run_calls(self._calls, self.answers, self.service)
 
 
 def _delete_topic(side: SideStore, operations: list[Operation]) -> None:

@@ -9,13 +9,14 @@ from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.trace import derived
 from cqstore.ab.trace.operations import Operation, read_trace
-from cqstore.ab.workloads.base import NO_MESSAGES, Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
 from cqstore.ab.workloads.timing import run_closed, run_open
 
 
 class ReadWorkload(Workload):
     """Read operations of one kind."""
 
+    needs_messages: ClassVar[bool] = True
     paced: ClassVar[bool] = True
 
     def __init__(self, name: str, what: str, item: str, derive: derived.Derivation) -> None:
@@ -28,14 +29,13 @@ class ReadWorkload(Workload):
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
         """Return a reason if there are no messages, or no tags for a filter."""
-        if not found.keys:
-            return NO_MESSAGES
-        if self._derive is derived.filtered_pulls and not found.tags:
+        reason = super().unsupported_reason(found)
+        if not reason and self._derive is derived.filtered_pulls and not found.tags:
             return (
                 "no tag filter matches about 1 % of the store's messages"
                 f" (closest: {found.tags_share:.1%})"
             )
-        return ""
+        return reason
 
     def derive(self, found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
         """Draw ``count`` operations from the surveyed store."""
@@ -70,13 +70,10 @@ class ReadWorkload(Workload):
 class GivenTrace(ReadWorkload):
     """The operations of a given or recorded trace, in order."""
 
+    needs_messages: ClassVar[bool] = False
+
     def __init__(self) -> None:
         super().__init__("trace", "Run the next operation of the trace.", "items", lambda *_: [])
-
-    def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Return that every store supports a given trace."""
-        _ = found
-        return ""
 
 
 def due(operations: list[Operation], setting: Setting) -> list[float]:

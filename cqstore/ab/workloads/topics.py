@@ -1,13 +1,13 @@
 """Workloads that create and delete topics; all are deleted at the end of a turn."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
-from cqstore.ab.workloads.timing import Call, run_calls
+from cqstore.ab.workloads.timing import run_calls
 from cqstore.store.record.message import Message
-from cqstore.store.service.message_store import MessageStore
 
 _TOPIC = "cqstore-ab-{}-{}"
 _QUEUES = 8
@@ -18,10 +18,11 @@ def _message(topic: str, queue_id: int, setting: Setting) -> Message:
     return Message(topic, body, queue_id, {"TAGS": "a"}, born_timestamp=1)
 
 
-def _timed(op: str, topics: Sequence[str], calls: Sequence[Call]) -> TurnResult:
-    """Make the calls, one per topic; return their times and answers."""
+def _timed(op: str, topics: Sequence[str], call: Callable[[str], str]) -> TurnResult:
+    """Make a call for each topic; return the times and answers."""
     done = TurnResult(operations=len(topics), items=len(topics))
     done.requests = [{"op": op, "topic": topic} for topic in topics]
+    calls = [partial(call, topic) for topic in topics]
     answers: list[object] = []
     with done.spent.timed():
         run_calls(calls, answers, done.service)
@@ -44,19 +45,16 @@ class TopicCreate(Workload):
         """Create topics, timed; then delete them all."""
         store = side.store
         topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
-        calls = [_creation(store, _message(topic, 0, setting)) for topic in topics]
-        done = _timed("createTopic", topics, calls)
+        messages = {topic: _message(topic, 0, setting) for topic in topics}
+
+        def create(topic: str) -> str:
+            result = store.put_message(messages[topic])
+            end = store.max_offset(topic, 0)
+            return f"{result.status.name}, offset {result.queue_offset}, then max {end}"
+
+        done = _timed("createTopic", topics, create)
         store.delete_topics(topics)
         return done
-
-
-def _creation(store: MessageStore, message: Message) -> Call:
-    def create() -> str:
-        result = store.put_message(message)
-        end = store.max_offset(message.topic, message.queue_id)
-        return f"{result.status.name}, offset {result.queue_offset}, then max {end}"
-
-    return create
 
 
 class TopicDelete(Workload):
@@ -77,17 +75,14 @@ class TopicDelete(Workload):
         for topic in topics:
             store.put_messages([_message(topic, at % _QUEUES, setting) for at in range(32)])
         store.flush()
-        done = _timed("deleteTopic", topics, [_deletion(store, topic) for topic in topics])
+
+        def delete(topic: str) -> str:
+            store.delete_topic(topic)
+            return "deleted"
+
+        done = _timed("deleteTopic", topics, delete)
         done.answers = [
             f"{answer}, then max {[store.max_offset(topic, at) for at in range(_QUEUES)]}"
             for topic, answer in zip(topics, done.answers, strict=True)
         ]
         return done
-
-
-def _deletion(store: MessageStore, topic: str) -> Call:
-    def delete() -> str:
-        store.delete_topic(topic)
-        return "deleted"
-
-    return delete

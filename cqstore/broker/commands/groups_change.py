@@ -1,6 +1,7 @@
 """``cqstore groups reset``, ``copy``, ``forget``: change the group offsets of a stopped broker."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -209,15 +210,12 @@ def _run(
     """Show the changes of a stopped broker's metadata; apply them if ``yes``."""
     paths = stopped_store(root)
     kept = None
-    lock = StoreLock(paths) if yes else None  # no topic can be deleted after the plan
-    try:
-        found = _whole(paths, form, config)
+    with StoreLock(paths) if yes else nullcontext():  # no topic can be deleted after the plan
+        found = read_one_form(paths, form, config)
+        refuse_unless_whole(found)
         changes = plan(found)
         if yes:
             kept = _change(paths, found, group, changes, settings=settings)
-    finally:
-        if lock is not None:
-            lock.release()
     output(kind).rows(dict(zip(COLUMNS, (group, *change), strict=True)) for change in changes)
     moved = sum(change.before != change.after for change in changes)
     if kept is not None:
@@ -226,12 +224,6 @@ def _run(
         note("no offset needs to be changed")
     else:
         note(f"{moved} of {len(changes)} offsets would change (use --yes to apply)")
-
-
-def _whole(paths: StorePaths, form: Form | None, config: Path | None) -> BrokerMetadata:
-    found = read_one_form(paths, form, config)
-    refuse_unless_whole(found)
-    return found
 
 
 def _change(

@@ -114,7 +114,7 @@ def groups(
         totals, bounded = LagTotals(), BoundedAnswer()
         with progress("reading", components_of(store).queues.queues_estimate(), "queues") as tick:
             queues = _counted(lags, totals, group, topic, tick)
-            rows = _ROWS[by](queues, lags, now, everyone=not (group or topic))
+            rows = _ROWS[by](queues, now, () if group or topic else lags.groups)
             if lagging:
                 rows = (row for row in rows if _is_lagging(row))
             found = ranked(rows, sort, COLUMNS[by], limit, bounded)
@@ -168,11 +168,9 @@ def _is_lagging(row: Row) -> bool:
     return any(row.get(name) for name in ("lag", "beyond", "retryLag", "deadLetters"))
 
 
-def _by_group(
-    queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
-) -> Iterator[Row]:
-    """Yield one row per group; ``everyone``: also for groups without a queue."""
-    found = {name: LagTotals() for name in sorted(lags.groups)} if everyone else {}
+def _by_group(queues: Iterable[QueueLag], now: int, everyone: Iterable[str]) -> Iterator[Row]:
+    """Yield one row per group; ``everyone``: groups that get a row without a queue."""
+    found = {name: LagTotals() for name in sorted(everyone)}
     for queue in queues:
         found.setdefault(queue.group, LagTotals()).add_by_kind(queue)
     for name, sums in found.items():
@@ -184,11 +182,8 @@ def _by_group(
         }  # fmt: skip
 
 
-def _by_topic(
-    queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
-) -> Iterator[Row]:
+def _by_topic(queues: Iterable[QueueLag], now: int, _: Iterable[str]) -> Iterator[Row]:
     """Yield one row per topic of each group."""
-    _ = lags, everyone
     found: dict[tuple[str, str], tuple[LagTotals, QueueLag]] = {}
     for queue in queues:
         key = queue.group, queue.queue.topic
@@ -202,11 +197,8 @@ def _by_topic(
         }  # fmt: skip
 
 
-def _by_queue(
-    queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
-) -> Iterator[Row]:
+def _by_queue(queues: Iterable[QueueLag], now: int, _: Iterable[str]) -> Iterator[Row]:
     """Yield one row per queue of each group."""
-    _ = lags, everyone
     for found in queues:
         yield {
             "group": found.group, "topic": found.queue.topic, "kind": found.kind.value,

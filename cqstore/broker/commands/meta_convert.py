@@ -82,14 +82,11 @@ def convert_command(
         raise RefusedStoreError("an interrupted conversion exists: finish it with --yes", path=root)
     away = None
     if yes:
-        lock = StoreLock(paths)
-        try:
+        with StoreLock(paths):
             if sentence := finish_placing(paths):
                 note(sentence)
             plan = _plan(paths, source, to, drop or ())
             away = _convert(paths, plan, to, lmq=lmq)
-        finally:
-            lock.release()
     if plan is None:
         note(f"nothing to do: the metadata is already in the form {to} only")
         return

@@ -60,12 +60,9 @@ def repair(
     plan = _plan_repairs(paths, queues)
     kept = None
     if yes and any(each.source for each in plan):
-        lock = StoreLock(paths)
-        try:
+        with StoreLock(paths):
             plan = _plan_repairs(paths, queues)
             kept = apply_repairs(paths, [each for each in plan if each.source])
-        finally:
-            lock.release()
     output(kind).rows(
         {
             "file": each.name, "fault": each.fault, "from": each.source or None,
@@ -107,14 +104,11 @@ def make_topics(
     queues = _queues(root, config, commit_log)
     missing = _missing(paths, queues)
     if yes and missing:
-        lock = StoreLock(paths)
-        try:
+        with StoreLock(paths):
             missing = _missing(paths, queues)
             found = read_forms(paths)
             content = with_made_topics(found, base_of_topics(found, root), missing)
             apply_repairs(paths, [Repair(TOPICS_FILE, "", "queues", content)])
-        finally:
-            lock.release()
     output(kind).rows(
         {
             "topic": name, "queues": shown.queues, "units": shown.units,

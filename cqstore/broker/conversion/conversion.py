@@ -11,7 +11,6 @@ the former ``storeType`` finds them. If the next broker reads JSON, the database
 Source: RocketMQ ``RocksDBConfigManager``, ``RocksDBConsumerOffsetManager.merge``.
 """
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from cqstore.broker.conversion.prepare import PutAway, prepare_tables, reads_dat
 from cqstore.broker.metadata.convert import Droppable, convert, dropped, fitted
 from cqstore.broker.metadata.json_form import UNKNOWN_FIELDS_FOUND, unknown_fields
 from cqstore.broker.metadata.locations import FILES_OF_TABLE, V1_FOLDERS
-from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
 from cqstore.broker.metadata.placing import finish_placing
 from cqstore.broker.metadata.table_forms import (
     TableForms,
@@ -136,7 +135,7 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
         made = fitted(found, form, broker.droppable)
     except RefusedStoreError as exc:
         raise RefusedStoreError(f"{exc}{_way_on(found, form)}") from exc
-    _count_changes(made)
+    made.raise_counters()
     return TablesConversion(made, sources, out)
 
 
@@ -208,14 +207,6 @@ def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -
     }  # fmt: skip
     found = unknown_fields(paths.config)
     return [each for each in found if each.partition(":")[0] in names]
-
-
-def _count_changes(made: BrokerMetadata) -> None:
-    """Increment each table's counter: a broker loads files with a higher one than its database."""
-    now = time.time_ns() // 1_000_000
-    for table in Table:
-        version = made.versions.get(table, DataVersion(timestamp=now))
-        made.versions[table] = version._replace(counter=max(1, version.counter))
 
 
 def _way_on(found: BrokerMetadata, form: Form) -> str:

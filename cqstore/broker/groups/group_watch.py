@@ -118,16 +118,6 @@ def group_rows(look: GroupLook, _before: GroupLook | None, limit: int) -> Iterat
         yield _row(OTHERS, [groups[name] for name in others], sum(known) if known else None)
 
 
-def group_notes(look: GroupLook, _before: GroupLook | None, config: Path) -> Sequence[str]:
-    """Return why there are no rows: the metadata in ``config`` has no groups."""
-    return [] if look.groups else [f"no consumer groups found in {config}"]
-
-
-def group_faults(look: GroupLook, _before: GroupLook | None) -> Sequence[str]:
-    """Return the parts of the metadata that could not be read."""
-    return look.faults
-
-
 def group_view(
     root: Path, config: StoreConfig, form: str | None, conf: Path | None, limit: int
 ) -> TopView[GroupLook]:
@@ -145,9 +135,10 @@ def group_view(
         ) from None
     open_store = partial(MessageStore.open, root, config, read_only=True, housekeeping=False)
     paths = StorePaths(root)
+    none = f"no consumer groups found in {paths.config}"
     return TopView(
         GroupWatch(paths, FollowedEnds(open_store), wanted, conf), partial(group_rows, limit=limit),
-        notes=partial(group_notes, config=paths.config), faults=group_faults,
+        notes=lambda look, _: [] if look.groups else [none], faults=lambda look, _: look.faults,
     )  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """Conversion of a broker's metadata to another form, verified before it replaces the old form."""
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -13,7 +12,7 @@ from cqstore.broker.metadata.json_form import (
     offsets_disagree,
     unknown_fields,
 )
-from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Remark, Table
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Remark
 from cqstore.broker.metadata.placing import clear_new, place
 from cqstore.broker.metadata.writing import differences, write_form
 from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE, OFFSETS_FILE
@@ -94,10 +93,7 @@ def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) ->
         pull_offsets={} if has_no_pulls else found.pull_offsets, remarks=remarks,
     )  # fmt: skip
     if to is Form.JSON:
-        now = time.time_ns() // 1_000_000
-        for table in Table:
-            version = made.versions.get(table, DataVersion(timestamp=now))
-            made.versions[table] = version._replace(counter=max(1, version.counter))
+        made.raise_counters()
     refuse_unfit(made, to)
     return made
 

@@ -126,7 +126,11 @@ def read_tables(config: Path) -> BrokerTables:
         elif source.form is Form.JSON:
             made.from_backup += _from_backup(config, table)
     _read_delays(config, made)
-    _read_files(config, made)
+    for name, key in _FILES.items():
+        try:
+            made.files[name] = _read_file(config / name, key)
+        except StoreError as exc:
+            made.unread[name] = f"{name} cannot be read: {exc}"
     return made
 
 
@@ -209,14 +213,6 @@ def _read_delays(config: Path, made: BrokerTables) -> None:
         made.from_backup.append(
             f"{DELAYS_FILE} cannot be read, its .bak was used instead: {faults[0]}"
         )
-
-
-def _read_files(config: Path, made: BrokerTables) -> None:
-    for name, key in _FILES.items():
-        try:
-            made.files[name] = _read_file(config / name, key)
-        except StoreError as exc:
-            made.unread[name] = f"{name} cannot be read: {exc}"
 
 
 def _read_file(path: Path, key: str) -> Rows:

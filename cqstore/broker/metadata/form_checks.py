@@ -34,7 +34,7 @@ _TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}
 
 def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
     """Yield the findings about the forms of one folder; queues are not needed."""
-    for one, other in combinations(map(_made_by_operators, found), 2):
+    for one, other in combinations(map(made_by_operators, found), 2):
         yield from _disagreements(one, other)
     for each in found:
         yield from _damage(each)
@@ -47,7 +47,7 @@ def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
         yield from _files_of_offsets(each)
 
 
-def _made_by_operators(found: BrokerMetadata) -> BrokerMetadata:
+def made_by_operators(found: BrokerMetadata) -> BrokerMetadata:
     """Return ``found`` without the topics that a broker creates at each start."""
     topics = {name: config for name, config in found.topics.items() if not is_exempt(name)}
     return replace(found, topics=topics)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from itertools import chain
 
-from cqstore.broker.metadata.model import BrokerMetadata, Form, Json, Offsets
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Offsets
 from cqstore.broker.metadata.offset_keys import fitting_readings
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.sentences import some_of
@@ -113,14 +113,10 @@ def _unfit_for_v2(found: BrokerMetadata) -> Iterator[str]:
             yield f"the offset of {key!r} is ambiguous: {ways}"
         yield from _unfit_lengths(key, *fitting[:1])
     for kind, table in (("topicName", found.topics), ("groupName", found.groups)):
-        yield from _unfit_configs(kind, table)
-
-
-def _unfit_configs(kind: str, table: dict[str, Json]) -> Iterator[str]:
-    for name, config in table.items():
-        yield from _unfit_lengths(name, (name,))
-        if config.get(kind) != name:  # v2 uses the name in the configuration
-            yield f"the configuration of {name!r} has another {kind}: {config.get(kind)!r}"
+        for name, config in table.items():
+            yield from _unfit_lengths(name, (name,))
+            if config.get(kind) != name:  # v2 uses the name in the configuration
+                yield f"the configuration of {name!r} has another {kind}: {config.get(kind)!r}"
 
 
 def _unfit_lengths(key: str, *names: tuple[str, ...]) -> Iterator[str]:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cqstore.broker.metadata.form_checks import made_by_operators
 from cqstore.broker.metadata.form_limits import refuse_unfit
 from cqstore.broker.metadata.json_form import fault_of
 from cqstore.broker.metadata.json_writer import content_of
 from cqstore.broker.metadata.locations import FILES, FILES_OF_TABLE
-from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
 from cqstore.broker.metadata.replaced_folder import new_kept_folder
 from cqstore.broker.metadata.writing import differences_in
 from cqstore.store.broker_files.fastjson import encoded
@@ -26,7 +27,6 @@ from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, read_file, replace_file
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
-from cqstore.store.record.topic_names import is_exempt
 from cqstore.store.service.offline.made_topics import TopicQueues, topic_row
 
 _TABLES = {name: table for table, names in FILES_OF_TABLE.items() for name in names}
@@ -134,17 +134,13 @@ def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadat
                 f"the form {each.form} is damaged: {each.faults[0]} (cqstore meta repair)",
                 path=root,
             )
-        if unlike := list(differences_in("topics", *map(_operator_topics, (found[0], each)))):
+        both = (made_by_operators(form).topics for form in (found[0], each))
+        if unlike := list(differences_in("topics", *both)):
             raise RefusedStoreError(
                 f"{found[0].form} and {each.form} differ: {unlike[0]}. Keep only the current form"
                 " first (cqstore meta convert --from FORM)", path=root,
             )  # fmt: skip
     return found[0] if found else None
-
-
-def _operator_topics(found: BrokerMetadata) -> dict[str, Json]:
-    """Return the topics that a broker does not create itself at each start."""
-    return {name: row for name, row in found.topics.items() if not is_exempt(name)}
 
 
 def _fault(name: str, path: Path) -> str | None:

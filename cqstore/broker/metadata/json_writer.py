@@ -71,10 +71,7 @@ def write_delays(found: BrokerMetadata, config: Path) -> None:
 
 def _version(found: BrokerMetadata, table: Table) -> Json:
     version = found.versions.get(table)
-    if version is None:
-        return {}
-    state, timestamp, counter = version
-    return {"dataVersion": {"counter": counter, "stateVersion": state, "timestamp": timestamp}}
+    return {} if version is None else {"dataVersion": version.as_json()}
 
 
 def _topics_of_groups(offsets: Offsets) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``Consume
 ``DataVersion``.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -89,6 +90,11 @@ class DataVersion(NamedTuple):
             raise ValueError("the counter of dataVersion is null")
         return cls(*numbers)
 
+    def as_json(self) -> Json:
+        """Return the version as a broker writes it."""
+        state, timestamp, counter = self
+        return {"counter": counter, "stateVersion": state, "timestamp": timestamp}
+
 
 @dataclass(slots=True)
 class BrokerMetadata:
@@ -114,6 +120,13 @@ class BrokerMetadata:
     def remark(self, kind: Remark, name: str) -> None:
         """Add the file ``name`` to a remark."""
         self.remarks.setdefault(kind, []).append(name)
+
+    def raise_counters(self) -> None:
+        """Make each counter at least 1: a broker loads files if its database has a lower one."""
+        now = time.time_ns() // 1_000_000
+        for table in Table:
+            version = self.versions.get(table, DataVersion(timestamp=now))
+            self.versions[table] = version._replace(counter=max(1, version.counter))
 
     def sentences(self) -> list[str]:
         """Return one sentence per remark."""

@@ -1,28 +1,31 @@
-"""Reader of metadata version 1 in RocksDB: three databases, or one with a family per table.
+"""Metadata version 1 in RocksDB: three databases, or one with a family per table.
+
+Only families with rows are created, as in 5.5.1; other releases create missing families.
 
 Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionGroupManager``,
-``RocksDBConsumerOffsetManager``, ``RocksDBConfigManager``.
+``RocksDBConsumerOffsetManager``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.locations import SINGLE_FOLDER, V1_FOLDERS
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.rocksdb_rows import read_rows, row_json
 from cqstore.broker.metadata.table_kinds import BITS, GROUP, OFFSET_ROW, TOPIC
-from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.cq_rocksdb.engine.raw_builder import build_database
 from cqstore.store.broker_files.fastjson import broker_row
 from cqstore.store.broker_files.fastjson_kinds import VERSION, Record, converted
-from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.service.offline.database_copy import is_database
 
 VERSION_KEY = b"kvDataVersionKey"
+_Pairs = list[tuple[bytes, bytes]]
 
 
 class _Rows(NamedTuple):
-    """One kind of rows of version 1: its database, its family, and the decoder of a row."""
+    """One kind of rows of version 1: its database, its family, and how they are read and made."""
 
     folder: str
     """Folder of the database, one of three."""
@@ -31,18 +34,19 @@ class _Rows(NamedTuple):
     single: str
     """Column family in the single database, ``config/metadata``."""
     take: Callable[[BrokerMetadata, str, bytes], None]
+    """Adds a row to the metadata."""
+    made: Callable[[BrokerMetadata], _Pairs]
+    """Returns the rows of the metadata."""
 
 
 def read_v1(config: Path) -> BrokerMetadata | None:
     """Return the content of the three databases; ``None`` if none of them exists."""
-    folders = {rows.folder for rows in _ROWS}
-    present = {name for name in folders if is_database(config / name)}
+    present = [name for name in sorted(V1_FOLDERS.values()) if is_database(config / name)]
     if not present:
         return None
     found = BrokerMetadata(Form.V1, config)
-    for name in sorted(present):
-        families = [(rows.family, rows.take) for rows in _ROWS if rows.folder == name]
-        _read(config / name, families, found)
+    for name in present:
+        _read(config / name, {each.family: each for each in _ROWS if each.folder == name}, found)
     read_delays(config, found)
     return found
 
@@ -53,45 +57,38 @@ def read_single(config: Path) -> BrokerMetadata | None:
     if not is_database(folder):
         return None
     found = BrokerMetadata(Form.SINGLE, folder)
-    _read(folder, [(rows.single, rows.take) for rows in _ROWS], found)
+    _read(folder, {each.single: each for each in _ROWS}, found)
     read_delays(config, found)
     return found
 
 
-def families_of_databases() -> list[tuple[str, str, str]]:
-    """Return each family: its database, its name there, its name in the single database."""
-    return [(rows.folder, rows.family, rows.single) for rows in _ROWS]
+def write_v1(found: BrokerMetadata, config: Path) -> None:
+    """Write the three databases below ``config``, durably.
+
+    Raises:
+        StoreIOError: a database cannot be written or already exists.
+    """
+    for folder in V1_FOLDERS.values():
+        made = {each.family: each.made(found) for each in _ROWS if each.folder == folder}
+        build_database(config / folder, {name: rows for name, rows in made.items() if rows})
 
 
-def _read(
-    folder: Path,
-    families: list[tuple[str, Callable[[BrokerMetadata, str, bytes], None]]],
-    into: BrokerMetadata,
-) -> None:
-    """Add all rows of one database; an unreadable row or database becomes a fault."""
-    try:
-        with RawDatabase(folder) as database:
-            if database.fault is not None:
-                into.faults.append(database.fault)
-            for family, take in families:
-                for key, value in database.items(family):
-                    _take(folder, take, into, key, value)
-    except StoreError as exc:
-        into.faults.append(exc)
+def write_single(found: BrokerMetadata, config: Path) -> None:
+    """Write ``config/metadata``, durably.
+
+    Raises:
+        StoreIOError: see ``write_v1``.
+    """
+    made = {each.single: each.made(found) for each in _ROWS}
+    build_database(config / SINGLE_FOLDER, {name: rows for name, rows in made.items() if rows})
 
 
-def _take(
-    folder: Path,
-    take: Callable[[BrokerMetadata, str, bytes], None],
-    into: BrokerMetadata,
-    key: bytes,
-    value: bytes,
-) -> None:
-    """Add a row to the metadata; an invalid row becomes a fault."""
-    try:
-        take(into, key.decode(), value)
-    except ValueError as exc:
-        into.faults.append(CorruptionError(f"invalid row {key!r}: {exc}", path=folder))
+def _read(folder: Path, families: Mapping[str, _Rows], into: BrokerMetadata) -> None:
+    """Add all rows of one database."""
+    read_rows(
+        folder, families, into,
+        lambda family, key, value: families[family].take(into, key.decode(), value),
+    )  # fmt: skip
 
 
 def _topic(into: BrokerMetadata, name: str, value: bytes) -> None:
@@ -114,27 +111,33 @@ def _offset(into: BrokerMetadata, key: str, value: bytes) -> None:
     into.offsets[key] = row
 
 
-def _version(table: Table) -> Callable[[BrokerMetadata, str, bytes], None]:
+def _pairs(table: Mapping[str, Mapping[str, object]]) -> _Pairs:
+    return [(name.encode(), row_json(value)) for name, value in table.items()]
+
+
+def _offset_pairs(found: BrokerMetadata) -> _Pairs:
+    return _pairs({key: {"offsetTable": row} for key, row in found.offsets.items()})
+
+
+def _version(table: Table, single: str) -> _Rows:
     def take(into: BrokerMetadata, key: str, value: bytes) -> None:
         if key.encode() == VERSION_KEY:
             into.versions[table] = DataVersion.of(broker_row(value, VERSION))
 
-    return take
+    def made(found: BrokerMetadata) -> _Pairs:
+        version = found.versions.get(table)
+        return [] if version is None else [(VERSION_KEY, row_json(version.as_json()))]
+
+    return _Rows(V1_FOLDERS[table], "kvDataVersion", single, take, made)
 
 
+_TOPICS, _GROUPS, _OFFSETS = (V1_FOLDERS[table] for table in Table)
 _ROWS = (
-    _Rows(V1_FOLDERS[Table.TOPICS], "default", "topic", _topic),
-    _Rows(V1_FOLDERS[Table.TOPICS], "kvDataVersion", "topicVersion", _version(Table.TOPICS)),
-    _Rows(V1_FOLDERS[Table.GROUPS], "default", "subscriptionGroup", _group),
-    _Rows(V1_FOLDERS[Table.GROUPS], "forbidden", "forbidden", _forbidden),
-    _Rows(
-        V1_FOLDERS[Table.GROUPS],
-        "kvDataVersion",
-        "subscriptionGroupVersion",
-        _version(Table.GROUPS),
-    ),
-    _Rows(V1_FOLDERS[Table.OFFSETS], "default", "consumerOffset", _offset),
-    _Rows(
-        V1_FOLDERS[Table.OFFSETS], "kvDataVersion", "consumerOffsetVersion", _version(Table.OFFSETS)
-    ),
+    _Rows(_TOPICS, "default", "topic", _topic, lambda found: _pairs(found.topics)),
+    _version(Table.TOPICS, "topicVersion"),
+    _Rows(_GROUPS, "default", "subscriptionGroup", _group, lambda found: _pairs(found.groups)),
+    _Rows(_GROUPS, "forbidden", "forbidden", _forbidden, lambda found: _pairs(found.forbidden)),
+    _version(Table.GROUPS, "subscriptionGroupVersion"),
+    _Rows(_OFFSETS, "default", "consumerOffset", _offset, _offset_pairs),
+    _version(Table.OFFSETS, "consumerOffsetVersion"),
 )

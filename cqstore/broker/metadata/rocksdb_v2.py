@@ -1,30 +1,33 @@
-"""Reader of metadata version 2 in RocksDB: one database whose keys contain the row kind.
+"""Metadata version 2 in RocksDB: one database whose keys contain the row kind.
 
 Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
 ``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
 """
 
-import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct
 
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.locations import V2_FOLDER
-from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Offsets, Table
+from cqstore.broker.metadata.offset_keys import fitting_readings
+from cqstore.broker.metadata.rocksdb_rows import read_rows, row_json
 from cqstore.broker.metadata.table_kinds import GROUP, TOPIC
-from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.cq_rocksdb.engine.raw_builder import DEFAULT_FAMILY, build_database
 from cqstore.store.broker_files.fastjson import broker_row
 from cqstore.store.broker_files.fastjson_kinds import Record
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
-from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.service.offline.database_copy import is_database
 
 HEAD = Struct(">BHB")
 """Head of a key: table prefix (1), table number, row kind."""
 LENGTH, QUEUE_ID, OFFSET = Struct(">H"), Struct(">i"), Struct(">q")
 VERSION = Struct(">qqq")
-TABLE_PREFIX, CTRL_1, JSON = 1, 1, 1
+TABLE_PREFIX = 1
+_CTRL, _JSON = b"\1", b"\1"
+"""Byte before each part of a key after a name, and before a value that is JSON."""
 VERSION_NAME = b"data_version"
 
 
@@ -49,6 +52,8 @@ VERSIONS = {
     TableId.TOPIC: Table.TOPICS,
     TableId.SUBSCRIPTION_GROUP: Table.GROUPS,
 }
+_WRITTEN_VERSIONS = sorted((VERSIONS | {TableId.PULL_OFFSET: Table.OFFSETS}).items())
+"""Number → table; a broker gives pull offsets the version of the other offsets."""
 
 
 def read_v2(config: Path) -> BrokerMetadata | None:
@@ -60,20 +65,19 @@ def read_v2(config: Path) -> BrokerMetadata | None:
     if not is_database(folder):
         return None
     found = BrokerMetadata(Form.V2, folder)
-    try:
-        with RawDatabase(folder) as database:
-            if database.fault is not None:
-                found.faults.append(database.fault)
-            for key, value in database.items("default"):
-                try:
-                    _take(found, key, value)
-                except (ValueError, struct.error) as exc:
-                    sentence = f"invalid row {key!r}: {exc}"
-                    found.faults.append(CorruptionError(sentence, path=folder))
-    except StoreError as exc:
-        found.faults.append(exc)
+    families = [DEFAULT_FAMILY]
+    read_rows(folder, families, found, lambda _, key, value: _take(found, key, value))
     read_delays(config, found)
     return found
+
+
+def write_v2(found: BrokerMetadata, config: Path) -> None:
+    """Write ``config/rdb``, durably; ``found`` must not have content that ``refusals`` reports.
+
+    Raises:
+        StoreIOError: the database cannot be written or already exists.
+    """
+    build_database(config / V2_FOLDER, {DEFAULT_FAMILY: _rows(found)})
 
 
 def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
@@ -119,7 +123,7 @@ def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) 
 def _config(rest: bytes, value: bytes, kind: Record) -> Json:
     if rest:
         raise ValueError(f"the key has {len(rest)} more bytes after the name")
-    if value[:1] != bytes([JSON]):
+    if value[:1] != _JSON:
         raise ValueError(f"the value has type {value[:1].hex() or 'none'}: expected JSON")
     return broker_row(value[1:], kind)
 
@@ -132,7 +136,7 @@ def _topic_and_queue(rest: bytes) -> tuple[str, int]:
 
 
 def _behind_ctrl(rest: bytes) -> bytes:
-    if rest[:1] != bytes([CTRL_1]):
+    if rest[:1] != _CTRL:
         raise ValueError("no byte 1 follows a name in the key")
     return rest[1:]
 
@@ -143,3 +147,40 @@ def _name(rest: bytes) -> tuple[str, bytes]:
     if end > len(rest):
         raise ValueError(f"a name has {length} bytes, but only {len(rest) - LENGTH.size} follow")
     return rest[LENGTH.size : end].decode(), rest[end:]
+
+
+def _rows(found: BrokerMetadata) -> Iterator[tuple[bytes, bytes]]:
+    """Yield all rows of version 2, in the order of their tables."""
+    for number, table in _WRITTEN_VERSIONS:
+        if table in found.versions:
+            key = HEAD.pack(TABLE_PREFIX, number, RowKind.DATA_VERSION) + VERSION_NAME
+            yield key, VERSION.pack(*found.versions[table])
+    yield from _configs(TableId.TOPIC, found.topics)
+    yield from _configs(TableId.SUBSCRIPTION_GROUP, found.groups)
+    yield from _offsets(TableId.CONSUMER_OFFSET, found.offsets, found)
+    yield from _offsets(TableId.PULL_OFFSET, found.pull_offsets, found)
+
+
+def _configs(number: TableId, table: dict[str, Json]) -> Iterator[tuple[bytes, bytes]]:
+    for name, config in table.items():
+        yield _data_key(number, name), _JSON + row_json(config)
+
+
+def _offsets(
+    number: TableId, offsets: Offsets, found: BrokerMetadata
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of offsets."""
+    for key, row in offsets.items():
+        topic, group = fitting_readings(key, found.topics, found.groups)[0]
+        head = _data_key(number, group) + _CTRL + _named(topic) + _CTRL
+        for queue_id, offset in row.items():
+            yield head + QUEUE_ID.pack(queue_id), OFFSET.pack(offset)
+
+
+def _data_key(number: TableId, name: str) -> bytes:
+    return HEAD.pack(TABLE_PREFIX, number, RowKind.DATA) + _named(name)
+
+
+def _named(name: str) -> bytes:
+    data = name.encode()
+    return LENGTH.pack(len(data)) + data

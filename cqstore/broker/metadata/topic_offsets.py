@@ -61,12 +61,8 @@ def planned(config: Path, topics: Collection[str]) -> list[Change]:
     for name in FILES_OF_TABLE[Table.OFFSETS]:
         changes += _file_changes(config / name, keys.removed_from)
     if SCHEDULE_TOPIC in topics:
-        changes += _file_changes(config / DELAYS_FILE, _without_delays)
+        changes += _file_changes(config / DELAYS_FILE, lambda found: {**found, "offsetTable": {}})
     return [*changes, *_database_changes(paths, keys)]
-
-
-def _without_delays(content: Mapping[str, object]) -> Json:
-    return {**content, "offsetTable": {}}
 
 
 def _file_changes(path: Path, removed: Callable[[Mapping[str, object]], Json]) -> Iterator[Change]:

@@ -8,8 +8,8 @@ from typing import Any
 from cqstore.broker.metadata.form_limits import refuse_unfit
 from cqstore.broker.metadata.json_writer import write_delays, write_json
 from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.metadata.v1_writer import write_single, write_v1
-from cqstore.broker.metadata.v2_writer import write_v2
+from cqstore.broker.metadata.rocksdb_v1 import write_single, write_v1
+from cqstore.broker.metadata.rocksdb_v2 import write_v2
 from cqstore.store.paths import StorePaths
 from cqstore.store.sentences import some_of
 

@@ -68,13 +68,10 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop)
     Raises:
         StoreError: the queue cannot be read.
     """
-    queue, low, high = (
-        components_of(store).queues.queue(*span.queue),
-        span.min_offset,
-        span.max_offset,
-    )
-    found = Usage()
-    if components_of(store).queues.queue_type(queue.topic) is QueueType.BATCH:
+    key, low, high = span
+    queues = components_of(store).queues
+    queue, found = queues.queue(*key), Usage()
+    if queues.queue_type(key.topic) is QueueType.BATCH:
         pieces = _batch_pieces(queue, low, high) if low < high else iter(())
     else:
         pieces = _large_pieces(queue, low, high, found)

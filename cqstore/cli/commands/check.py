@@ -38,7 +38,7 @@ from cqstore.store.service.offline.backup_manifest import (
     find_manifest,
     read_manifest,
 )
-from cqstore.store.service.offline.obstacles import Obstacle, OpenedPast, open_past
+from cqstore.store.service.offline.obstacles import OpenedPast, open_past
 from cqstore.store.service.offline.repair import RepairPlan, carry_out, check_cut, plan_repair
 from cqstore.store.service.offline.store_copy import blocks_below, check_copy_target, copy_store
 
@@ -200,7 +200,13 @@ def _run_check(
         if not past.obstacles:  # the store after them is not what is served
             note_state(store, root)
         checking = store.checker(tick)
-        obstacles = [_of_obstacle(obstacle) for obstacle in past.obstacles]
+        obstacles = [
+            CheckFinding(
+                each.problem, path=str(each.path), phy_offset=each.phy_offset,
+                position=each.position, expected=each.expected, found=each.found,
+            )
+            for each in past.obstacles
+        ]  # fmt: skip
 
         def rows() -> Iterator[Row]:
             for finding in chain(obstacles, checking.run(queues=past.has_queues)):
@@ -219,13 +225,6 @@ def _run_check(
             plan.beyond = [past.named(problem) for problem in plan.beyond]
             return plan
     return None
-
-
-def _of_obstacle(obstacle: Obstacle) -> CheckFinding:
-    return CheckFinding(
-        obstacle.problem, path=str(obstacle.path), phy_offset=obstacle.phy_offset,
-        position=obstacle.position, expected=obstacle.expected, found=obstacle.found,
-    )  # fmt: skip
 
 
 def _row(finding: CheckFinding, past: OpenedPast, *, is_open: bool) -> Row:

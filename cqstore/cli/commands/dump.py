@@ -14,8 +14,9 @@ from cqstore.cli.options import (
     Backend,
     CommitLogFolder,
     ConfigFile,
+    FirstOffset,
     Format,
-    java_int,
+    OneQueue,
     java_long,
     meant,
     note,
@@ -50,15 +51,6 @@ LogOffset = Annotated[
     ),
 ]
 Topic = Annotated[str | None, typer.Option(metavar="T", help="Topic whose units to decode.")]
-OneQueue = Annotated[
-    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Queue ID. Default: 0.")
-]
-FirstOffset = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, callback=java_long, help="First queue offset. Default: the minimum."
-    ),
-]
 Count = Annotated[int | None, typer.Option(metavar="M", min=1, help="Number of units. Default: 1.")]
 
 

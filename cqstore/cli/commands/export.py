@@ -197,14 +197,12 @@ def _open_writer(
         return _text(form, cast("BinaryIO", sys.stdout.buffer), is_new=True), None
     if form is FileFormat.STORE:
         return StoreWriter(stack.enter_context(new_store(target, store))), None
-    if form in {FileFormat.PARQUET, FileFormat.ARROW}:
+    if form is FileFormat.PARQUET or form is FileFormat.ARROW:
         from cqstore.cli.message_files import message_arrow  # noqa: PLC0415 - an extra
 
         message_arrow.require_arrow()
         part, _ = stack.enter_context(part_file(target, None, resume=False))
-        if form is FileFormat.PARQUET:
-            return message_arrow.ParquetWriter(part.file), None
-        return message_arrow.ArrowWriter(part.file), None
+        return message_arrow.ColumnWriter(part.file, form), None
     part, begun = stack.enter_context(part_file(target, position, resume=resume))
     assert begun is not None
     return _text(form, part.file, is_new=not begun.written_bytes), (begun, part.note)

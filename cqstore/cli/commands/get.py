@@ -15,9 +15,9 @@ from cqstore.cli.options import (
     CommitLogFolder,
     ConfigFile,
     Dir,
+    FirstOffset,
     Rows,
     java_int,
-    java_long,
     note,
     open_store,
     refuse_beside,
@@ -42,12 +42,6 @@ OneQueue = Annotated[
         min=0,
         callback=java_int,
         help="Queue ID. Default: 0, or all queues with --begin or --end.",
-    ),
-]
-FirstOffset = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, callback=java_long, help="First queue offset. Default: the minimum."
     ),
 ]
 Count = Annotated[

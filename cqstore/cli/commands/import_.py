@@ -157,7 +157,7 @@ def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
     with progress("importing", unit="messages") as tick, interrupts() as is_interrupted:
         done.run(takewhile(lambda _: not is_interrupted(), rows), tick)
         if is_interrupted():
-            note(f"interrupted at row {done.next_row}: {done.sentence(done.next_row)}")
+            note(f"interrupted at row {done.next_row}: {done_before(done.count, done.next_row)}")
             raise typer.Exit(INTERRUPTED)
 
 
@@ -273,9 +273,7 @@ class _Import:
     def _put(self, row: MessageLine) -> None:
         result = self._store.put_message(row.message)
         if not result.ok:
-            error = IllegalLineError(f"row {row.number} was refused: {result.reason}")
-            error.number = row.number
-            raise error
+            raise IllegalLineError(f"row {row.number} was refused: {result.reason}", row.number)
         if self._position is not None and self._digest is not None:
             self._digest.add(row)
 
@@ -288,13 +286,9 @@ class _Import:
             source = str(self._source.absolute())
             ImportPosition(source, self.next_row, end, rows).write(self._position)
 
-    def sentence(self, following: int) -> str:
-        """Return how many messages were appended before row ``following``, and how to continue."""
-        return done_before(self.count, following)
-
     def _end(self, exc: StoreError) -> None:
         """Add the number of appended messages and how to continue, unless nothing could be read."""
         exc.path = exc.path or self._source
         if not isinstance(exc, UnsupportedFormatError | BeyondEndError):
             number = exc.number if isinstance(exc, IllegalLineError) else self.next_row
-            exc.reason += f" ({self.sentence(number)})"
+            exc.reason += f" ({done_before(self.count, number)})"

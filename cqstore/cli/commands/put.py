@@ -26,8 +26,8 @@ from cqstore.cli.options import (
     Dir,
     Format,
     New,
+    OneQueue,
     config_to_put,
-    java_int,
     open_store,
 )
 from cqstore.cli.output import OutputFormat, output
@@ -48,9 +48,6 @@ Topic = Annotated[
     typer.Option(
         metavar="T", help="Topic of a single message. Default: read messages from standard input."
     ),
-]
-OneQueue = Annotated[
-    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Queue ID. Default: 0.")
 ]
 Body = Annotated[str | None, typer.Option(metavar="TEXT", help="Message body.")]
 Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Message tag.")]

@@ -147,7 +147,8 @@ def top(
         cqstore top DIR --by group --once --output json
     """
     settings = with_log_folder(read_config(config, root), commit_log)
-    if not _is_store(layout := detect(root, settings)):
+    layout = detect(root, settings)
+    if not (layout.has_log or layout.backends or exists(layout.paths.abort)):
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
     if by is TopBy.GROUP:
         view = _upper_view(by)(root, settings, form, config, limit)
@@ -165,10 +166,6 @@ def top(
         is_whole = show(view, Console(), wait)
     if not is_whole:
         raise typer.Exit(1)
-
-
-def _is_store(layout: StoreLayout) -> bool:
-    return bool(layout.has_log or layout.backends or exists(layout.paths.abort))
 
 
 def _view(layout: StoreLayout, by: TopBy, kind: OutputFormat, limit: int) -> TopView[WatchSample]:
@@ -257,7 +254,10 @@ def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]
     yield _row("store", "looked at", now)
     yield from _log_facts(look, before)
     yield from _follower_facts(look, before)
-    yield from _delay_facts(look, before)
+    for level, offset in sorted(look.delay_offsets.items()):
+        last = before.delay_offsets.get(level) if before is not None else None
+        pace = _pace(look, before, offset, last)
+        yield _row("delays", f"level {level} is delivered to", offset, pace)
     fields = look.checkpoint
     for label, stamp in (
         ("log on disk, s ago", fields.physic_msg_timestamp),
@@ -320,13 +320,6 @@ def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[R
         whole = _ago(look, now.metadata_time) if now.metadata_time else None
         yield _row("follower", "metadata whole, s ago", whole)
         yield _row("follower", "metadata", now.metadata_fault or "whole")
-
-
-def _delay_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
-    for level, offset in sorted(look.delay_offsets.items()):
-        old = before.delay_offsets.get(level) if before is not None else None
-        pace = _pace(look, before, offset, old)
-        yield _row("delays", f"level {level} is delivered to", offset, pace)
 
 
 def _follower_state(of: Following) -> str:

@@ -18,7 +18,8 @@ from cqstore.cli.message_files.archive_manifest import (
     batch_numbers,
     read_manifest,
 )
-from cqstore.cli.message_files.message_arrow import COLUMNS, TIMES, batch_rows, require_arrow
+from cqstore.cli.message_files.message_arrow import TIMES, batch_rows, require_arrow
+from cqstore.cli.message_files.message_fields import COLUMNS
 from cqstore.cli.message_files.message_lines import (
     IllegalLineError,
     MessageLine,
@@ -142,4 +143,4 @@ def _line(number: int, row: Row) -> MessageLine:
     try:
         return MessageLine(number, to_message(fields))
     except IllegalMessageError as exc:
-        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc
+        raise IllegalLineError(f"row {number}: {exc.reason}", number) from exc

@@ -4,13 +4,12 @@ Requires pyarrow (``pip install 'cqstore[arrow]'``), which is imported only when
 written or read.
 """
 
-from abc import abstractmethod
 from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cqstore.cli.message_files.message_fields import ReadMessage, flat_fields
+from cqstore.cli.message_files.message_fields import COLUMNS, ReadMessage, flat_fields
 from cqstore.cli.message_files.message_lines import (
     IllegalLineError,
     MessageLine,
@@ -31,13 +30,6 @@ _BATCH_ROWS = 1024
 _BATCH_BYTES = 16 << 20
 _READ_ROWS = 256
 TIMES = {"storeTimestamp", "bornTimestamp"}
-COLUMNS = {
-    "topic": "string", "queueId": "int32", "queueOffset": "int64", "phy": "int64",
-    "msgId": "string", "storeTimestamp": "time", "bornTimestamp": "time", "bornHost": "string",
-    "storeHost": "string", "flag": "int32", "sysFlag": "int32", "reconsumeTimes": "int32",
-    "preparedTransactionOffset": "int64", "properties": "properties", "body": "binary",
-}  # fmt: skip
-"""Column → type. Times are timestamps in ms, UTC; properties are a map of strings."""
 
 
 def require_arrow() -> Any:
@@ -79,20 +71,17 @@ def column_values(read: ReadMessage) -> dict[str, Any]:
 class ColumnWriter(MessageWriter):
     """Writes batches of rows into ``file``; at most one batch is in memory."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, kind: FileFormat) -> None:
         """Begin a columnar file at the current position of ``file``."""
         self._arrow, self._schema = require_arrow(), schema()
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
-        self._writer = self.open(file)
-
-    @abstractmethod
-    def open(self, file: BinaryIO) -> Any:
-        """Begin the file and return pyarrow's writer for its format."""
-
-    @abstractmethod
-    def put_batch(self, batch: Any) -> None:
-        """Write a batch of rows, ``pyarrow.RecordBatch``."""
+        if kind is FileFormat.PARQUET:
+            self._writer = import_module("pyarrow.parquet").ParquetWriter(
+                file, self._schema, compression="zstd", write_page_checksum=True
+            )
+        else:
+            self._writer = self._arrow.ipc.new_file(file, self._schema)
 
     def write(self, read: ReadMessage) -> None:
         """Add a row; write a batch when enough rows are collected."""
@@ -109,35 +98,9 @@ class ColumnWriter(MessageWriter):
 
     def _flush(self) -> None:
         if self._rows:
-            self.put_batch(self._arrow.RecordBatch.from_pylist(self._rows, schema=self._schema))
+            batch = self._arrow.RecordBatch.from_pylist(self._rows, schema=self._schema)
+            self._writer.write_batch(batch)
             self._rows, self._bytes = [], 0
-
-
-class ArrowWriter(ColumnWriter):
-    """Writes messages into an Arrow IPC file."""
-
-    def open(self, file: BinaryIO) -> Any:
-        """Begin an Arrow IPC file, which starts with the schema."""
-        return self._arrow.ipc.new_file(file, self._schema)
-
-    def put_batch(self, batch: Any) -> None:
-        """Write a record batch."""
-        self._writer.write_batch(batch)
-
-
-class ParquetWriter(ColumnWriter):
-    """Writes messages into a Parquet file."""
-
-    def open(self, file: BinaryIO) -> Any:
-        """Begin a Parquet file with the schema."""
-        parquet = import_module("pyarrow.parquet")
-        return parquet.ParquetWriter(
-            file, self._schema, compression="zstd", write_page_checksum=True
-        )
-
-    def put_batch(self, batch: Any) -> None:
-        """Write a row group."""
-        self._writer.write_batch(batch)
 
 
 def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLine]:
@@ -260,4 +223,4 @@ def _message(number: int, row: dict[str, object]) -> MessageLine:
             raise IllegalMessageError("a property is given twice")  # noqa: TRY301 - handled below
         return MessageLine(number, to_message({**row, "properties": properties}))
     except IllegalMessageError as exc:
-        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc
+        raise IllegalLineError(f"row {number}: {exc.reason}", number) from exc

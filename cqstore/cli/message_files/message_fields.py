@@ -27,10 +27,14 @@ from cqstore.store.record.message import (
 )
 
 PLACES = ("queueOffset", "phy", "msgId", "storeTimestamp")
-FIELDS = (
-    "topic", "queueId", *PLACES, "bornTimestamp", "bornHost", "storeHost", "flag", "sysFlag",
-    "reconsumeTimes", "preparedTransactionOffset", "properties", "body", "bodyBase64",
-)  # fmt: skip
+COLUMNS = {
+    "topic": "string", "queueId": "int32", "queueOffset": "int64", "phy": "int64",
+    "msgId": "string", "storeTimestamp": "time", "bornTimestamp": "time", "bornHost": "string",
+    "storeHost": "string", "flag": "int32", "sysFlag": "int32", "reconsumeTimes": "int32",
+    "preparedTransactionOffset": "int64", "properties": "properties", "body": "binary",
+}  # fmt: skip
+"""Column → type. Times are timestamps in ms, UTC; properties are a map of strings."""
+FIELDS = (*COLUMNS, "bodyBase64")
 OF_THE_RECORD = (MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET)
 """Properties that the store itself adds to a record: checksum and light queue offsets."""
 _BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)

@@ -9,7 +9,6 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
 
 from cqstore.cli.message_files.message_fields import PLACES, host_of, to_put
 from cqstore.cli.output import HAS_MORE
@@ -38,14 +37,10 @@ class MessageLine:
 class IllegalLineError(IllegalMessageError):
     """Line ``number`` is not a valid message."""
 
-    number = 0
-
-    @classmethod
-    def at(cls, number: int, reason: str) -> Self:
-        """Return the error for line ``number``; ``reason`` is the message and names the line."""
-        error = cls(reason)
-        error.number = number
-        return error
+    def __init__(self, reason: str, number: int = 0) -> None:
+        """``reason`` is the message and names the line."""
+        super().__init__(reason)
+        self.number = number
 
 
 class BeyondEndError(StoreConfigError):
@@ -66,7 +61,7 @@ def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLin
         try:
             message = to_message(_object(line))
         except IllegalMessageError as exc:
-            raise IllegalLineError.at(number, f"line {number}: {exc.reason}") from exc
+            raise IllegalLineError(f"line {number}: {exc.reason}", number) from exc
         yield MessageLine(number, message)
     refuse_beyond(first, number)
 

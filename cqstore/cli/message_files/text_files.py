@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from cqstore.cli.csv_line import csv_line
 from cqstore.cli.message_files.message_fields import (
+    COLUMNS,
     FIELDS,
     ReadMessage,
     flat_fields,
@@ -33,10 +34,7 @@ from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.output import to_json
 from cqstore.store.errors import IllegalMessageError
 
-_NUMBERS = {
-    "queueId", "queueOffset", "phy", "storeTimestamp", "bornTimestamp", "flag", "sysFlag",
-    "reconsumeTimes", "preparedTransactionOffset",
-}  # fmt: skip
+_NUMBERS = {name for name, kind in COLUMNS.items() if kind in {"int32", "int64", "time"}}
 MAX_LINE_BYTES = 256 << 20
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
@@ -113,9 +111,7 @@ def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            raise IllegalLineError.at(
-                number, f"line {number} has more than {MAX_LINE_BYTES:,} bytes"
-            )
+            raise IllegalLineError(f"line {number} has more than {MAX_LINE_BYTES:,} bytes", number)
         yield line
 
 
@@ -144,10 +140,10 @@ def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
             refuse_beyond(first, number)
         except IllegalMessageError as exc:
             where = f"row {number} (line {rows.line_num})" if head_is_read else "line 1"
-            raise IllegalLineError.at(max(number, 1), f"{where}: {exc.reason}") from exc
+            raise IllegalLineError(f"{where}: {exc.reason}", max(number, 1)) from exc
         except (csv.Error, UnicodeDecodeError) as exc:
             where = f"row {number + 1} (line {rows.line_num})" if head_is_read else "line 1"
-            raise IllegalLineError.at(number + 1, f"{where}: invalid CSV: {exc}") from exc
+            raise IllegalLineError(f"{where}: invalid CSV: {exc}", number + 1) from exc
 
 
 def _check_names(names: list[str]) -> None:

@@ -39,12 +39,9 @@ def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
     paths = StorePaths(root)
     _refuse_unless_empty(paths)
     files = closed_files(source)
-    lock = StoreLock(paths)
-    try:
+    with StoreLock(paths):
         _refuse_unless_empty(paths)  # another process may have been first
         return _take(files, paths, progress)
-    finally:
-        lock.release()
 
 
 def _take(files: list[Path], paths: StorePaths, progress: Progress) -> int:

@@ -27,7 +27,7 @@ class DefaultProtocol:
     ) -> None:
         """``port`` is used for further connections, which request the master's last file."""
         self.receiver = receiver
-        self._parser = FrameParser()
+        self.parser = FrameParser()
         self._timing = timing
         self._file_size = components_of(store).log.files.file_size
         self._last_file = partial(last_file, port, timing.housekeeping)
@@ -45,14 +45,9 @@ class DefaultProtocol:
         receiver = await to_the_end(LogReceiver, store, verify_tail_bytes)
         return cls(store, receiver, port, timing)
 
-    @property
-    def frames(self) -> int:
-        """Return the number of frames that were received completely."""
-        return self._parser.frames
-
     def receive(self, data: bytes) -> None:
         """Pass received bytes to the receiver."""
-        self.receiver.receive(self._parser.feed(data))
+        self.receiver.receive(self.parser.feed(data))
 
     def report(self, phy_offset: int) -> bytes:
         """Return the bytes of a report that this log has everything before ``phy_offset``."""

@@ -99,7 +99,7 @@ class EpochProtocol:
         self._port, self._learner, self._timing = port, learner, timing
         self._their_end = master.end
         self._lacking = Stopwatch()  # time for which the master had more bytes but sent none
-        self._parser = TransferParser(EpochHistory(master.entries).enter)
+        self.parser = TransferParser(EpochHistory(master.entries).enter)
         self.receiver = LogReceiver(
             store, verify_tail_bytes, minimum=master.entries[0].start_offset
         )
@@ -123,11 +123,6 @@ class EpochProtocol:
         master = await shake_hands(*streams, learner, timing.housekeeping)
         return await to_the_end(cls, store, port, timing, verify_tail_bytes, learner, master)
 
-    @property
-    def frames(self) -> int:
-        """Return the number of frames that were received completely."""
-        return self._parser.frames
-
     def receive(self, data: bytes) -> None:
         """Pass received bytes to the receiver; each epoch is made durable before its first byte.
 
@@ -135,7 +130,7 @@ class EpochProtocol:
             DivergedError: an epoch begins inside a record, or bytes differ.
             WireError, StoreError: as for the receiver.
         """
-        for (entry, side), pieces in groupby(self._parser.feed(data), self._place):
+        for (entry, side), pieces in groupby(self.parser.feed(data), self._place):
             if side == 0 and self.receiver.is_torn:
                 raise DivergedError(
                     f"the master's epoch {entry.epoch} begins inside a record of its log",
@@ -177,13 +172,13 @@ class EpochProtocol:
 
     def _place(self, piece: Piece) -> tuple[EpochEntry, int]:
         """Return the epoch of a piece's frame, and -1, 0 or 1: before, at or after its start."""
-        entry = self._parser.head.entry
+        entry = self.parser.head.entry
         at, start = piece.phy_offset, entry.start_offset
         return entry, (at > start) - (at < start)
 
     def _enter(self, entry: EpochEntry) -> None:
         """Add an epoch whose bytes follow; it is written before the first of them."""
-        head, last = self._parser.head, self._epochs[-1].epoch if self._epochs else -1
+        head, last = self.parser.head, self._epochs[-1].epoch if self._epochs else -1
         # A heartbeat for bytes that have expired carries the first epoch that has not.
         if entry.epoch > last and (head.size or head.phy_offset >= entry.start_offset):
             self._epochs = [*self._epochs, entry]

@@ -11,6 +11,7 @@ from cqstore.replication.follow.follower_progress import FollowerProgress, Timin
 from cqstore.replication.follow.log_receiver import READ_BYTES, LogReceiver
 from cqstore.replication.follow.received_stream import Arrivals
 from cqstore.replication.follow.stopwatch import Stopwatch
+from cqstore.replication.wire import FrameParser
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
@@ -31,8 +32,8 @@ class WireProtocol(Protocol):
     """Whether the end of this log is reported to the master; else only the requested offset."""
 
     @property
-    def frames(self) -> int:
-        """Return the number of frames that were received completely."""
+    def parser(self) -> FrameParser:
+        """Return the parser of the master's frames."""
 
     def receive(self, data: bytes) -> None:
         """Pass received bytes to the receiver; blocks.
@@ -106,10 +107,8 @@ class Session:
     async def _next(self, reader: Arrivals) -> bytes | None:
         """Return bytes that arrived but are not processed; ``None``: another step may be due."""
         timing = self._timing
-        silent_at, report_at = (
-            self._received_at + timing.housekeeping,
-            self._reported_at + timing.report,
-        )
+        silent_at = self._received_at + timing.housekeeping
+        report_at = self._reported_at + timing.report
         try:
             async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()) as self._limit:
                 with reader.taken_by(self._receive_at_once):
@@ -180,7 +179,7 @@ class Session:
 
     def _note(self, data: bytes, bodies: int, beats: int) -> None:
         """Update the progress after ``data``; ``bodies`` and ``beats`` are the counts before it."""
-        receiver, progress, frames = self._receiver, self._progress, self._protocol.frames
+        receiver, progress, frames = self._receiver, self._progress, self._protocol.parser.frames
         now = time.monotonic()
         progress.verified = receiver.is_verified
         if receiver.body_bytes > bodies:

@@ -110,15 +110,12 @@ def rejoin(
     paths = StorePaths(former)
     refuse_if_open(paths)
     _refuse_unfinished(paths)
-    lock = StoreLock(paths)
-    try:
+    with StoreLock(paths) as lock:
         with checked(former, new, configs, how_much, progress) as found:
             plan, end = plan_rejoin(found), found.one.log.max_phy_offset()
         if not plan.needed:
             return plan
         cut = cut_log(former, own, plan.phy_offset, end, lock, progress)
-    finally:
-        lock.release()
     return Rejoin(
         plan.phy_offset, needed=True, done=True, saved=cut.saved, beyond=plan.beyond,
         unread=plan.unread,
@@ -139,14 +136,11 @@ def cut_to(root: Path, phy_offset: int, config: StoreConfig, progress: Progress 
     paths = StorePaths(root)
     refuse_if_open(paths)
     _refuse_unfinished(paths)
-    lock = StoreLock(paths)
-    try:
+    with StoreLock(paths) as lock:
         with open_side(root, readable(config)) as side:
             end = side.log.max_phy_offset()
             beyond, unread = _beyond(side.config, _ends_behind(side.log, phy_offset))
         cut = cut_log(root, config, phy_offset, end, lock, progress)
-    finally:
-        lock.release()
     return Rejoin(phy_offset, needed=True, done=True, saved=cut.saved, beyond=beyond, unread=unread)
 
 

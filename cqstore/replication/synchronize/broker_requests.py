@@ -84,10 +84,7 @@ class BrokerTable:
 class Page:
     """A broker's response to one request for a page of a table."""
 
-    entries: Json
-    version: Json
-    beside: Json
-    beside_version: Json
+    part: BrokerTable
     total: int | None
     """``None``: the broker does not support pages, and sends all entries."""
     size: int
@@ -130,17 +127,16 @@ async def _one_pass(
     if held is not None and held.entries and await _is_still(client, of, held):
         return held
     page = await _page(client, of, 0, {})
-    table = BrokerTable(page.entries, page.version, page.beside, page.beside_version)
-    total, size = page.total, page.size
+    table, total, size = page.part, page.total, page.size
     if total is None or len(table.entries) == total:
         return table
     while len(table.entries) < total:
         known = len(table.entries)
         page = await _page(client, of, known, table.version)
-        if page.total != total or page.version != table.version:
+        if page.total != total or page.part.version != table.version:
             return None
-        table.entries.update(page.entries)
-        table.beside.update(page.beside)
+        table.entries.update(page.part.entries)
+        table.beside.update(page.part.beside)
         if len(table.entries) == known:
             raise BrokerError(f"{of.what} are incomplete: the broker has {total} but sent {known}")
         size += page.size
@@ -154,9 +150,9 @@ async def _is_still(client: BrokerClient, of: Paged, held: BrokerTable) -> bool:
     """Return whether the broker's table equals ``held``; requests the page after its last name."""
     page = await _page(client, of, len(held.entries), held.version)
     return (
-        page.total == len(held.entries) and page.version == held.version
-        and held.entries.keys() >= page.entries.keys()
-        and page.beside_version == held.beside_version
+        page.total == len(held.entries) and page.part.version == held.version
+        and held.entries.keys() >= page.part.entries.keys()
+        and page.part.beside_version == held.beside_version
     )  # fmt: skip
 
 
@@ -178,14 +174,13 @@ def _read_page(of: Paged, answer: Response) -> Page:
     found = _object(of.what, answer.body)
     total = answer.fields.get(of.total)
     beside_version = found.get("mappingDataVersion") or {}
-    page = Page(
+    part = BrokerTable(
         _table_of(of.what, found, of.table),
         _version(of.what, found.get("dataVersion")),
         _table_of(of.what, found, of.beside) if found.get(of.beside) is not None else {},
         _version(of.what, beside_version) if beside_version else {},
-        None if total is None else _number(of.what, total),
-        len(answer.body),
     )
+    page = Page(part, None if total is None else _number(of.what, total), len(answer.body))
     if page.total is not None and page.total > _MAX_NAMES:
         raise BrokerError(
             f"{of.what}: the broker has {page.total}, more than the limit of {_MAX_NAMES}"

@@ -188,9 +188,9 @@ class SlaveSynchronize:
     # ---- topics
 
     async def _topics(self, client: BrokerClient) -> None:
-        # Listed before the request: a topic that is created later may be missing in the response.
         """Replicate the master's topics, and delete those that it has deleted."""
-        here = await asyncio.to_thread(self._topics_with_queues)
+        # Listed before the request: a topic that is created later may be missing in the response.
+        here = {*await asyncio.to_thread(self._store.clean_unused_topics, ())}
         table = await self._table(client, TOPICS)
         former = await asyncio.to_thread(self._files.read, TOPICS_FILE)
         known = _entries(former, TOPICS.table)
@@ -206,9 +206,6 @@ class SlaveSynchronize:
                 self._files.write, TOPIC_QUEUE_MAPPING_FILE,
                 {"dataVersion": table.beside_version, "topicQueueMappingInfoMap": table.beside},
             )  # fmt: skip
-
-    def _topics_with_queues(self) -> set[str]:
-        return {*self._store.clean_unused_topics(())}
 
     async def _departed(
         self, client: BrokerClient, absent: Collection[str], with_queues: Collection[str]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from cqstore.migration.from_log.block_source import BlockUnitSource
 from cqstore.migration.from_log.blocks import BlockWriter, map_units, read_index
 from cqstore.migration.from_log.merge import PIECES, QUEUES, Merged, merge_indexes
-from cqstore.migration.from_log.scan_plan import ScanDone, ScanSpace, sizes_in
+from cqstore.migration.from_log.scan_plan import ScanDone, ScanSpace
+from cqstore.migration.markers import files_in
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, QueueGapError
 from cqstore.store.queue.bulk import UNIT_ROWS, key_order
@@ -80,8 +81,8 @@ def scanned(
                 phy_offset += 10
             writer.add(units)
         digest = writer.finish()
-        done = ScanDone(task, "a", 0, units=len(events), digest=digest, files=sizes_in(folder))
-        assert space.mark(done)
+        done = ScanDone(task, "a", 0, units=len(events), digest=digest, files=files_in(folder))
+        assert space.mark(task, done) is None
         scans.append(done)
     return scans
 
@@ -258,11 +259,11 @@ def test_blocks_whose_files_have_gone_are_told_by_their_marker(space: ScanSpace)
     with pytest.raises(CorruptionError, match="scanned blocks are missing") as caught:
         BlockUnitSource(Workspace(space.root.parent)).fill(KEYS[1], 5, np.zeros(1, UNIT_ROWS))
     assert caught.value.path == space.done(1)
-    again = ScanDone(1, "b", 0, files=sizes_in(space.attempt(1, "b")))
+    again = ScanDone(1, "b", 0)
     space.attempt(1, "b").mkdir()
-    assert space.mark(again), "a marker without its files counts for nothing"
+    assert space.mark(1, again) is None, "a marker without its files counts for nothing"
     assert space.read_done(1) == again
-    assert not space.mark(ScanDone(1, "c", 0)), "the first one stands"
+    assert space.mark(1, ScanDone(1, "c", 0)) == again, "the first one stands"
     assert space.read_done(1) == again
     assert sorted(path.name for path in space.root.iterdir()) == [
         "000000.a", "000000.done", "000001.a", "000001.b", "000001.done", "merged"

@@ -67,7 +67,7 @@ def test_a_task_ends_with_its_last_file_or_with_its_last_record(
 
     monkeypatch.setattr(Path, "write_text", reporting)
     clock = SimpleNamespace(monotonic=count(step=1.5).__next__)
-    monkeypatch.setattr("cqstore.migration.from_log.scan_task.time", clock)
+    monkeypatch.setattr("cqstore.migration.markers.time", clock)
     starts = sorted({offset // FILE * FILE for offset in offsets})
     ranges = [starts[:1], starts[1:3], starts[3:]]
     space, found = scan(root, ranges)

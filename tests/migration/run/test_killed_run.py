@@ -6,16 +6,15 @@ Instants are drawn among the names that a run makes in its folder of segments.
 import random
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import cqstore.migration.run.segment
-from cqstore.migration.plan.plan import read_plan
+from cqstore.migration.plan.plan import Plan, read_plan
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.rollback.rollback import rollback
 from cqstore.migration.run.run import run_plan
-from cqstore.migration.run.segment import SegmentDone, write_segment
+from cqstore.migration.run.segment import write_segment
 from cqstore.migration.verify import verify_migration
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import StoreError
@@ -47,8 +46,8 @@ def check(root: Path, before: dict[int, str], killed: list[Path]) -> None:
     after = finished(space)
     assert {number: after[number] for number in before} == before
     assert not [path for path in killed if path.exists()]
-    kept = {space.attempt(*each) for each in after.items()} | {space.done(n) for n in after}
-    assert set(space.segments.iterdir()) == kept
+    kept = {f"{number:06}.{end}" for number, each in after.items() for end in (each, "done")}
+    assert {path.name for path in space.segments.iterdir()} == kept
     assert len(after) == SEGMENTS
     report = verify_migration(root, master=NO_SPARK)
     assert report.equal
@@ -136,13 +135,12 @@ def test_an_attempt_that_ends_after_another_run_does_no_harm(
     """A task of a dead driver stops just before its marker, until the next run is over."""
     space, plan = Workspace.of(root), read_plan(Workspace.of(root))
     written, over = threading.Event(), threading.Event()
-    mark = cqstore.migration.run.segment._mark
     ended: list[object] = []
 
-    def late_mark(*words: Any) -> SegmentDone:
+    def late_check(space: Workspace) -> Plan:
         written.set()
         assert over.wait(180)
-        return mark(*words)
+        return read_plan(space)
 
     def attempt() -> None:
         try:
@@ -151,7 +149,7 @@ def test_an_attempt_that_ends_after_another_run_does_no_harm(
             ended.append(exc)
 
     space.segments.mkdir()
-    monkeypatch.setattr(cqstore.migration.run.segment, "_mark", late_mark)
+    monkeypatch.setattr(cqstore.migration.run.segment, "read_plan", late_check)
     thread = threading.Thread(target=attempt)
     thread.start()
     assert written.wait(180)

@@ -71,7 +71,7 @@ def test_a_marker_without_its_files_does_not_count(root: Path) -> None:
     plan = make_plan(root, segment_units=500)
     space = Workspace.of(root)
     done = write_segment(space, plan, 2)
-    (space.attempt(2, done.attempt) / "units.sst").write_bytes(b"")
+    (space.segments / f"000002.{done.attempt}" / "units.sst").write_bytes(b"")
     assert run_plan(root, master=NO_SPARK).moved == 8
     assert attempts(space)[2] != done.attempt
     assert len(stored(space.made, "rocksdb", plan)) == QUEUES
@@ -80,7 +80,7 @@ def test_a_marker_without_its_files_does_not_count(root: Path) -> None:
 def test_what_stopped_tasks_left_is_removed(root: Path) -> None:
     make_plan(root, segment_units=500)
     space = Workspace.of(root)
-    left = space.attempt(4, "999-dead")
+    left = space.segments / "000004.999-dead"
     left.mkdir(parents=True)
     (left / "units.sst").write_bytes(b"half")
     seen: list[bool] = []
@@ -108,7 +108,7 @@ def test_of_two_attempts_one_counts(root: Path) -> None:
         thread.join()
     assert found[0] == found[1]
     folders = [path for path in space.segments.iterdir() if path.is_dir()]
-    assert folders == [space.attempt(0, found[0].attempt)]
+    assert folders == [space.segments / f"000000.{found[0].attempt}"]
 
 
 def test_a_second_driver_is_refused(root: Path) -> None:

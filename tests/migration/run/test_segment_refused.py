@@ -36,7 +36,7 @@ class Mover:
 
     def left(self, done: SegmentDone | None) -> list[str]:
         """Return the folders of attempts but for the one that counts."""
-        counts = None if done is None else self._space.attempt(0, done.attempt)
+        counts = None if done is None else self._space.segments / f"000000.{done.attempt}"
         folders = [path for path in self._space.segments.iterdir() if path.is_dir()]
         return [path.name for path in folders if path != counts]
 
