@@ -32,7 +32,7 @@ class Clock(Environment):
     @property
     def ahead(self) -> float:
         """Seconds."""
-        return CLOCK.ahead / 1e9
+        return float(CLOCK.ahead / 1e9)
 
     @ahead.setter
     def ahead(self, seconds: float) -> None:
