@@ -18,7 +18,8 @@ from cqstore.cq_file import _table
 from cqstore.cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
 from cqstore.cq_file.queue_files import FileAccess, QueueFiles
 from cqstore.cq_file.recovery import NO_PHY, find_end, record_end
-from cqstore.store.errors import QueueGapError, os_errors, retryable
+from cqstore.store.errors import QueueGapError, RefusedStoreError, os_errors, retryable
+from cqstore.store.log.log_files import newest_files_missing
 from cqstore.store.queue.consume_queue import PulledUnits, no_units
 from cqstore.store.queue.units import BlockStop, UnitBlock
 
@@ -48,14 +49,16 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     # ---- opening
 
     def recover(
-        self, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
-    ) -> bool:
+        self, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool,
+        may_lack_files: bool = False,
+    ) -> bool:  # fmt: skip
         """Find the end of the queue. Read-write: remove everything after it.
 
-        Return whether it has a hole.
+        Return whether it has a hole. ``may_lack_files``: files of the log may not be in sight.
 
         Raises:
             StoreIOError: an I/O operation failed.
+            RefusedStoreError: such files are missing; nothing was changed.
         """
         with os_errors("recover a queue", self.folder):
             end = find_end(
@@ -66,6 +69,12 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             )
             self.first_offset, self.max_offset = end.first_offset, end.max_offset
             self.last_phy, self.end_phy = end.last_phy, end.end_phy
+            if may_lack_files and end.lost_phy != NO_PHY:
+                raise RefusedStoreError(
+                    f"{newest_files_missing(max_phy_offset, end.lost_phy)}. If the files are"
+                    " lost, move the queues away, and run cqstore rebuild",
+                    path=Path(self.folder), phy_offset=end.lost_phy,
+                )  # fmt: skip
             # A file of only zeros after the end is removed, too: RocketMQ would count its first
             # row as a unit (``ConsumeQueue.truncateDirtyLogicFiles``).
             if not read_only and (end.dirty or self.end >= end.max_offset * _UNIT + self._size):

@@ -5,6 +5,7 @@ from cqstore.cq_file.damage import DamagedQueues, damage_of, damage_since
 from cqstore.cq_file.opening import OpenedQueues
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError
+from cqstore.store.path_kind import exists
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueDamage
 from cqstore.store.queue.units import QueueKey
@@ -59,6 +60,8 @@ def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> 
         safe_phy_offset=safe,
         max_phy_offset=context.log.max_phy_offset(),
         read_only=context.read_only,
+        # After an interrupted cut of the log, the queues still have the units.
+        may_lack_files=context.config.spreads_log and not exists(context.paths.cutting),
     )
     if has_hole:
         _LOG.warning("units are missing in the middle of the queue in %r", queue.folder)

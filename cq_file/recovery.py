@@ -45,6 +45,8 @@ class QueueEnd(NamedTuple):
     """Whether there are nonzero bytes after the end."""
     has_hole: bool
     """Whether rows between the units are invalid: lost, or never written."""
+    lost_phy: int = NO_PHY
+    """End of the record of the row after the end, if it is after the log's end; ``NO_PHY``: not."""
 
 
 def find_end(
@@ -80,7 +82,15 @@ def find_end(
         end_phy=record_end(last.phy_offset, last.size) if last else NO_PHY,
         dirty=dirty,
         has_hole=end > strict,
+        lost_phy=_lost_phy(files, end, max_phy_offset) if dirty else NO_PHY,
     )
+
+
+def _lost_phy(files: QueueFiles, end: int, max_phy_offset: int) -> int:
+    """Return the end of the record of row ``end`` if it is after the log's end, else ``NO_PHY``."""
+    unit = _unit(files, end)
+    is_lost = unit.size > 0 and unit.phy_offset >= max_phy_offset
+    return record_end(unit.phy_offset, unit.size) if is_lost else NO_PHY
 
 
 def record_end(phy_offset: int, size: int) -> int:

@@ -135,6 +135,11 @@ class StorePaths:
         return self.own / "synced"
 
     @cached_property
+    def log_paths(self) -> Path:
+        """Return the note of the folders of a log that is not only in ``commitlog``."""
+        return self.own / "log-paths"
+
+    @cached_property
     def passing_over(self) -> Path:
         """Return the record that is being written in place of a damaged one."""
         return self.own / "passing-over"

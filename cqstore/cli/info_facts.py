@@ -40,6 +40,7 @@ FACTS: dict[str, Fact] = {
     ),
     "last_exit": Fact("string", "clean, not clean (recovery is needed), or open."),
     "opened_by": Fact("integer|null", "Process ID of the program that has the store open."),
+    "commit_log_folders": Fact("array", "Folders with files of the commit log."),
     "commit_log_files": Fact("integer", "Number of commit log files."),
     "commit_log_file_bytes": Fact("integer", "Size of a commit log file.", "commit log file size"),
     "min_phy_offset": Fact("integer", "Phy offset where the log starts; -1 without files."),
@@ -70,7 +71,9 @@ FACTS: dict[str, Fact] = {
         "string", "deleteWhen: hours of the day at which expired files are deleted."
     ),
     "oldest_file_time": Fact("string|null", "Last write to the oldest log file, ISO 8601 in UTC."),
-    "commit_log_disk_used_percent": Fact("number", "Used space of the commit log's file system."),
+    "commit_log_disk_used_percent": Fact(
+        "number", "Used space of the commit log's file system; of several, the lowest."
+    ),
     "queues_disk_used_percent": Fact("number", "Used space of the queues' file system."),
     "disk_max_used_percent": Fact(
         "integer", "diskMaxUsedSpaceRatio: above it, expired files are deleted at any hour."
@@ -110,6 +113,7 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "kept_backends", [backend.name for backend in components_of(store).queues.backends()]
     yield "last_exit", "open" if opener else "clean" if store.last_exit_ok else "not clean"
     yield "opened_by", opener or None
+    yield "commit_log_folders", list(map(str, layout.log_folders))
     yield "commit_log_files", len(log.files.files())
     yield "commit_log_file_bytes", config.mapped_file_size_commit_log
     yield "min_phy_offset", log.min_phy_offset()
@@ -167,9 +171,10 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "file_reserved_hours", config.file_reserved_time
     yield "delete_when", config.delete_when
     yield "oldest_file_time", _oldest_time(files)
-    paths = components_of(store).paths
-    for name, folder in (("commit_log", paths.commit_log), ("queues", paths.consume_queue)):
-        yield f"{name}_disk_used_percent", round(_PERCENT * disk_used_ratio(folder), 1)
+    layout = components_of(store).layout
+    queues = [layout.paths.consume_queue]
+    for name, folders in (("commit_log", layout.log_paths.measured), ("queues", queues)):
+        yield f"{name}_disk_used_percent", round(_PERCENT * disk_used_ratio(*folders), 1)
     yield "disk_max_used_percent", DiskPercents.of(config).max_used
 
 

@@ -69,7 +69,9 @@ Backend = Annotated[
 CommitLogFolder = Annotated[
     Path | None,
     typer.Option(
-        "--commitlog", metavar="PATH", help="Folder of the commit log, if it is outside DIR."
+        "--commitlog",
+        metavar="PATH",
+        help="Folder of the commit log, if it is outside DIR; several, separated by commas.",
     ),
 ]
 

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
-from cqstore.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
+from cqstore.cli.options import (
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_there,
+    note,
+    read_config,
+)
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.path_marks import OutputPath
 from cqstore.migration.follow.move import FollowedMove
@@ -38,6 +46,7 @@ def follow_command(
     into: Into,
     to: To = "rocksdb",
     without: WithoutOption = None,
+    commit_log: CommitLogFolder = None,
     accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
@@ -54,6 +63,7 @@ def follow_command(
     Examples:
         cqstore migrate follow DIR HOST:PORT --into NEW
         cqstore migrate follow DIR HOST:PORT --into NEW --config new.conf
+        cqstore migrate follow DIR HOST:PORT --into NEW --commitlog /d1/commitlog,/d2/commitlog
     """
     check_is_there(root)
     settings = read_config(config, into, is_new=True)
@@ -62,7 +72,8 @@ def follow_command(
     find_host(*place)
     move = FollowedMove(
         root, place, into, settings, backend=to,
-        without=without or (), accept_older_tables=accept_older_tables, on_event=note,
+        without=without or (), accept_older_tables=accept_older_tables, commit_log=commit_log,
+        on_event=note,
     )  # fmt: skip
     ended = asyncio.run(ended_by(move.run()))
     output(kind).record(report_record(move.report))

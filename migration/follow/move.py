@@ -40,7 +40,11 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.progress import OnEvent, noop
 from cqstore.store.queue.backends import backend, backend_names
 from cqstore.store.service.layout.resolve_layout import resolve_layout
-from cqstore.store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
+from cqstore.store.service.layout.store_layout import (
+    choose_backends,
+    refuse_log_elsewhere,
+    with_log_folder,
+)
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.delay_levels import unlike_levels
 from cqstore.store.service.opening.components import components_of
@@ -99,18 +103,21 @@ class FollowedMove:
         timing: Timing | None = None,
         without: Collection[AcceptedLoss] = (),
         accept_older_tables: bool = False,
+        commit_log: Path | None = None,
         on_event: OnEvent = noop,
     ) -> None:
         """``broker`` is the root of the broker's store, ``own`` that of the new one.
 
         ``master``: host and replication port of the broker. ``accept_older_tables``: in a move to
-        file queues, do not convert the tables in RocksDB to JSON files. ``without``: data that may
-        be left out if it cannot be copied or converted.
+        file queues, do not convert the tables in RocksDB to JSON files. ``commit_log``: the
+        broker's ``storePathCommitLog``, if it is not the default. ``without``: data that may be
+        left out if it cannot be copied or converted.
         """
         self._broker, self._own = StorePaths(broker.absolute()), StorePaths(own.absolute())
         self._master, self._config, self._backend = master, config, backend
         # storePathCommitLog is that of the new store: the broker's log must not be read from there.
-        self._broker_config = config.model_copy(update={"store_path_commit_log": None})
+        default = config.model_copy(update={"store_path_commit_log": None})
+        self._broker_config = with_log_folder(default, commit_log)
         self._timing = timing or Timing(last_retry=0.5)
         self._next = NextBroker([backend], config, without, accept_older_tables)
         self._on_event = on_event
@@ -162,9 +169,8 @@ class FollowedMove:
         layout, _ = resolve_layout(self._broker.root, self._broker_config, read_only=True)
         if not layout.has_log:
             raise RefusedStoreError(
-                "no commit log found. If the broker's storePathCommitLog is another folder, make"
-                " this path a symbolic link to that folder; a log in several folders cannot be"
-                " followed",
+                "no commit log found. If the broker's storePathCommitLog is another folder, name it"
+                " with --commitlog",
                 path=self._broker.commit_log,
             )
         self._process.has_store()  # records which process has to stop
@@ -184,11 +190,11 @@ class FollowedMove:
             return
         self._refuse_other_levels()
         try:
-            closed_files(self._broker.root)
+            closed_files(self._broker.root, layout.log_folders)
         except RefusedStoreError:
             return  # there is only one file, which the master sends
         self._on_event("copying the closed log files")
-        copy_base(self._broker.root, self._own.root)
+        copy_base(self._broker.root, self._own.root, folders=layout.log_folders)
 
     def _refuse_other_levels(self) -> None:
         """Refuse delay levels that would give the new queues other due times than the broker's."""

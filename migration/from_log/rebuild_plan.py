@@ -18,7 +18,6 @@ from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
 from cqstore.migration.from_log.scan_task import scan_item, scan_range
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
 from cqstore.migration.plan.plan import (
-    LOG_IN_SEVERAL_FOLDERS,
     Plan,
     Slice,
     refuse_second_plan,
@@ -120,8 +119,6 @@ def _refuse(layout: StoreLayout, target: str) -> None:
         raise RefusedStoreError("no commit log found", path=paths.commit_log)
     if target in layout.backends:
         raise RefusedStoreError(f"the store already has {target} queues", path=paths.root)
-    if layout.log_folders != [paths.commit_log]:
-        raise RefusedStoreError(LOG_IN_SEVERAL_FOLDERS, path=paths.root)
     if (batches := unlike_others(paths)) is not None:
         raise RefusedStoreError(
             "the store has BatchCQ queues, which can be read but not written", path=batches

@@ -22,7 +22,6 @@ from cqstore.store.settings.config import StoreConfig
 
 FORMAT = 1
 """Version of the plan's files."""
-LOG_IN_SEVERAL_FOLDERS = "a commit log in several folders is not supported"
 PLAN_AGAIN = "make a new plan (cqstore migrate rollback, then cqstore migrate plan)"
 """End of an error about a plan that no longer fits its store."""
 _SHOWN_BY_FILES = frozenset({

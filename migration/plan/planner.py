@@ -7,7 +7,6 @@ from pathlib import Path
 from cqstore.migration.plan.both_sides import compare_backends
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
 from cqstore.migration.plan.plan import (
-    LOG_IN_SEVERAL_FOLDERS,
     Plan,
     Slice,
     refuse_second_plan,
@@ -91,8 +90,6 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
             " first (on a copy, if you prefer)",
             path=root,
         )
-    if components_of(store).layout.log_folders != [components_of(store).paths.commit_log]:
-        raise RefusedStoreError(LOG_IN_SEVERAL_FOLDERS, path=root)
     if there:
         both = compare_backends(store, target)
         if not replace:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cqstore.cq_rocksdb.folders import separate_folder
 from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity, finding
 from cqstore.store.broker_files.file_names import CURRENT
-from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.errors import RefusedStoreError, StoreConfigError, StoreError
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
@@ -65,7 +65,7 @@ def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
         return FolderFacts(FolderKind.TWO_DATABASES, None)
     try:
         layout = detect(root, config)
-    except RefusedStoreError as exc:
+    except (RefusedStoreError, StoreConfigError) as exc:
         return FolderFacts(FolderKind.FOREIGN, None, exc)
     return FolderFacts(_verdict(layout, beside=beside), layout)
 

@@ -5,7 +5,7 @@ Source: RocketMQ ``MappedFileQueue``, ``AllocateMappedFileService``.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from cqstore.store.errors import (
 )
 from cqstore.store.files import check_regular, file_name, make_folder, sync_folder
 from cqstore.store.log import _tail
+from cqstore.store.log.file_places import FilePlaces
 from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.path_kind import exists, is_dir
@@ -43,13 +44,15 @@ class MappedFileQueue(_tail.FilesByStart):
         read_only: bool,
         warm_pages: int = 0,
     ) -> None:
-        """Create the object for the files in ``folders``; new files are created in the first.
+        """Create the object for the files in ``folders``.
 
         ``warm_pages``: see ``MappedFile.create``.
         """
         self._warm_pages = warm_pages
         self.folder = folders[0]
         self.folders = folders
+        self.places = FilePlaces(folders[:1])
+        """The folders of new files."""
         self.file_size = file_size
         self._read_only = read_only
         self._mapped_max = mapped_max
@@ -99,9 +102,16 @@ class MappedFileQueue(_tail.FilesByStart):
         if start % self.file_size or (self.by_start and start != end):
             expected = f"start {end}" if self.by_start else f"a multiple of {self.file_size}"
             raise CorruptionError(
-                "a commit log file is missing before this one", path=path,
+                f"a commit log file is missing before this one{self._empty_folders()}", path=path,
                 expected=expected, got=f"start {start}",
             )  # fmt: skip
+
+    def _empty_folders(self) -> str:
+        """Return a question about folders of the log without a file; empty if there are none."""
+        empty = [str(folder) for folder in self.folders if not log_file_paths([folder])]
+        if len(self.folders) == 1 or not empty:
+            return ""
+        return f", and {', '.join(empty)} has no file of the log: is its disk mounted?"
 
     def _leave_out_removed(self, start: int) -> None:
         """Forget the files that another process has removed, as after an expiry of our own.
@@ -224,20 +234,34 @@ class MappedFileQueue(_tail.FilesByStart):
         offset = self.end_offset() if self.by_start else (start or 0)
         file = self._ahead.pop(offset) if self._ahead else None
         if file is None:
-            with os_errors("create the folder of the commit log", self.folder):
-                make_folder(self.folder)
-                empty = self.folder / file_name(offset)
-                if exists(empty) and empty.stat().st_size == 0:
-                    empty.unlink()  # skipped by load: a crash during its creation
-            file = MappedFile.create(self.folder, offset, self.file_size, self._warm_pages)
+            if not self.by_start:  # later, a missing folder may be on a disk that was unmounted
+                folder = self.places.folder(offset // self.file_size)
+                with os_errors("create the folder of the commit log", folder):
+                    make_folder(folder)
+            file = self._create(offset)
         self.by_start = {**self.by_start, offset: file}
         self._make_room(file)
         return file
 
+    def _create(self, offset: int) -> MappedFile:
+        """Create the file that starts at ``offset``, in the folder whose turn it is. Any thread.
+
+        An empty file of that name, which a crash during its creation left in any of the folders, is
+        removed first: a log must not have two files of one name.
+        """
+        with os_errors("remove an empty commit log file", self.folder):
+            for folder in self.folders:
+                empty = folder / file_name(offset)
+                if exists(empty) and empty.stat().st_size == 0:
+                    empty.unlink()
+                    sync_folder(folder)
+        folder = self.places.folder(offset // self.file_size)
+        return MappedFile.create(folder, offset, self.file_size, self._warm_pages)
+
     def make_ahead(self) -> None:
         """Create the file for the next ``append_file`` in a background thread."""
         if self._ahead is None:
-            self._ahead = _AheadOfTime(self.folder, self.file_size, self._warm_pages)
+            self._ahead = _AheadOfTime(self._create)
         self._ahead.request(self.end_offset())
 
     def truncate(self, offset: int) -> None:
@@ -314,10 +338,8 @@ class _AheadOfTime:
     Errors are ignored here: the append then creates the file itself and gets the same error.
     """
 
-    def __init__(self, folder: Path, file_size: int, warm_pages: int) -> None:
-        self._folder = folder
-        self._file_size = file_size
-        self._warm_pages = warm_pages
+    def __init__(self, create: Callable[[int], MappedFile]) -> None:
+        self._create = create
         self._thread: StoreThread | None = None
         self._made: MappedFile | None = None
         self._offset = -1
@@ -330,7 +352,7 @@ class _AheadOfTime:
 
     def _make(self, offset: int) -> None:
         try:
-            self._made = MappedFile.create(self._folder, offset, self._file_size, self._warm_pages)
+            self._made = self._create(offset)
         except BaseException as exc:  # noqa: BLE001 - nothing hangs on it, see above
             _LOG.info("cannot create the next commit log file in advance: %s", exc)
             self._made = None

@@ -148,7 +148,7 @@ class MessageStore:
 
         Args:
             root: root folder (``storePathRootDir``). A commit log in another folder is set by
-                ``store_path_commit_log``, and can only be read.
+                ``store_path_commit_log``; it is written if ``store_path_root_dir`` is ``root``.
             config: the settings; default: RocketMQ's.
             backend: name of the backend to create a new store with, to read if the store has
                 several, or to rebuild into. Default: ``storeType`` of the settings.

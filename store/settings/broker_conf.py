@@ -15,15 +15,13 @@ from cqstore.store.settings.conf_notes import (
     log_below,
     near_key,
     other_store,
+    read_only_without_effect,
 )
 from cqstore.store.settings.conf_values import Judged, Outcome, judge
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.properties_file import ConfLine, last_values, read_lines
 
 _logger = StoreLogger(__name__)
-_NOT_OURS = {
-    "readOnlyCommitLogStorePaths": "log files in it are not read; name them in storePathCommitLog",
-}
 
 
 class ConfNote(NamedTuple):
@@ -87,10 +85,11 @@ class BrokerConf:
                 other.
         """
         given = self.taken(StoreConfig.known_keys())
-        if root is not None and (here := log_below(self.values, root)) is not None:
-            given["storePathCommitLog"] = here
+        if root is not None and (here := log_below(self.values, root)):
+            given |= here
         elif root is not None and is_of_another(self.values, root, beside):
-            given.pop("storePathCommitLog", None)
+            for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):
+                given.pop(key, None)
         try:
             return StoreConfig.from_mapping(given)
         except StoreConfigError as exc:
@@ -126,6 +125,7 @@ class BrokerConf:
             elif key in keys and (gone := _gone(key, keys[key])):
                 yield ConfNote(f"line {number}: {gone}")
         yield from (ConfNote(each.sentence) for each in line_notes(self.lines))
+        yield from map(ConfNote, read_only_without_effect(self.values))
         if root is not None:
             yield from map(ConfNote, other_store(self.values, root, is_new=is_new))
 
@@ -158,9 +158,7 @@ def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
     known, keys = StoreConfig.known_keys(), broker_keys()
     unused: dict[str, str] = {}
     for key in unknown:
-        if key in _NOT_OURS:
-            unused[key] = _NOT_OURS[key]
-        elif key not in keys and (meant := near_key(key, known)):
+        if key not in keys and (meant := near_key(key, known)):
             unused[key] = f"did you mean {meant}?"
     return unused
 

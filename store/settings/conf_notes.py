@@ -84,26 +84,46 @@ def _words(key: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]*[a-z]+|[A-Z]+|\d+", key)]
 
 
-def log_below(values: Mapping[str, str], root: Path) -> str | None:
-    """Return ``storePathCommitLog`` translated to folders below ``root``, or ``None``.
+def log_below(values: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Return the keys of the log's folders, translated to folders below ``root``; or nothing.
 
     The settings of a container, or of the original of a copied store, name folders below their own
     ``storePathRootDir``. These mean the folders below ``root`` if all of them exist there.
     """
-    text, base = (java_trim(values.get(key, "")) for key in _FOLDERS)
-    if not text or not base or os.path.realpath(base) == os.path.realpath(root):
+    base = java_trim(values.get("storePathRootDir", ""))
+    if not base or os.path.realpath(base) == os.path.realpath(root):
+        return {}
+    moved = dict[str, str]()
+    splitter = values.get("multiPathSplitter", ",")
+    for key in _FOLDERS:
+        if text := java_trim(values.get(key, "")):
+            parts = [_part_below(part, base, root) for part in text.split(splitter)]
+            if None in parts:
+                return {}
+            moved[key] = splitter.join(map(str, parts))
+    return moved if _FOLDERS[0] in moved else {}
+
+
+def _part_below(part: str, base: str, root: Path) -> Path | None:
+    """Return the existing folder below ``root`` for one below ``base``, or ``None``."""
+    below = os.path.relpath(os.path.normpath(part), os.path.normpath(base))
+    if Path(below).is_relative_to(os.pardir) or not is_dir(root / below):
         return None
-    moved = list[str]()
-    for part in text.split(","):
-        below = os.path.relpath(os.path.normpath(part.strip()), os.path.normpath(base))
-        is_outside = Path(below).is_relative_to(os.pardir) or not is_dir(root / below)
-        if is_outside or Path(part.strip()).is_absolute() != Path(base).is_absolute():
-            return None
-        moved.append(str(root / below))
-    return ",".join(moved)
+    return root / below if Path(part).is_absolute() == Path(base).is_absolute() else None
 
 
-_FOLDERS = ("storePathCommitLog", "storePathRootDir")
+_FOLDERS = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
+
+
+def read_only_without_effect(values: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence if a broker ignores the read-only folders of a log."""
+    text, read_only = (java_trim(values.get(key, "")) for key in _FOLDERS)
+    splitter = values.get("multiPathSplitter", ",")
+    if read_only and splitter not in text:
+        yield (
+            f"readOnlyCommitLogStorePaths has no effect: a broker reads these folders only if"
+            f" storePathCommitLog contains {splitter!r} (it may be its last character)"
+        )
 
 
 def is_of_another(values: Mapping[str, str], root: Path, stores: Iterable[Path]) -> bool:
@@ -125,11 +145,8 @@ def other_store(values: Mapping[str, str], root: Path, *, is_new: bool) -> Itera
             f"storePathRootDir={text} is not {root}: these settings belong to another store, or to"
             " the original of this copy"
         )
-    if not is_new and (here := log_below(values, root)) is not None:
-        yield (
-            f"storePathCommitLog={java_trim(values['storePathCommitLog'])} is below that"
-            f" storePathRootDir: using {here}"
-        )
+    for key, here in ({} if is_new else log_below(values, root)).items():
+        yield f"{key}={java_trim(values[key])} is below that storePathRootDir: using {here}"
 
 
 def _bare(key: str) -> str:

@@ -30,6 +30,8 @@ CQ_UNIT_SIZE = 20
 _HOURS = 24
 _OWN_SIZES = {"rocksdb_memory_bytes"}
 """Settings that RocketMQ does not have and that may exceed a Java ``int``."""
+_NO_SEPARATOR = frozenset("/.$|()[]{}^?*+\\ \t\r\n")
+"""Characters that cannot separate paths, or have a meaning in a regular expression."""
 
 
 class FlushDiskType(StrEnum):
@@ -95,8 +97,17 @@ class StoreConfig(ReplicaConfig):
     use_separate_store_path_for_rocksdb_cq: bool = False
     """Create a new RocksDB in ``consumequeue_rocksdb`` instead of ``consumequeue``."""
     store_path_commit_log: OptionalText = None
-    """Commit log folder if it is not ``ROOT/commitlog``; several, separated by commas:
-    multi-path."""
+    """Folder of the commit log if it is not ``ROOT/commitlog``. Several, each after a comma: the
+    files are spread over them. See ``store_path_root_dir``."""
+    read_only_commit_log_store_paths: OptionalText = None
+    """Folders in which no log file is created; files there are read and expire. As in RocketMQ,
+    without effect unless ``store_path_commit_log`` contains a comma."""
+    multi_path_splitter: str = ","
+    """Separator of these folders. Not a RocketMQ key: a broker takes it from the system property
+    ``rocketmq.broker.multiPathSplitter``."""
+    store_path_root_dir: OptionalText = None
+    """Root of the store that these settings belong to. A log outside of the root is only written
+    if this key names the store."""
     enable_dledger_commit_log: bool = False
     """DLedger log: refused (the misspelling of the key is RocketMQ's)."""
     enable_controller_mode: bool = False
@@ -384,6 +395,13 @@ class StoreConfig(ReplicaConfig):
                 )
         return value
 
+    @field_validator("multi_path_splitter")
+    @classmethod
+    def _check_splitter(cls, value: str) -> str:
+        if not value or not _NO_SEPARATOR.isdisjoint(value):  # Java splits at a regular expression
+            raise ValueError(f"invalid separator {value!r}: expected a text such as , or :")
+        return value
+
     @field_validator("delete_when")
     @classmethod
     def _check_hours(cls, value: str) -> str:
@@ -442,6 +460,11 @@ class StoreConfig(ReplicaConfig):
     def delete_hours(self) -> frozenset[int]:
         """Return the hours of ``delete_when``."""
         return frozenset(int(hour) for hour in self.delete_when.split(";") if hour.strip())
+
+    @property
+    def spreads_log(self) -> bool:
+        """Return whether ``store_path_commit_log`` names several folders."""
+        return self.multi_path_splitter in (self.store_path_commit_log or "")
 
     @property
     def units_per_file(self) -> int:

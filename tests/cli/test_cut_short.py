@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.store.record.message import Message
+from cqstore.store.service.layout.store_layout import detect
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clear
 from cqstore.store.settings.config import StoreConfig
@@ -201,14 +202,15 @@ def test_a_database_that_is_cut_is_one_finding_and_built_anew(
 
 def test_a_store_counts_as_crashed_before_it_is_mended_and_once(tmp_path: Path) -> None:
     file, abort = tmp_path / "log", tmp_path / "abort"
+    layout = detect(tmp_path, StoreConfig())
     file.write_bytes(b"short")
-    clear(tmp_path, FILE_SIZE, [])
+    clear(layout, FILE_SIZE, [])
     assert not abort.exists()
     obstacle = Obstacle(ObstacleKind.LOG_FILE, "short", file)
-    clear(tmp_path, FILE_SIZE, [obstacle])
+    clear(layout, FILE_SIZE, [obstacle])
     assert abort.read_text() == str(os.getpid())
     assert (tmp_path / "abort.bak").read_bytes() == b""
     assert file.read_bytes() == b"short".ljust(FILE_SIZE, b"\0")
     abort.write_bytes(b"17")  # of a process that crashed
-    clear(tmp_path, FILE_SIZE, [obstacle])
+    clear(layout, FILE_SIZE, [obstacle])
     assert (abort.read_bytes(), (tmp_path / "abort.bak").read_bytes()) == (b"17", b"")

@@ -33,6 +33,7 @@ def walk(table: list[Row], safe: int, limit: int, base: int = 0) -> QueueEnd:
 
     A queue goes on while each row is a unit that leads behind the one before, in the log; before
     the first there may be pre-blanks. What was on disk, below ``safe``, stays.
+    The row after the end may be the unit of a record that the log does not have.
     """
     last, end = -1, 0
     for row in table:
@@ -47,7 +48,9 @@ def walk(table: list[Row], safe: int, limit: int, base: int = 0) -> QueueEnd:
     first = next((at for at, row in enumerate(table[:end]) if row != PRE_BLANK), end)
     end_phy = sum(table[end - 1][:2]) if last >= 0 else -1
     dirty = any(any(row) for row in table[end:])
-    return QueueEnd(base + first, base + end, last, end_phy, dirty, has_hole=end > strict)
+    behind = table[end] if end < len(table) else (0, 0, 0)
+    lost = sum(behind[:2]) if behind[1] > 0 and behind[0] >= limit else -1
+    return QueueEnd(base + first, base + end, last, end_phy, dirty, end > strict, lost)
 
 
 def lay(root: Path, table: list[Row], base: int = 0, ahead: int = 0) -> Iterator[QueueFiles]:

@@ -5,29 +5,35 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES
 from tests.kit.killed_child import config_of, followed, start
 from tests.kit.promised import Promises, settle
+from tests.kit.two_paths import FOLDERS, in_two_paths
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
+TWO_PATHS = [("file", RocksDBEngine.AUTO), ("rocksdb", RocksDBEngine.AUTO)]
 MAX_LINES = 200
 NUMBERS = 1_000_000
 """Messages that one process may put; the next one counts on from there."""
 
 
-def die_again_and_again(root: Path, backend: str, engine: RocksDBEngine, seeds: range) -> None:
+def die_again_and_again(
+    root: Path, backend: str, engine: RocksDBEngine, seeds: range, *, two_paths: bool = False
+) -> None:
     """Kill a process a seed, all of them on one store; open and compare each time.
 
     The process is killed as soon as it has said so many lines, wherever it is by then: in the
     middle of whatever comes next. One in ten is killed while it opens the store.
     """
-    promises = Promises()
+    promises, config = Promises(), config_of(engine)
+    config = in_two_paths(root, config) if two_paths else config
     for seed in seeds:
         draw = random.Random(seed)
         lines = 1 if draw.randrange(10) == 0 else draw.randrange(2, MAX_LINES)
-        child = start(root, backend, engine, seed * NUMBERS)
+        child = start(root, backend, engine, seed * NUMBERS, two_paths=two_paths)
         assert child.stdout is not None
         with child:
             for _ in range(lines):
@@ -36,13 +42,32 @@ def die_again_and_again(root: Path, backend: str, engine: RocksDBEngine, seeds: 
             for line in child.stdout:
                 followed(promises, line)
         assert child.returncode == -9
-        with MessageStore.open(root, config_of(engine), backend=backend) as store:
+        with MessageStore.open(root, config, backend=backend) as store:
             promises = settle(store, promises)
 
 
 @pytest.mark.parametrize(("backend", "engine"), STORES)
 def test_nothing_that_returned_is_lost(tmp_path: Path, backend: str, engine: RocksDBEngine) -> None:
     die_again_and_again(tmp_path, backend, engine, range(1, 6))
+
+
+@pytest.mark.parametrize(("backend", "engine"), TWO_PATHS)
+def test_nothing_of_a_log_in_two_paths_is_lost(
+    tmp_path: Path, backend: str, engine: RocksDBEngine
+) -> None:
+    die_again_and_again(tmp_path, backend, engine, range(1, 6), two_paths=True)
+    for name in FOLDERS:
+        assert log_file_paths([tmp_path / name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("group", range(10))
+@pytest.mark.parametrize(("backend", "engine"), TWO_PATHS)
+def test_nothing_of_a_log_in_two_paths_is_lost_ever(
+    tmp_path: Path, backend: str, engine: RocksDBEngine, group: int
+) -> None:
+    seeds = range(300 + 7 * group, 307 + 7 * group)
+    die_again_and_again(tmp_path, backend, engine, seeds, two_paths=True)
 
 
 @pytest.mark.long

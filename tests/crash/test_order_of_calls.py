@@ -12,12 +12,14 @@ from cqstore.store.log.mapped_file_queue import MappedFileQueue
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
+from cqstore.store.service.layout.store_layout import detect
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clear
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.opening.unopened import begin_again
 from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.file_queues import SIZE, rows
 from tests.kit.file_queues import Disk as Queues
@@ -211,9 +213,9 @@ def test_what_a_killed_first_opening_has_made_is_gone_before_its_mark(tmp_path: 
 
 def test_a_log_file_is_filled_up_when_no_clean_stop_is_known_any_more(tmp_path: Path) -> None:
     (tmp_path / "cut").touch()
-    calls = CallOrder(tmp_path)
+    calls, layout = CallOrder(tmp_path), detect(tmp_path, StoreConfig())
     with calls.watching():
-        clear(tmp_path, 4096, [Obstacle(ObstacleKind.LOG_FILE, "", tmp_path / "cut")])
+        clear(layout, 4096, [Obstacle(ObstacleKind.LOG_FILE, "", tmp_path / "cut")])
     (marked,) = calls.places("rename", "abort")[1:]  # after its backup
     assert calls.made[marked:] == [("rename", "abort"), ("sync", "."), ("sync", "cut")]
 

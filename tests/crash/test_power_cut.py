@@ -32,6 +32,7 @@ from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreCon
 from tests.kit.engines import ENGINES
 from tests.kit.power_cut import Disk, Image
 from tests.kit.promised import Promises, Put, Queue, settle
+from tests.kit.two_paths import in_two_paths
 
 LOG_FILE = 16384
 CONFIG = StoreConfig(
@@ -60,8 +61,11 @@ rounds = st.lists(st.lists(steps, min_size=1, max_size=12), min_size=1, max_size
 class Run:
     """One store that lives through several power cuts."""
 
-    def __init__(self, folder: Path, config: StoreConfig, backend: str, seed: int) -> None:
+    def __init__(
+        self, folder: Path, config: StoreConfig, backend: str, seed: int, *, two_paths: bool = False
+    ) -> None:
         self.folder = folder
+        self.two_paths = two_paths
         self.config = config
         self.backend = backend
         self.draw = random.Random(seed)
@@ -137,7 +141,8 @@ class Run:
     # ---- what a run may do
 
     def open(self) -> None:
-        self.store = MessageStore.open(self.root, self.config, backend=self.backend)
+        config = in_two_paths(self.root, self.config) if self.two_paths else self.config
+        self.store = MessageStore.open(self.root, config, backend=self.backend)
 
     def put(self, place: tuple[int, int]) -> None:
         self.put_list([place], single=True)
@@ -281,12 +286,13 @@ def checkpoints(disk: Disk) -> Iterator[CheckpointFields]:
 
 
 def run(
-    backend: str, engine: RocksDBEngine, flush: FlushDiskType, each: list[Any], seed: int
-) -> None:
+    backend: str, engine: RocksDBEngine, flush: FlushDiskType, each: list[Any], seed: int,
+    *, two_paths: bool = False,
+) -> None:  # fmt: skip
     config = CONFIG.model_copy(update={"rocksdb_engine": engine, "flush_disk_type": flush})
     folder = Path(tempfile.mkdtemp(prefix="power-cut-"))
     try:
-        store = Run(folder, config, backend, seed)
+        store = Run(folder, config, backend, seed, two_paths=two_paths)
         for operations in each:
             store.live(operations)
         store.inspect(store.disk.images[-1])
@@ -316,6 +322,15 @@ def test_files_keep_what_was_promised(flush: FlushDiskType, each: list[Any], see
     run("file", RocksDBEngine.AUTO, flush, each, seed)
 
 
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+@settings(max_examples=8, derandomize=True, deadline=None)
+@given(each=rounds, seed=st.integers(0, 1 << 32))
+def test_a_log_in_two_paths_keeps_what_was_promised(
+    backend: str, each: list[Any], seed: int
+) -> None:
+    run(backend, RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, each, seed, two_paths=True)
+
+
 @pytest.mark.parametrize("flush", FlushDiskType)
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=3, derandomize=True, deadline=None)
@@ -327,15 +342,16 @@ def test_rocksdb_keeps_what_was_promised(
 
 
 def keep_it_many_times(
-    backend: str, engine: RocksDBEngine, flush: FlushDiskType, part: int, examples: int
-) -> None:
+    backend: str, engine: RocksDBEngine, flush: FlushDiskType, part: int, examples: int,
+    *, two_paths: bool = False,
+) -> None:  # fmt: skip
     """Try ``examples`` runs; each part has its own."""
 
     @hypothesis.seed(part)
     @settings(max_examples=examples, deadline=None)
     @given(each=rounds, seed=st.integers(0, 1 << 32))
     def keep(each: list[Any], seed: int) -> None:
-        run(backend, engine, flush, each, seed)
+        run(backend, engine, flush, each, seed, two_paths=two_paths)
 
     keep()
 
@@ -345,6 +361,16 @@ def keep_it_many_times(
 @pytest.mark.parametrize("part", range(10))
 def test_files_keep_it_many_times(flush: FlushDiskType, part: int) -> None:
     keep_it_many_times("file", RocksDBEngine.AUTO, flush, part, 100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flush", FlushDiskType)
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+@pytest.mark.parametrize("part", range(3))
+def test_a_log_in_two_paths_keeps_it_many_times(
+    backend: str, flush: FlushDiskType, part: int
+) -> None:
+    keep_it_many_times(backend, RocksDBEngine.AUTO, flush, part, 50, two_paths=True)
 
 
 @pytest.mark.long

@@ -53,9 +53,11 @@ def ours(root: Path) -> list[int] | None:
     return begins
 
 
-def loaded(program: JavaProgram, home: Path, roots: list[Path]) -> list[dict[str, Any]]:
-    """Return what RocketMQ makes of each log."""
-    requested = "".join(f"{root}/commitlog\t{SIZE}\n" for root in roots)
+def loaded(
+    program: JavaProgram, home: Path, roots: list[Path], folder: str = "/commitlog"
+) -> list[dict[str, Any]]:
+    """Return what RocketMQ makes of the log in ``folder`` of each root."""
+    requested = "".join(f"{root}{folder}\t{SIZE}\n" for root in roots)
     done = subprocess.run(
         program.command(home, ["-Xmx256m"]), input=requested, capture_output=True, text=True,
         check=True, timeout=300, env=program.environment(),

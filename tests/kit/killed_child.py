@@ -15,6 +15,7 @@ from typing import Any
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.promised import Promises, Put, Queue
+from tests.kit.two_paths import in_two_paths
 
 LOG_FILE = 65536
 QUEUES: list[Queue] = [("a", 0), ("a", 1), ("b", 0), ("c", 3)]
@@ -31,10 +32,11 @@ def config_of(engine: RocksDBEngine) -> StoreConfig:
 
 
 def start(
-    root: Path, backend: str, engine: RocksDBEngine, seed: int, *, deletes: bool = True
-) -> "subprocess.Popen[bytes]":
+    root: Path, backend: str, engine: RocksDBEngine, seed: int, *, deletes: bool = True,
+    two_paths: bool = False,
+) -> "subprocess.Popen[bytes]":  # fmt: skip
     """Start the process; its messages are numbered from ``seed`` on."""
-    words = [str(root), backend, engine.value, str(seed), str(int(deletes))]
+    words = [str(root), backend, engine.value, str(seed), str(int(deletes)), str(int(two_paths))]
     return subprocess.Popen(
         [sys.executable, "-m", "tests.kit.killed_child", *words],
         stdout=subprocess.PIPE,
@@ -114,9 +116,11 @@ def expire(store: MessageStore, part: float) -> None:
 
 
 def main() -> None:
-    root, backend, engine, seed, deletes = sys.argv[1:]
+    root, backend, engine, seed, deletes, two_paths = sys.argv[1:]
+    config = config_of(RocksDBEngine(engine))
     say("opening", None)
-    store = MessageStore.open(root, config_of(RocksDBEngine(engine)), backend=backend)
+    config = in_two_paths(Path(root), config) if two_paths == "1" else config
+    store = MessageStore.open(root, config, backend=backend)
     say("open", None)
     work(store, random.Random(int(seed)), int(seed), deletes=deletes == "1")
 

@@ -28,6 +28,7 @@ class Moving:
         backend: str = "rocksdb",
         timing: Timing = QUICK,
         without: Collection[AcceptedLoss] = (),
+        commit_log: Path | None = None,
     ) -> None:
         self.reported: list[str] = []
         self._condition = threading.Condition()
@@ -35,6 +36,7 @@ class Moving:
         self.move = FollowedMove(
             root, ("127.0.0.1", port), own, config,
             backend=backend, timing=timing, on_event=self._on_event, without=without,
+            commit_log=commit_log,
         )  # fmt: skip
         self.ended: Future[FollowedReport] = Future()
         self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[FollowedReport]]] = (

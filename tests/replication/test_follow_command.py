@@ -19,10 +19,12 @@ from cqstore.replication.follow.epoch_protocol import Learner
 from cqstore.replication.follow.follower_progress import FollowerProgress
 from cqstore.replication.ha_settings import HaSettings
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
+from cqstore.store.settings.broker_conf import BrokerConf
 from tests.kit import commands
 from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
@@ -87,6 +89,31 @@ def test_a_new_folder_gets_the_last_file_and_is_told_so(
         assert (store.report.needed, store.last_exit_ok) == (False, True)
         assert log_of(store) == led.log[begin:]
         assert components_of(store).layout.backends == [backend]
+
+
+@pytest.mark.slow
+def test_a_log_in_two_paths_is_written_if_the_settings_name_the_folder(
+    led: Led, tmp_path: Path, conf: Path
+) -> None:
+    own, folders = tmp_path / "own", [tmp_path / "d1", tmp_path / "d2"]
+    conf.write_text(
+        f"{SIZES}storePathRootDir={own}\nstorePathCommitLog={folders[0]},{folders[1]}\n"
+    )
+    with_base = run("127.0.0.1:1", own, conf, "--base", led.root, code=2)
+    assert f"expected {own}/commitlog" in with_base.stderr
+    assert not own.exists()
+    first = next(start for start in led.starts if start > 4096)
+    for end in (first, len(led.log)):
+        with serving(WireMaster(led.log[:end])) as master:
+            run(master, own, conf, "--until", end)
+    with MessageStore.open(own, BrokerConf.read(conf).settings(own), read_only=True) as store:
+        begin = components_of(store).log.min_phy_offset()
+        assert log_of(store) == led.log[begin:]
+        assert [each for each in store.check() if each.damage] == []
+    assert not (own / "commitlog").exists()
+    for number, path in enumerate(log_file_paths(folders), begin // 4096):
+        assert path.parent == folders[number % 2]
+    assert all(map(log_file_paths, ([each] for each in folders)))
 
 
 @pytest.mark.slow

@@ -20,7 +20,8 @@ _DECIDED = frozenset({
     "store_type", "rocksdb_cq_double_write_enable", "combine_cq_loading_cq_types",
     "combine_cq_prefer_cq_type", "combine_assign_offset_cq_type",
     "combine_cq_use_rocksdb_for_lmq", "rocksdb_cq_selective_double_write_enable",
-    "double_write_topics", "store_path_commit_log", "enable_dledger_commit_log",
+    "double_write_topics", "store_path_commit_log", "read_only_commit_log_store_paths",
+    "multi_path_splitter", "store_path_root_dir", "enable_dledger_commit_log",
     "enable_controller_mode", "broker_role", "duplication_enable", "message_index_enable",
 })  # fmt: skip
 """Settings for the place, content and writer of a store: the comparison sets them."""

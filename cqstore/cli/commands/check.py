@@ -41,6 +41,7 @@ from cqstore.store.service.offline.backup_manifest import (
 from cqstore.store.service.offline.obstacles import OpenedPast, open_past
 from cqstore.store.service.offline.repair import RepairPlan, carry_out, check_cut, plan_repair
 from cqstore.store.service.offline.store_copy import blocks_below, check_copy_target, copy_store
+from cqstore.store.settings.config import StoreConfig
 
 Repair = Annotated[
     bool, typer.Option("--repair", help="Repair a copy of the store. Prints the steps first.")
@@ -103,23 +104,26 @@ def check(
         _check_repair(root, target, commit_log, copy_to, in_place=in_place)
     elif copy_to or in_place or cut_at is not None:
         raise StoreConfigError("--copy-to, --in-place and --cut-at require --repair")
-    plan = _run_check(root, config, backend, commit_log, kind)
+    given = with_log_folder(read_config(config, root), commit_log)
+    plan = _run_check(root, given, backend, kind)
     if repair and cut_at is not None and (plan is None or plan.cut_at is None):
         raise StoreConfigError(f"the log is not damaged at {cut_at}: there is nothing to cut")
     if plan is None:
         return
     if not repair:
         raise typer.Exit(1)
-    _mend(root, target, config, plan, cut_at, in_place=in_place)
-    if _run_check(target, config, backend, None, kind) is not None:
+    settings = _mend(root, target, config, plan, cut_at, in_place=in_place)
+    if _run_check(target, settings, backend, kind) is not None:
         raise typer.Exit(1)
 
 
 def _mend(
     root: Path, target: Path, config: Path | None, plan: RepairPlan, cut_at: int | None,
     *, in_place: bool,
-) -> None:  # fmt: skip
+) -> StoreConfig:  # fmt: skip
     """Print the steps of a repair; apply them to a copy at ``target``, or ``in_place``.
+
+    Return the settings of ``target``: a copy has its log in its own folder.
 
     Raises:
         typer.Exit: there is nothing to repair.
@@ -131,14 +135,21 @@ def _mend(
     if not plan:
         raise typer.Exit(1)
     check_cut(root, plan, cut_at)
-    refuse_foreign_files(root, detect(root, read_config(config, root)).foreign)
+    settings = read_config(config, root)
+    layout = detect(root, settings)
+    refuse_foreign_files(root, layout.foreign)
     if not in_place:
+        folders = [] if layout.log_paths.is_default else layout.log_folders
         with progress("copying", blocks_below(root)) as tick:
-            copy_store(root, target, tick)
+            copy_store(root, target, tick, folders)
         note(f"repairing the copy {target}")
-    settings = read_config(config, target)
-    with progress("repairing", about_end(root, settings)) as tick:
-        carry_out(target, settings, plan.moved_to(root, target), cut_at, tick)
+        settings = read_config(config, target)
+        if folders:
+            settings = settings.model_copy(update={"store_path_commit_log": None})
+        plan = plan.moved_to(root, target)
+    with progress("repairing", about_end(target, settings)) as tick:
+        carry_out(target, settings, plan, cut_at, tick)
+    return settings
 
 
 def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
@@ -185,15 +196,10 @@ def _check_repair(
 
 
 def _run_check(
-    root: Path,
-    config: Path | None,
-    backend: str | None,
-    commit_log: Path | None,
-    kind: OutputFormat,
+    root: Path, settings: StoreConfig, backend: str | None, kind: OutputFormat
 ) -> RepairPlan | None:
     """Check the store and print the findings; return a repair plan, ``None`` if it is sound."""
     opener, damage = opened_by(root), list[CheckFinding]()
-    settings = with_log_folder(read_config(config, root), commit_log)
     with progress("checking") as tick, open_past(root, settings, backend) as past:
         store = past.store
         tick.measure(store.max_phy_offset())

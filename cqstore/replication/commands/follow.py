@@ -228,7 +228,7 @@ def _settings(config: Path | None, root: Path, learner: Learner | None) -> Store
     given = read_config(config, root, is_new=True)  # only bytes from the master are added
     followed = given.without_schedule()
     settings = followed.as_master() if learner is None else followed.as_learner()
-    refuse_log_elsewhere(root, settings, config)
+    refuse_log_elsewhere(root, settings, config, unless_named=True)
     return settings
 
 
@@ -339,6 +339,7 @@ def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: s
     """Copy the base if one is given and the store has no log yet."""
     if base is None:
         return
+    refuse_log_elsewhere(root, settings)  # the base becomes its default folder
     if matching(StorePaths(root).commit_log, "*"):
         note(f"{root}: already has a log, which is continued; --base is ignored")
         return

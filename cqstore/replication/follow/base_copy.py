@@ -7,12 +7,14 @@ and the first connection verifies that the last bytes equal the master's (``LogR
 """
 
 import shutil
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from cqstore.store.errors import CorruptionError, DiskFullError, RefusedStoreError, os_errors
-from cqstore.store.files import is_file_name, make_folder, reading, sync_below, sync_folder
+from cqstore.store.files import make_folder, reading, sync_below, sync_folder
 from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
@@ -23,11 +25,13 @@ _HEAD_BYTES = 8
 """Size of the first two fields of a record, size and magic, neither of which is 0."""
 
 
-def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
+def copy_base(
+    source: Path, root: Path, progress: Progress = noop, folders: Sequence[Path] = ()
+) -> int:
     """Copy the closed log files in ``source`` into the new store ``root``; return their bytes.
 
-    ``source`` is a folder of log files, or a folder with a subfolder ``commitlog``. An interrupted
-    copy is started again. ``progress`` is called with the phy offset copied up to.
+    ``source`` and ``folders``: see ``closed_files``. An interrupted copy is started again.
+    ``progress`` is called with the phy offset copied up to.
 
     Raises:
         RefusedStoreError: ``root`` is not empty, or ``source`` has no closed log file.
@@ -38,7 +42,7 @@ def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
     """
     paths = StorePaths(root)
     _refuse_unless_empty(paths)
-    files = closed_files(source)
+    files = closed_files(source, folders)
     with StoreLock(paths):
         _refuse_unless_empty(paths)  # another process may have been first
         return _take(files, paths, progress)
@@ -85,8 +89,11 @@ def _refuse_unless_empty(paths: StorePaths) -> None:
         raise RefusedStoreError("cannot copy the base: the folder is not empty", path=root)
 
 
-def closed_files(source: Path) -> list[Path]:
+def closed_files(source: Path, folders: Sequence[Path] = ()) -> list[Path]:
     """Return the log files in ``source`` that are followed by a file with a record, in order.
+
+    ``source`` is a folder of log files, or a folder with a subfolder ``commitlog``; if the log is
+    elsewhere, ``folders`` are those with its files.
 
     Raises:
         RefusedStoreError: ``source`` has no closed log file.
@@ -94,8 +101,7 @@ def closed_files(source: Path) -> list[Path]:
     """
     folder = source / "commitlog" if is_dir(source / "commitlog") else source
     with os_errors("list the base", folder):
-        names = [path.name for path in folder.iterdir()]
-        row = [folder / name for name in sorted(names) if is_file_name(name)]
+        row = log_file_paths(folders or [folder])
         while row and _is_empty(row[-1]):
             row.pop()
         sizes = [path.stat().st_size for path in row]

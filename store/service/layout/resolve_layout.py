@@ -23,7 +23,9 @@ def resolve_layout(
             guarantees that are not supported here.
     """
     layout = detect(root, config)
-    if read_only and (elsewhere := layout.paths.commit_log_override) is not None:
+    if (elsewhere := layout.paths.commit_log_override) is not None and not (
+        layout.log_paths.are_several or (layout.is_new and not read_only)
+    ):
         refuse_no_log_folder(elsewhere, layout.paths.root / "commitlog")
     if not (layout.has_log or layout.backends):
         if read_only:

@@ -40,7 +40,7 @@ def refuse_no_log_folder(commit_log: Path, own: Path | None = None) -> None:
     """
     if not is_dir(commit_log):
         what = "this is a file" if exists(commit_log) else "no such folder"
-    elif _may_be_store(commit_log):
+    elif may_be_store(commit_log):
         what = f"this is the folder of a store. Did you mean {commit_log / 'commitlog'}?"
     elif any(commit_log.iterdir()) and not any(matching(commit_log, _LOG_FILE)):
         what = "no file in it has the name of a log file"
@@ -59,7 +59,7 @@ def refuse_part(root: Path) -> None:
     """
     whole = root.absolute()
     for below, above in pairwise([whole, *whole.parents]):
-        if _is_part(below.name) and _may_be_store(above) and not _may_be_store(whole):
+        if is_part_of_store(below.name) and may_be_store(above) and not may_be_store(whole):
             raise RefusedStoreError(f"this is a part of a store. Did you mean {above}?", path=root)
 
 
@@ -81,7 +81,7 @@ def refuse_in_store(
         given = {root.resolve() for root in roots}
         for place in dict.fromkeys((target.resolve(), _by_its_own_place(target))):
             for above in (place, *place.parents):
-                is_root = above in given or _may_be_store(above)
+                is_root = above in given or may_be_store(above)
                 if not is_root or (is_store and above == place):
                     continue
                 if in_own_folder and _is_in_own_folder(place, above):
@@ -107,11 +107,11 @@ def _is_in_own_folder(place: Path, root: Path) -> bool:
     return names[:1] == ("cqstore",) and len(names) > 1 and names[1].startswith("migration")
 
 
-def _is_part(name: str) -> bool:
+def is_part_of_store(name: str = "") -> bool:
     """Return whether a store's folder has an entry with this name."""
     return name in _PARTS or name.startswith("consumequeue")
 
 
-def _may_be_store(folder: Path) -> bool:
+def may_be_store(folder: Path) -> bool:
     """Return whether a folder looks like that of a store."""
     return is_dir(folder / "commitlog") or is_file(folder / "checkpoint")

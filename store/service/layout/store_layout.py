@@ -4,7 +4,6 @@ Stores that this project must not write to are detected here, with the reasons; 
 read if their records have our format.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,13 @@ from cqstore.store.path_kind import exists, is_dir, is_file, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
 from cqstore.store.queue.backends import backend, backends, unlike_others
+from cqstore.store.service.layout.log_paths import (
+    LogPaths,
+    log_paths,
+    reasons_to_only_read,
+    refuse_missing_paths,
+)
+from cqstore.store.service.layout.noted_log_paths import refuse_unlike_noted
 from cqstore.store.service.layout.root_folder import refuse_file, refuse_no_log_folder
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.installed_backends import backend_of_type, known_types, taking_a_share
@@ -29,7 +35,7 @@ class StoreLayout:
     """The content of one folder, and why it must not be opened for writing."""
 
     paths: StorePaths
-    log_folders: list[Path]
+    log_paths: LogPaths
     has_log: bool
     backends: list[str]
     """Backends with queues here, sorted by name."""
@@ -41,6 +47,17 @@ class StoreLayout:
     """Files in the folder of the commit log that do not belong to it."""
 
     @property
+    def log_folders(self) -> list[Path]:
+        """Return the folders with files of the log."""
+        return self.log_paths.folders
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether nothing has been stored here: no log, queues, checkpoint or journal."""
+        paths = self.paths
+        return not (self.has_log or self.backends or is_file(paths.checkpoint) or exists(paths.own))
+
+    @property
     def is_combined(self) -> bool:
         """Return whether two backends have queues, as double write leaves them."""
         return len(self.backends) > 1
@@ -49,21 +66,26 @@ class StoreLayout:
 def with_log_folder(config: StoreConfig, commit_log: Path | None) -> StoreConfig:
     """Return ``config`` with the commit log in the folder ``commit_log``; ``None``: unchanged.
 
+    It may be several folders, as in ``storePathCommitLog``; ``detect`` checks those.
+
     Raises:
         RefusedStoreError: it is not the folder of a commit log.
     """
     if commit_log is None:
         return config
-    refuse_no_log_folder(commit_log)
+    if config.multi_path_splitter not in str(commit_log) or exists(commit_log):
+        refuse_no_log_folder(commit_log)
     return config.model_copy(update={"store_path_commit_log": str(commit_log)})
 
 
 def detect(root: Path, config: StoreConfig) -> StoreLayout:
-    """Inspect ``root``, and the folder of ``storePathCommitLog``; changes nothing.
+    """Inspect ``root``, and the folders of ``storePathCommitLog``; changes nothing.
 
     Raises:
-        RefusedStoreError: the content is ambiguous, the log is DLedger's, or ``root`` is a file.
-        CorruptionError: the record of its backends is damaged.
+        RefusedStoreError: the content is ambiguous, the log is DLedger's, ``root`` is a file, or
+            one of several folders of the log is missing.
+        StoreConfigError: ``storePathCommitLog`` has an invalid path.
+        CorruptionError: the record of its backends, or of the log's folders, is damaged.
         StoreIOError: a folder cannot be listed.
     """
     with os_errors("look at the store", root):
@@ -73,20 +95,18 @@ def detect(root: Path, config: StoreConfig) -> StoreLayout:
 def _detect(root: Path, config: StoreConfig) -> StoreLayout:
     """Inspect the folders of a store, and find reasons why it can only be read."""
     refuse_file(root)
-    refusals: list[str] = []
-    elsewhere = _configured_logs(config, root)
-    paths = StorePaths(root, elsewhere[0] if len(elsewhere) == 1 else None)
-    folders = elsewhere or [paths.commit_log]
-    if len(elsewhere) > 1:
-        refusals.append("its commit log is spread over several paths")
-    elif elsewhere:
-        refusals.append(f"its commit log is in another folder, {elsewhere[0]}")
-    refusals += _foreign(paths, config)
-    has_log = bool(log_file_paths(folders, missing_ok=True))
+    places = log_paths(root, config)
+    paths = StorePaths(root, None if places.is_default else places.folders[0])
+    refusals = [*reasons_to_only_read(root, places, config), *_foreign(paths, config)]
+    has_log = bool(log_file_paths(places.folders, missing_ok=True))
     found = present_backends(paths)
     check_kept(paths)
-    state, foreign = read_backend_state(paths), foreign_files(folders)
-    return StoreLayout(paths, folders, has_log, found, refusals, state, foreign)
+    state, foreign = read_backend_state(paths), foreign_files(places.folders)
+    layout = StoreLayout(paths, places, has_log, found, refusals, state, foreign)
+    refuse_unlike_noted(paths, places.folders)
+    if places.are_several:
+        refuse_missing_paths(places, is_new=layout.is_new)
+    return layout
 
 
 def present_backends(paths: StorePaths) -> list[str]:
@@ -99,22 +119,9 @@ def present_backends(paths: StorePaths) -> list[str]:
         return [kind.name for kind in backends() if kind.present(paths)]
 
 
-def _configured_logs(config: StoreConfig, root: Path) -> list[Path]:
-    """Return the folders of ``storePathCommitLog``; empty if it is the store's own folder.
-
-    A ``,`` separates several, unless there is a folder with the whole text as its name.
-    """
-    text = config.store_path_commit_log
-    if not text:
-        return []
-    folder = Path(text)
-    if "," in text and not is_dir(folder):
-        return [Path(part.strip()) for part in text.split(",")]
-    same = os.path.realpath(folder) == os.path.realpath(root / "commitlog")
-    return [] if same else [folder]
-
-
-def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = None) -> None:
+def refuse_log_elsewhere(
+    root: Path, config: StoreConfig, conf: Path | None = None, *, unless_named: bool = False
+) -> None:
     """Refuse settings that place the commit log of the new store ``root`` in another folder.
 
     Call it before the first byte is copied. Paths that lead to the same folder are the same.
@@ -123,12 +130,14 @@ def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = No
         root: the store to write; it need not exist.
         config: settings of the store.
         conf: the file that ``config`` was read from, for the error.
+        unless_named: accept other folders if the settings name ``root`` as their store.
 
     Raises:
         RefusedStoreError: ``storePathCommitLog`` is another folder, or several.
+        StoreConfigError: it has an invalid path.
     """
-    text = config.store_path_commit_log
-    if not _configured_logs(config, root):
+    text, found = config.store_path_commit_log, log_paths(root, config)
+    if found.is_default or (unless_named and not any(reasons_to_only_read(root, found, config))):
         return
     raise RefusedStoreError(
         f"storePathCommitLog={text}: this key places the commit log of {root} in another folder;"

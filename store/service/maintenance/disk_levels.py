@@ -49,11 +49,16 @@ class DiskLevels:
     def __init__(
         self, config: StoreConfig, environment: Environment, log: Sequence[Path], queues: Path
     ) -> None:
-        """``log``: the folders of the commit log; the disk with most free space counts."""
+        """``log``: folders of the commit log; the disk with the lowest usage counts."""
         self._environment = environment
         self._log = log
         self._queues = queues
         self._levels = DiskPercents.of(config)
+
+    def full_log_folders(self) -> list[Path]:
+        """Return the folders of the log whose disk is so full that files are deleted early."""
+        level, used_percent = self._levels.clean_forcibly, self._environment.used_percent
+        return [folder for folder in self._log if used_percent(folder) > level]
 
     def demand(self) -> DiskDemand:
         """Return what to delete, and whether puts are accepted, from the current disk usage."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from cqstore.store.errors import os_errors
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists
-from cqstore.store.paths import StorePaths
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueStat
 from cqstore.store.queue.read_fallbacks import ReadFallback
 from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.metrics.by_group import GroupOffsets
 from cqstore.store.service.metrics.by_topic import LIMIT, FiguresByTopic
 from cqstore.store.service.reading.puller import Puller
@@ -75,7 +75,7 @@ class MetricsSnapshot:
     max_phy_offset: int
     flushed_phy_offset: int
     log_disk_used_ratio: float
-    """Usage of the log's file system, 0 to 1."""
+    """Usage of the log's file system, 0 to 1; of several, the lowest, as in RocketMQ."""
     queue_disk_used_ratio: float
     queue_stats: tuple[QueueStat, ...]
     """Metrics of the backends, see ``ConsumeQueueStore.stats``."""
@@ -122,7 +122,7 @@ class StoreMetrics:
 
     def __init__(
         self,
-        paths: StorePaths,
+        layout: StoreLayout,
         log: CommitLog,
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
@@ -134,7 +134,7 @@ class StoreMetrics:
         schedule: "ScheduleMessageService | None" = None,
     ) -> None:
         """Keep the components; recovery is over, and all appends from here on are puts."""
-        self._paths = paths
+        self._layout = layout
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
@@ -147,7 +147,7 @@ class StoreMetrics:
         self._opened_end = log.max_phy_offset()
 
     def __repr__(self) -> str:
-        return f"<StoreMetrics of {str(self._paths.root)!r}, {self._state.word}>"
+        return f"<StoreMetrics of {str(self._layout.paths.root)!r}, {self._state.word}>"
 
     def snapshot(self) -> MetricsSnapshot:
         """Return the current figures.
@@ -178,8 +178,8 @@ class StoreMetrics:
             min_phy_offset=log.min_phy_offset(),
             max_phy_offset=log.max_phy_offset(),
             flushed_phy_offset=log.flushed_phy_offset(),
-            log_disk_used_ratio=disk_used_ratio(self._paths.commit_log),
-            queue_disk_used_ratio=disk_used_ratio(self._paths.consume_queue),
+            log_disk_used_ratio=disk_used_ratio(*self._layout.log_paths.measured),
+            queue_disk_used_ratio=disk_used_ratio(self._layout.paths.consume_queue),
             queue_stats=tuple(self._queues.stats()),
             failed=self._state.failure is not None,
             dispatch_stalled=bool(self._state.stalled),
@@ -218,12 +218,18 @@ class StoreMetrics:
         return log.max_phy_offset() - done, _since(oldest) if oldest else 0
 
 
-def disk_used_ratio(folder: Path) -> float:
-    """Return the usage of the file system of ``folder`` (or of its nearest parent), as ``df`` does.
+def disk_used_ratio(*folders: Path) -> float:
+    """Return the lowest usage of the file systems of ``folders``, as ``df`` shows them.
+
+    Of a folder that does not exist, that of its nearest parent.
 
     Raises:
-        StoreIOError: its status cannot be read.
+        StoreIOError: a status cannot be read.
     """
+    return min(map(_used_ratio, folders))
+
+
+def _used_ratio(folder: Path) -> float:
     while not exists(folder) and folder != folder.parent:
         folder = folder.parent
     with os_errors("read the disk usage", folder):

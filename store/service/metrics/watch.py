@@ -105,7 +105,7 @@ class StoreWatch:
             log=log,
             checkpoint=checkpoint,
             folders={folder.name: measure(folder) for folder in folders if is_dir(folder)},
-            log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
+            log_disk_used_ratio=disk_used_ratio(*layout.log_paths.measured),
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
             following=self._read_following(),

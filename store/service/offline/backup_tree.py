@@ -50,7 +50,7 @@ class TreeBackup:
         self._journals = {own / "kept", self._from.deleted_topics, self._from.expired_queues}
         self._left_out = {
             self._from.lock, self._from.synced, self._from.replaced, self._from.new_metadata,
-            *layout.log_folders,
+            self._from.log_paths, *layout.log_folders,
         }  # fmt: skip
 
     def copy_positions(self) -> None:

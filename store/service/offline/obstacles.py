@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 
 from cqstore.store.errors import (
@@ -19,7 +20,6 @@ from cqstore.store.errors import (
     CorruptionError,
     QueueGapError,
     RefusedStoreError,
-    StoreError,
     TruncatedRecordError,
     os_errors,
 )
@@ -111,7 +111,7 @@ def _queue_folders(layout: StoreLayout) -> set[Path]:
 
 def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
     """Yield truncated log files, if all are consecutive and others have ``size`` bytes."""
-    if len(layout.log_folders) != 1 or not is_dir(layout.log_folders[0]):
+    if not all(map(is_dir, layout.log_folders)):
         return
     with os_errors("list the commit log", layout.log_folders[0]):
         try:
@@ -145,7 +145,7 @@ def passed(
     if not obstacles:
         yield layout.paths
         return
-    left_out = {layout.paths.commit_log, layout.paths.root / "commitlog"}
+    left_out = {*layout.log_folders, layout.paths.root / "commitlog", layout.paths.log_paths}
     for obstacle in obstacles:
         if obstacle.kind is ObstacleKind.QUEUE_FILE:
             left_out.add(obstacle.path)
@@ -159,13 +159,13 @@ def passed(
             _link_all_but(left_out, layout.paths.root, folder / _PRIVATE)
             log = folder / _PRIVATE / "commitlog"
             log.mkdir()
-            for path in layout.log_folders[0].iterdir():
+            for path in chain.from_iterable(each.iterdir() for each in layout.log_folders):
                 if path in cut:
                     copy_file(str(path), str(log / path.name))
                     os.truncate(log / path.name, config.mapped_file_size_commit_log)
                 else:
                     (log / path.name).symlink_to(path.absolute())
-        yield StorePaths(log.parent, log)
+        yield StorePaths(log.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -181,20 +181,23 @@ def _link_all_but(left_out: Collection[Path], source: Path, target: Path) -> Non
             (target / path.name).symlink_to(path.absolute())
 
 
-def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
-    """Mend the log files of the store in ``root``; after an interruption it is repeated.
+def clear(layout: StoreLayout, file_size: int, obstacles: Sequence[Obstacle]) -> None:
+    """Mend the log files of the store; after an interruption it is repeated.
 
     ``file_size``: bytes of a complete log file.
 
     Raises:
-        RefusedStoreError: a file is not in ``root``; nothing was done.
+        RefusedStoreError: a file is not in the store, or in a folder of its log that it may write
+            to; nothing was done.
         StoreLockedError: a process has the store open.
         StoreIOError: a file cannot be written.
     """
+    paths, root = layout.paths, layout.paths.root
+    places = [root, *([] if layout.refusals else layout.log_folders)]
     for obstacle in obstacles:
-        if not obstacle.path.is_relative_to(root) and obstacle.kind not in OF_QUEUES:
-            raise RefusedStoreError("cannot repair a file outside the store", path=obstacle.path)
-    paths = StorePaths(root)
+        path = obstacle.path
+        if not any(map(path.is_relative_to, places)) and obstacle.kind not in OF_QUEUES:
+            raise RefusedStoreError("cannot repair a file outside the store", path=path)
     lock = StoreLock(paths)
     try:
         with os_errors("repair the store", root):
@@ -220,8 +223,8 @@ class OpenedPast:
 
     store: MessageStore
     obstacles: list[Obstacle]
-    root: Path
-    """Root of the store itself; that of ``store`` may be a private folder."""
+    layout: StoreLayout
+    """Layout of the store itself; that of ``store`` may be of a private folder."""
 
     @property
     def has_queues(self) -> bool:
@@ -230,7 +233,7 @@ class OpenedPast:
 
     def named(self, text: str) -> str:
         """Return ``text`` with paths of the store itself."""
-        return text.replace(str(self.store.root), str(self.root))
+        return _own_paths(text, self.store.root, self.layout)
 
 
 @contextmanager
@@ -247,28 +250,35 @@ def open_past(root: Path, config: StoreConfig, backend_name: str | None) -> Iter
         while store is None:
             paths = stack.enter_context(passed(layout, sized, obstacles))
             try:
-                store = _open(paths, sized if obstacles else config, backend_name)
+                store = _open(
+                    paths, _in_default_folder(sized) if obstacles else config, backend_name
+                )
             except CorruptionError as exc:
-                _name(exc, paths.root, root)
+                exc.reason = _own_paths(exc.reason, paths.root, layout)
+                exc.path = exc.path and Path(_own_paths(str(exc.path), paths.root, layout))
                 if (found := of_queues(layout, obstacles, exc)) is None:
                     raise
                 obstacles.append(found)
                 if found.kind is ObstacleKind.QUEUES:
                     backend_name = None
         with store:
-            yield OpenedPast(store, obstacles, root)
+            yield OpenedPast(store, obstacles, layout)
 
 
-def _name(exc: StoreError, private: Path, root: Path) -> None:
-    """Replace the private folder's paths in an error by the store's own."""
-    exc.reason = exc.reason.replace(str(private), str(root))
-    if exc.path is not None:
-        exc.path = Path(str(exc.path).replace(str(private), str(root)))
+def _own_paths(text: str, private: Path, layout: StoreLayout) -> str:
+    """Replace the paths of the private folder in ``text`` by the store's own."""
+    if private != layout.paths.root and not layout.log_paths.is_default:
+        for path in log_file_paths(layout.log_folders, missing_ok=True):
+            text = text.replace(str(private / "commitlog" / path.name), str(path))
+    return text.replace(str(private), str(layout.paths.root))
+
+
+def _in_default_folder(config: StoreConfig) -> StoreConfig:
+    """Return the settings of the private folder, which has the log in its default place."""
+    return config.model_copy(update={"store_path_commit_log": None})
 
 
 def _open(paths: StorePaths, config: StoreConfig, backend_name: str | None) -> MessageStore:
     """Open the store read-only."""
-    if (log := paths.commit_log_override) is not None:
-        config = config.model_copy(update={"store_path_commit_log": str(log)})
     options = OpenOptions(read_only=True, backend=backend_name, housekeeping=False)
     return open_served(MessageStore, paths.root, config, options)

@@ -17,7 +17,7 @@ from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.layout.store_layout import detect, found_sizes
 from cqstore.store.service.maintenance.check import CheckFinding
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.offline.obstacles import OF_QUEUES, Obstacle, clear
+from cqstore.store.service.offline.obstacles import OF_QUEUES, Obstacle, ObstacleKind, clear
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.find_log_end import valid_record_behind
@@ -64,13 +64,15 @@ class RepairPlan:
         return self.all_queues or len(self.queues) > MAX_SINGLE or any(of_queues)
 
     def moved_to(self, root: Path, target: Path) -> Self:
-        """Return the plan for ``target``, a copy of ``root``."""
-        moved = [
-            replace(each, path=target / each.path.relative_to(root))
-            if each.path.is_relative_to(root) else each
-            for each in self.obstacles
-        ]  # fmt: skip
-        return replace(self, obstacles=moved)
+        """Return the plan for ``target``, a copy of ``root`` made by ``copy_store``."""
+
+        def place(each: Obstacle) -> Path:
+            if each.kind is ObstacleKind.LOG_FILE:
+                return target / "commitlog" / each.path.name
+            inside = each.path.is_relative_to(root)
+            return target / each.path.relative_to(root) if inside else each.path
+
+        return replace(self, obstacles=[replace(each, path=place(each)) for each in self.obstacles])
 
     def steps(self) -> Iterator[str]:
         """Yield each step as a sentence, in the order of ``carry_out``."""
@@ -182,8 +184,9 @@ def carry_out(
         rebuild |= Rebuild.QUEUES
     if plan.obstacles:
         size = config.mapped_file_size_commit_log
-        sizes = found_sizes(detect(root, config), config)
-        clear(root, sizes.get("mapped_file_size_commit_log", size), plan.obstacles)
+        layout = detect(root, config)
+        sizes = found_sizes(layout, config)
+        clear(layout, sizes.get("mapped_file_size_commit_log", size), plan.obstacles)
     with MessageStore.open(
         root,
         config,

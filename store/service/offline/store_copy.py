@@ -4,14 +4,15 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from cqstore.store.errors import DiskFullError, RefusedStoreError, StoreError, is_full, os_errors
-from cqstore.store.files import bytes_on_disk, open_regular, reading, write_all
+from cqstore.store.files import bytes_on_disk, make_folder, open_regular, reading, write_all
 from cqstore.store.journals.output_lock import output_lock
 from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
@@ -24,10 +25,13 @@ _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
 REFLINKS, HARD_LINKS, COPIES = "reflinks", "hard links", "copies"
 
 
-def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
+def copy_store(
+    root: Path, target: Path, progress: Progress = noop, log_folders: Sequence[Path] = ()
+) -> None:
     """Copy the store in ``root`` to ``target``, which appears only when it is complete.
 
-    ``progress`` is called with the copied part of ``blocks_below``.
+    ``log_folders``: those of its log, if that is not only in ``root/commitlog``; the copy has it in
+    ``target/commitlog``. ``progress`` is called with the copied part of ``blocks_below``.
 
     Raises:
         RefusedStoreError: ``target`` exists, is in the store itself, or its parent is not a folder.
@@ -39,14 +43,14 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
     check_copy_target(root, target)
     refuse_if_open(StorePaths(root))
     with output_lock(target):
-        _copy_store(root, target, progress)
+        _copy_store(root, target, progress, log_folders)
 
 
-def _copy_store(root: Path, target: Path, progress: Progress) -> None:
+def _copy_store(root: Path, target: Path, progress: Progress, log_folders: Sequence[Path]) -> None:
     """Copy a store for which ``target`` is locked; files of a killed copy are removed."""
     partial = target.with_name(target.name + ".partial")
     with os_errors("measure the store", root):
-        wanted = blocks_below(root)
+        wanted = sum(map(blocks_below, {root, *_outside(root, log_folders)}))
     with os_errors("read the free space for the copy", target):
         free = shutil.disk_usage(target.absolute().parent).free
     if wanted > free:
@@ -67,11 +71,23 @@ def _copy_store(root: Path, target: Path, progress: Progress) -> None:
                 return made
 
             progress(0)
-            shutil.copytree(root, partial, copy_function=copy, symlinks=True)
+            inside = {os.fspath(folder) for folder in log_folders}
+
+            def left_out(folder: str, names: list[str]) -> set[str]:
+                return {name for name in names if str(Path(folder, name)) in inside}
+
+            shutil.copytree(root, partial, copy_function=copy, symlinks=True, ignore=left_out)
+            for path in log_file_paths(log_folders):
+                make_folder(partial / "commitlog")
+                copy(str(path), str(partial / "commitlog" / path.name))
             partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def _outside(root: Path, folders: Sequence[Path]) -> list[Path]:
+    return [folder for folder in folders if not folder.is_relative_to(root)]
 
 
 def check_copy_target(root: Path, target: Path) -> None:

@@ -30,6 +30,7 @@ from cqstore.store.journals.lagging_backends import LaggingBackends
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.file_places import FilePlaces
 from cqstore.store.path_kind import exists
 from cqstore.store.progress import noop
 from cqstore.store.queue.backends import backend
@@ -48,6 +49,8 @@ from cqstore.store.service.dispatching.replay import Replay
 from cqstore.store.service.dispatching.reput import MODE
 from cqstore.store.service.layout.file_notes import of_checkpoint, of_foreign_files
 from cqstore.store.service.layout.left_behind import written_since
+from cqstore.store.service.layout.log_paths import make_log_folders
+from cqstore.store.service.layout.noted_log_paths import note_log_paths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import (
     StoreLayout,
@@ -168,6 +171,7 @@ def open_store(
     if not options.read_only:
         replacement.finish(layout.paths)
         opened(layout.paths)
+        note_log_paths(layout.paths, layout.log_folders)
         register_existing(layout.paths)
         components.lines.keep()
     _start(undo, components, options)
@@ -187,12 +191,11 @@ def _lock_and_prepare(
     locks.append(StoreLock(paths))
     if not recovery.rebuild:
         refuse_sound_places(
-            layout,
-            config,
-            recovery.cut_at,
-            recovery.pass_over,
+            layout, config, recovery.cut_at, recovery.pass_over,
             partial(_report, paths.root, config),
-        )
+        )  # fmt: skip
+    if layout.is_new:
+        make_log_folders(layout.log_paths)
     begin_again(paths)
     names = replacement.prepare(
         layout, config, options.backend, recovery.rebuild, recovery.cut_at,
@@ -407,9 +410,9 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         log, queues, index, pending, dispatcher, commit, components.deleted,
         ExpiredQueues(paths.expired_queues), quota, state, TopicPositions(paths.config),
     )  # fmt: skip
-    levels = DiskLevels(
-        config, options.environment, components.layout.log_folders, paths.consume_queue
-    )
+    places = components.layout.log_paths
+    levels = DiskLevels(config, options.environment, places.measured, paths.consume_queue)
+    log.files.places = FilePlaces(places.targets, levels.full_log_folders)
     components.expiry = FileExpiry(
         config, log, levels, options.environment, components.clean.delete_expired_files,
         state.set_disk_full, state.fail,
@@ -418,8 +421,8 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     components.loops = None if components.read_only else make_loops()
     components.interceptor = intercepting = installed_interceptor(components)
     components.metrics = StoreMetrics(
-        paths, log, queues, dispatcher, commit, components.putter, components.puller, state,
-        None if intercepting is None else intercepting.snapshot, components.schedule,
+        components.layout, log, queues, dispatcher, commit, components.putter, components.puller,
+        state, None if intercepting is None else intercepting.snapshot, components.schedule,
     )  # fmt: skip
     if not components.read_only:
         components.services += _services(components, options)

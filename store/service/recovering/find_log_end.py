@@ -16,10 +16,17 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from cqstore.store.errors import CorruptionError, MagicCodeError, TruncatedRecordError, os_errors
+from cqstore.store.errors import (
+    CorruptionError,
+    MagicCodeError,
+    RefusedStoreError,
+    TruncatedRecordError,
+    os_errors,
+)
 from cqstore.store.files import file_name, make_folder, sync_folder
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.log_files import newest_files_missing
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.log.synced_mark import SyncedMark
 from cqstore.store.path_kind import exists
@@ -358,3 +365,26 @@ def _save(file: MappedFile, first: int, last: int, folder: Path) -> SavedTail:
             os.fsync(out.fileno())
         sync_folder(folder)
     return SavedTail(start, last - first, path)
+
+
+def has_lost_files(log: CommitLog, newest: int) -> bool:
+    """Return whether records were dispatched from files that are not in any folder now.
+
+    ``newest``: phy offset up to which a backend has dispatched records. A log in one folder cannot
+    lose a file unless it is deleted, or a power failure undoes its creation.
+    """
+    return len(log.files.folders) > 1 and newest > log.files.end_offset()
+
+
+def refuse_lost_files(log: CommitLog, newest: int, end: int) -> None:
+    """Refuse to cut the log at ``end`` if ``has_lost_files``.
+
+    Raises:
+        RefusedStoreError: there are such files.
+    """
+    if has_lost_files(log, newest):
+        raise RefusedStoreError(
+            f"{newest_files_missing(log.files.end_offset(), newest)}. If the files are lost, run"
+            f" cqstore recover --cut-at {end}",
+            path=log.files.folder, phy_offset=end,
+        )  # fmt: skip

@@ -48,7 +48,9 @@ from cqstore.store.service.recovering.find_log_end import (
     SavedTail,
     data_behind,
     end_behind,
+    has_lost_files,
     lacks_a_sector,
+    refuse_lost_files,
     save_tail,
     scan_start,
     valid_record_behind,
@@ -281,6 +283,8 @@ class Recovery:
         anew = claims.vouch_no_further(self._checkpoint, self._mark, end)
         log.mark = self._mark
         report.queues_cut = self._queues.truncate_dirty(end)
+        if len(log.files.folders) > 1:  # units must not outlive their log files, see has_lost_files
+            self._queues.flush()
         log.truncate(end, is_blank=report.last_exit_ok and not was_more)
         self._deleted.fit(log.min_phy_offset(), end)
         return anew
@@ -404,6 +408,7 @@ class Recovery:
         if damage and cut_at != end:
             if self._report.last_exit_ok:  # nothing else shows it to the next open
                 self._remember(end)
+            refuse_lost_files(self._log, newest, end)
             raise RefusedStoreError(
                 f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}. "
                 f"To lose only this record, run cqstore recover --pass-over {end}; "
@@ -478,7 +483,7 @@ class Recovery:
 
     def _was_there(self, end: int, newest: int) -> bool:
         """Return whether a record that starts at ``end`` was certainly on disk once."""
-        if was_on_disk(end, self._mark, self._checkpoint):
+        if was_on_disk(end, self._mark, self._checkpoint) or has_lost_files(self._log, newest):
             return True
         return self._report.last_exit_ok and end < newest
 

@@ -445,16 +445,33 @@ def test_the_log_of_a_broker_is_read_from_its_own_folder(tmp_path: Path) -> None
     assert report.drained_bytes > 0
 
 
-def test_a_broker_whose_log_is_in_another_folder_needs_a_link_to_it(tmp_path: Path) -> None:
+def test_a_broker_whose_log_is_in_another_folder_needs_a_link_or_its_name(tmp_path: Path) -> None:
     root, own, away = tmp_path / "broker", tmp_path / "own", tmp_path / "disk2" / "log"
     with leading(root) as master:
         put_more(master)
     away.parent.mkdir()
     (root / "commitlog").rename(away)
-    refused_move(root, own, CONFIG, "no commit log found.*symbolic link")
+    refused_move(root, own, CONFIG, "no commit log found.*--commitlog")
     (root / "commitlog").symlink_to(away)
     report = Moving(root, 1, own, CONFIG).start().end()
     assert log_in(own)[: report.end] == log_in(root)[: report.end]
+
+
+def test_the_log_of_a_broker_may_be_in_several_folders(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+    whole = log_in(root)
+    folders = [tmp_path / "d1", tmp_path / "d2"]
+    for folder in folders:
+        folder.mkdir()
+    files = sorted((root / "commitlog").iterdir())
+    assert len(files) > 2
+    for number, path in enumerate(files):
+        path.rename(folders[number % 2] / path.name)
+    both = Path(",".join(map(str, folders)))
+    report = Moving(root, 1, own, CONFIG, commit_log=both).start().end()
+    assert log_in(own)[: report.end] == whole[: report.end]
 
 
 def test_the_command_names_file_key_value_and_the_way_out(tmp_path: Path) -> None:

@@ -115,13 +115,17 @@ def test_stores_of_other_masters_are_refused(golden: Golden) -> None:
     root = golden("basic-default")
     assert "controller" in the(_with_epoch(root), "only-readable").sentence
     config = StoreConfig.from_mapping({
-        "storePathCommitLog": f"{root / 'commitlog'},{root / 'more'}", "brokerRole": "SLAVE",
+        "storePathCommitLog": f"{root / 'commitlog'},{root}.more", "brokerRole": "SLAVE",
     })  # fmt: skip
+    report = preflight(root, config, machine=FakeMachine())
+    assert codes(report.refusals) == ["not-readable-as-a-store"]
+    assert f"mkdir -p {root}.more" in report.refusals[0].sentence
+    root.with_name(f"{root.name}.more").mkdir()
     (root / "epochFileCheckpoint").unlink()
     report = preflight(root, config, machine=FakeMachine())
     sentences = " ".join(finding.sentence for finding in report.refusals)
     assert codes(report.refusals) == ["only-readable", "only-readable"]
-    assert "spread over several paths" in sentences
+    assert f"its commit log is in another folder, {root}.more, and storePathRootDir" in sentences
     assert "slave" in sentences
 
 

@@ -85,6 +85,22 @@ def test_a_stopped_store_is_served_until_a_signal(root: Path, number: signal.Sig
 
 
 @pytest.mark.slow
+def test_a_log_in_two_paths_is_served(root: Path, tmp_path: Path) -> None:
+    before, folders = log_in(root), [tmp_path / "d1", tmp_path / "d2"]
+    with MessageStore.open(root, read_only=True) as store:
+        end = store.max_phy_offset()
+    for folder in folders:
+        folder.mkdir()
+    for number, path in enumerate(sorted((root / "commitlog").iterdir())):
+        path.rename(folders[number % 2] / path.name)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={root}\nstorePathCommitLog={folders[0]},{folders[1]}\n")
+    with running(root, "--config", conf) as (_, port), WireSlave(port) as slave:
+        slave.report(1)
+        assert b"".join(body for _, body in slave.take(end)) == before[1:end]
+
+
+@pytest.mark.slow
 def test_nothing_is_served_beyond_this_machine_unless_said_to_whom(root: Path) -> None:
     said = run(root, "--listen", "0.0.0.0:0", code=2)
     assert "other machines can connect to 0.0.0.0" in said

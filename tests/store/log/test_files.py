@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from cqstore.store.errors import (
     StoreIOError,
     TruncatedRecordError,
 )
+from cqstore.store.files import file_name
 from cqstore.store.log.gather import gather
-from cqstore.store.log.log_files import foreign_files
+from cqstore.store.log.log_files import foreign_files, log_file_paths
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.log.mapped_file_queue import MappedFileQueue
 from tests.kit.call_order import CallOrder
@@ -261,3 +263,29 @@ def test_one_thread_makes_the_files_ahead(tmp_path: Path) -> None:
     made.make_ahead()
     assert made._ahead is ahead
     made.close()
+
+
+def test_files_of_several_folders_are_listed_as_of_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two folders, a writer deletes the two oldest files and creates two new ones."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    for number in range(4):
+        (folders[number % 2] / file_name(number * SIZE)).touch()
+    really, listed = Path.iterdir, list[Path]()
+
+    def iterdir(folder: Path) -> Iterator[Path]:
+        listed.append(folder)
+        found = [*really(folder)]
+        if listed == folders[:1]:
+            for number in (0, 1):
+                (folders[number] / file_name(number * SIZE)).unlink()
+                (folders[number] / file_name((number + 4) * SIZE)).touch()
+        return iter(found)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    found = [int(path.name) // SIZE for path in log_file_paths(folders)]
+    assert found == [2, 3, 4, 5]
+    assert listed == folders * 3

@@ -10,6 +10,7 @@ from cqstore.store.journals.backend_state import BackendState
 from cqstore.store.journals.store_mode import StoreMode
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
+from cqstore.store.service.layout.log_paths import log_paths
 from cqstore.store.service.layout.store_layout import (
     StoreLayout,
     choose_backends,
@@ -79,21 +80,23 @@ def test_a_path_of_the_log_that_leads_to_its_own_folder_is_accepted(tmp_path: Pa
         layout = detect(tmp_path / "store", settings(storePathCommitLog=f"{tmp_path}/{text}"))
         assert (layout.refusals, layout.paths.commit_log_override) == ([], None)
     layout = detect(tmp_path / "store", settings(storePathCommitLog=f"{tmp_path}/link/other"))
-    assert "is in another folder" in layout.refusals[0]
+    assert layout.log_folders == [tmp_path / "store" / "other"]
 
 
 def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path) -> None:
+    root = tmp_path / "store"
     made(tmp_path, folder="one")
     made(tmp_path, f"{0:020d}", folder="two")
-    folders = [tmp_path / "none", tmp_path / "one", tmp_path / "two"]
-    config = settings(storePathCommitLog=" , ".join(map(str, folders)))
-    layout = detect(tmp_path, config)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    config = settings(storePathCommitLog=",".join(map(str, folders)))
+    layout = detect(root, config)
     assert (layout.log_folders, layout.has_log) == (folders, True)
     assert found_sizes(layout, config) == {"mapped_file_size_commit_log": 4096}
-    layout = detect(tmp_path, with_log_folder(config, tmp_path / "two"))
+    place = f"{folders[0]}, {folders[1]}, and storePathRootDir is not set"
+    assert place in layout.refusals[0]
+    layout = detect(root, with_log_folder(config, tmp_path / "two"))
     assert layout.log_folders == [tmp_path / "two"]
-    assert "spread over several paths" in detect(tmp_path, config).refusals[0]
-    assert layout.refusals == [f"its commit log is in another folder, {tmp_path / 'two'}"]
+    assert f"its commit log is in another folder, {folders[1]}, and" in layout.refusals[0]
 
 
 def test_the_largest_file_tells_the_size_of_all(tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ BOTH = ["file", "rocksdb"]
 
 def there(root: Path, names: list[str], backend_state: BackendState | None = None) -> StoreLayout:
     return StoreLayout(
-        StorePaths(root), [root / "commitlog"], has_log=True, backends=names,
+        StorePaths(root), log_paths(root, StoreConfig()), has_log=True, backends=names,
         backend_state=backend_state or BackendState(),
     )  # fmt: skip
 

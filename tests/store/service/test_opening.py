@@ -214,11 +214,13 @@ def test_a_log_elsewhere_is_read_only(root: Path, tmp_path: Path) -> None:
     assert "elsewhere" in refused(root, log_in(tmp_path / "elsewhere"))
 
 
-def test_a_log_over_several_paths_is_read_only(root: Path, tmp_path: Path) -> None:
+def test_a_log_over_several_paths_of_an_unnamed_store_is_read_only(
+    root: Path, tmp_path: Path
+) -> None:
     (tmp_path / "second").mkdir()
     last_log_file(root).rename(tmp_path / "second" / last_log_file(root).name)
     config = StoreConfig(store_path_commit_log=f"{root}/commitlog,{tmp_path}/second")
-    assert "several paths" in refused(root, config)
+    assert f"in another folder, {tmp_path}/second, and storePathRootDir" in refused(root, config)
     with MessageStore.open(root, config, read_only=True) as store:
         assert [f for f in store.check() if f.damage] == []
         assert bodies(store) == 100

@@ -179,6 +179,47 @@ def test_a_log_below_the_file_s_own_root_is_looked_for_in_the_folder(tmp_path: P
     assert list(own.notes(root)) == []
 
 
+def test_read_only_folders_are_looked_for_in_the_folder_too(tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    for name in ("a", "b", "old"):
+        (root / name).mkdir(parents=True)
+    lines = (
+        "storePathRootDir=/o\nstorePathCommitLog=/o/a,/o/b\nreadOnlyCommitLogStorePaths=/o/old,/o/b"
+    )
+    used = conf_of(tmp_path, f"{lines}\n").settings(root)
+    assert used.store_path_commit_log == f"{root}/a,{root}/b"
+    assert used.read_only_commit_log_store_paths == f"{root}/old,{root}/b"
+    (root / "old").rmdir()  # then none of the folders is meant
+    used = conf_of(tmp_path, f"{lines}\n").settings(root)
+    assert used.store_path_commit_log == "/o/a,/o/b"
+    assert used.read_only_commit_log_store_paths == "/o/old,/o/b"
+    assert used.store_path_root_dir == "/o"
+    beside = conf_of(tmp_path, f"{lines}\n").settings(root, beside=[Path("/o"), root])
+    assert beside.store_path_commit_log is None
+    assert beside.read_only_commit_log_store_paths is None
+    colons = lines.replace(",", ":") + "\nmultiPathSplitter=:\n"
+    (root / "old").mkdir()
+    used = conf_of(tmp_path, colons).settings(root)
+    assert used.store_path_commit_log == f"{root}/a:{root}/b"
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_noted"),
+    [
+        ("readOnlyCommitLogStorePaths=/r\n", True),
+        ("readOnlyCommitLogStorePaths=/r\nstorePathCommitLog=/a\n", True),
+        ("readOnlyCommitLogStorePaths=/r\nstorePathCommitLog=/a,\n", False),
+        ("readOnlyCommitLogStorePaths=/r\nstorePathCommitLog=/a,\nmultiPathSplitter=:\n", True),
+        ("readOnlyCommitLogStorePaths= \nstorePathCommitLog=/a\n", False),
+    ],
+)
+def test_read_only_folders_that_a_broker_ignores_are_noted(
+    tmp_path: Path, lines: str, *, is_noted: bool
+) -> None:
+    notes = [note.sentence for note in conf_of(tmp_path, lines).notes()]
+    assert any("readOnlyCommitLogStorePaths has no effect" in each for each in notes) == is_noted
+
+
 def test_a_comment_after_a_lone_backslash_is_a_comment(tmp_path: Path) -> None:
     """As RocketMQ 5.5.1 reads it; javaproperties makes a key of it."""
     conf = conf_of(tmp_path, "\\\n#a\\\nfileReservedTime=5\n \\\n  deleteWhen=03\n")

@@ -21,6 +21,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend, queue_folders
 from cqstore.store.record.message import Message
 from cqstore.store.service.layout.left_behind import sentence
+from cqstore.store.service.layout.log_paths import log_paths
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import (
@@ -204,7 +205,7 @@ def test_a_migration_to_it_is_finished_by_processes_and_commands(tmp_path: Path)
 def test_a_state_keeps_two_backends_at_most(tmp_path: Path, count: int) -> None:
     found = sorted(BACKENDS[-count:])
     layout = StoreLayout(
-        StorePaths(tmp_path), [tmp_path / "commitlog"], has_log=True, backends=found
+        StorePaths(tmp_path), log_paths(tmp_path, StoreConfig()), has_log=True, backends=found
     )
     if count == 2:
         assert current_mode(layout, StoreConfig()) == "double-write-other+rocksdb"

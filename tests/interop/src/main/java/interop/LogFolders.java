@@ -8,11 +8,13 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.store.MappedFileQueue;
+import org.apache.rocketmq.store.MultiPathMappedFileQueue;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.logfile.MappedFile;
 
 /**
- * Loads folders as a commit log. A line of standard input is a folder and the size of its files; a
- * line of output says whether it was loaded, and where its files begin.
+ * Loads folders as a commit log. A line of standard input is a folder, or several with commas, and
+ * the size of its files; a line of output says whether it was loaded, and where its files begin.
  */
 public class LogFolders {
     public static void main(String[] args) throws Exception {
@@ -26,7 +28,7 @@ public class LogFolders {
 
     private static Map<String, Object> answer(String folder, int size) {
         Map<String, Object> answer = new LinkedHashMap<>();
-        MappedFileQueue files = new MappedFileQueue(folder, size, null);
+        MappedFileQueue files = files(folder, size);
         boolean loaded;
         try {
             loaded = files.load();
@@ -37,6 +39,15 @@ public class LogFolders {
         answer.put("begins", begins(files));
         files.shutdown(0);
         return answer;
+    }
+
+    private static MappedFileQueue files(String folder, int size) {
+        if (!folder.contains(",")) {
+            return new MappedFileQueue(folder, size, null);
+        }
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathCommitLog(folder);
+        return new MultiPathMappedFileQueue(config, size, null, null);
     }
 
     private static List<Long> begins(MappedFileQueue files) {
