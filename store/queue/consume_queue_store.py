@@ -101,6 +101,11 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
                 store must be opened again.
         """
 
+    def takes_batches(self, topic: str) -> bool:
+        """Return whether records of inner batches of ``topic`` have units in batch queues here."""
+        _ = topic
+        return False
+
     @abstractmethod
     def truncate_dirty(self, phy_offset: int) -> int:
         """Drop every unit whose record is at or after ``phy_offset``, the log's new end.

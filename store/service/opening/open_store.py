@@ -298,6 +298,7 @@ def _recover(
     units = RecordUnits(
         config, deleted, queues.queue_type, check_topic=queues.check_topic,
         lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
+        takes_batches=queues.takes_batches,
     )  # fmt: skip
     keys = RecordKeys(wanted=index is not None, tags=config.message_index_tags)
     components.pending = pending = Pending(queues, units, keys, state)
