@@ -48,7 +48,7 @@ from cqstore.store.errors import (
     StoreStateError,
     os_errors,
 )
-from cqstore.store.files import PAGE_BYTES
+from cqstore.store.files import PAGE_BYTES, make_folder
 from cqstore.store.path_kind import is_file
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
@@ -211,6 +211,15 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def takes_batches(self, topic: str) -> bool:
         """Return whether the topic has batch queues, or no queue yet."""
         return topic in self._table.batch or topic not in self._table.simple
+
+    def create_batch_topic(self, topic: str) -> None:
+        """Create the topic's folder for batch queues, which makes it a BatchCQ topic."""
+        self._check_writable()
+        self.check_topic(topic)
+        folder = batch_folder(self.context.paths) / topic
+        with os_errors("create the folder of a BatchCQ topic", folder):
+            make_folder(folder)
+        self._table.batch.setdefault(topic, {})
 
     def _put_runs(self, runs: UnitRuns) -> list[QueueRestart]:
         """Put runs of units on the slow path, one by one; return the queues that restarted."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.cq_file.store import FileConsumeQueueStore
-from cqstore.store.errors import DiskFullError
+from cqstore.store.errors import DiskFullError, IllegalMessageError, ReadOnlyStoreError
 from cqstore.store.queue.facts import QueueRestart, QueueType
 from cqstore.store.queue.units import QueueKey, UnitBatch
 from tests.kit.file_queues import BATCH, SIZE, Disk, put, rows
@@ -193,6 +193,28 @@ def test_units_of_a_full_disk_are_put_again(
     put_batches(store, UNITS[2:])
     assert files(disk) == by_hand(UNITS)
     store.close()
+
+
+def test_a_topic_is_created_by_its_folder_and_ends_with_it(tmp_path: Path) -> None:
+    disk = batch_disk(tmp_path)
+    store = disk.open()
+    store.create_batch_topic("B")
+    store.create_batch_topic("B")
+    assert store.queue_type("B") is QueueType.BATCH
+    store.close()
+    store = disk.open()
+    assert store.queue_type("B") is QueueType.BATCH
+    assert list(store.queues()) == []
+    store.delete_topics(["B"])
+    assert store.queue_type("B") is QueueType.SIMPLE
+    for name in ("..", "a/b"):
+        with pytest.raises(IllegalMessageError):
+            store.create_batch_topic(name)
+    store.close()
+    reader = disk.open(read_only=True)
+    with pytest.raises(ReadOnlyStoreError):
+        reader.create_batch_topic("B")
+    reader.close()
 
 
 def test_a_deleted_queue_leaves_its_topic_the_type(tmp_path: Path) -> None:

@@ -48,6 +48,34 @@ class QueueOffsets:
             offset = self.next[queue] = self._queues.next_offset(*queue)
         return offset
 
+    def assign_plain(self, queue: Queue) -> int:
+        """Return the offset that the next plain message of ``queue`` gets.
+
+        Raises:
+            IllegalMessageError: the topic has batch queues.
+            TopicHeldError: as for ``assign``.
+        """
+        offset = self.assign(queue)
+        if self.has_batches(queue[0]):
+            del self.next[queue]
+            raise not_plain(queue[0])
+        return offset
+
+    def assign_batch(self, queue: Queue) -> int:
+        """Return the offset that the first message of the next inner batch of ``queue`` gets.
+
+        Raises:
+            IllegalMessageError: the topic has no batch queues.
+            TopicHeldError: as for ``assign``.
+        """
+        offset = self.batch_next.get(queue)
+        if offset is None:
+            self._refuse_held(queue)
+            if not self.has_batches(queue[0]):
+                raise not_batch(queue[0])
+            offset = self.batch_next[queue] = self._queues.next_offset(*queue)
+        return offset
+
     def has_batches(self, topic: str) -> bool:
         """Return whether the topic is a BatchCQ topic. Any thread."""
         return self._queues.queue_type(topic) is QueueType.BATCH or topic in self._batch_topics
@@ -154,3 +182,17 @@ class QueueOffsets:
     def _refuse_held(self, queue: Queue) -> None:
         if self._hold is not None and queue[0] in self._hold.topics:
             raise TopicHeldError(self._hold)
+
+
+def not_plain(topic: str) -> IllegalMessageError:
+    """Return the error for a plain message to a topic with batch queues."""
+    return IllegalMessageError(
+        f"{topic!r} is a BatchCQ topic: no consumer would get a plain message. Put an inner batch"
+    )
+
+
+def not_batch(topic: str) -> IllegalMessageError:
+    """Return the error for an inner batch to a topic without batch queues."""
+    return IllegalMessageError(
+        f"an inner batch needs a BatchCQ topic: {topic!r} is not one (see create_batch_topic)"
+    )
