@@ -7,7 +7,7 @@ from typing import ClassVar
 from cqstore.cq_file.dump import rows_of_file
 from cqstore.cq_file.known_ends import ends_path
 from cqstore.cq_file.layout import batch_folder, ext_folder
-from cqstore.cq_file.listing import has_queue_files
+from cqstore.cq_file.listing import has_queue_files, queue_folders
 from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.context import QueueStoreContext
@@ -47,9 +47,13 @@ class FileBackend(QueueBackend):
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
-        """Return the topics' folders, and the file with the saved ends of queues."""
+        """Return the topics' folders, the batch queues, and the file with saved ends of queues.
+
+        The folders of BatchCQ topics are not among them: they show the type of the topic.
+        """
         folder = paths.consume_queue
         found = [path for path in folder.iterdir() if is_dir(path)] if is_dir(folder) else []
+        found += [Path(queue.path) for queue in queue_folders(batch_folder(paths))]
         return [path for path in (*found, ends_path(paths)) if exists(path)]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""BatchConsumeQueue: a queue whose units point to records of several messages; read, never put.
+"""BatchConsumeQueue: a queue whose units point to records of several messages.
 
 A unit (46 bytes) contains the queue offset of its record's first message and the number of
 messages, so units are found by bisection, not by position. Recovery cuts batch queues like simple
@@ -7,7 +7,7 @@ ones: no unit may point after the log's end.
 Source: RocketMQ ``BatchConsumeQueue``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from cqstore.cq_file.layout import BATCH_UNIT, BatchUnit
 from cqstore.cq_file.queue_files import FileAccess, QueueFiles
 from cqstore.cq_file.recovery import NO_PHY, SCANNED_FILES
-from cqstore.store.errors import os_errors
+from cqstore.store.errors import os_errors, retryable
 from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import CqUnit
@@ -195,6 +195,67 @@ class BatchConsumeQueue(QueueFiles):
                 return low, high
         return 0, 0
 
+    # ---- writing (one thread)
+
+    def put(self, units: Iterable[BatchUnit]) -> tuple[range, int] | None:
+        """Append units, in log order; units of records up to the last one are known, and skipped.
+
+        A unit may begin beyond the end: RocketMQ assigns offsets to plain messages, which have no
+        unit. A unit that begins before the end starts a new incarnation of the queue.
+
+        Returns:
+            The offsets replaced by a new incarnation of the queue, and the phy offset of its first
+            record; ``None``: none began.
+
+        Raises:
+            RetryableDiskFullError: the disk is full; the same units can be put again.
+            StoreIOError: an I/O operation failed; the queue must be opened again.
+        """
+        restart = None
+        run: list[BatchUnit] = []
+        known, end = self.last_phy, self.max_offset
+        for unit in units:
+            if unit.phy_offset <= known:
+                continue
+            if unit.msg_base_offset < end:
+                self._append(run)
+                run = []
+                restart = self._begin_again(unit.msg_base_offset), unit.phy_offset
+            run.append(unit)
+            known, end = unit.phy_offset, unit.msg_base_offset + unit.batch_size
+        self._append(run)
+        return restart
+
+    def _append(self, units: list[BatchUnit]) -> None:
+        """Write units after the last one, then show them to readers."""
+        if not units:
+            return
+        with retryable():
+            self.write(self._end * _UNIT, b"".join(BATCH_UNIT.pack(unit) for unit in units))
+        last = units[-1]
+        self._end += len(units)
+        self.last_phy, self.end_phy = last.phy_offset, last.phy_offset + last.size
+        self.max_offset = last.msg_base_offset + last.batch_size  # last: readers compare with it
+
+    def _begin_again(self, queue_offset: int) -> range:
+        """Drop the units of messages from ``queue_offset`` on; return their queue offsets."""
+        end = self.max_offset
+        index = self._bisect("msg_base_offset", queue_offset, self._first, self._end)
+        if index > self._first:
+            before = self._unit(index - 1)
+            index -= before.msg_base_offset + before.batch_size > queue_offset
+        dropped = range(self._unit(index).msg_base_offset, end)
+        self._cut_to(index)
+        return dropped
+
+    def _cut_to(self, index: int, *, read_only: bool = False) -> None:
+        """Drop the units from ``index`` on, for readers first; read-only: only for readers."""
+        self._end = index
+        self.generation += 1
+        self._set_last()
+        if not read_only:
+            self.cut(index * _UNIT)
+
     # ---- cutting (one thread)
 
     def abandon(self) -> list[str]:
@@ -207,11 +268,8 @@ class BatchConsumeQueue(QueueFiles):
         """Remove units of records at or after ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
-        self._end = self._bisect("phy_offset", phy_offset, self._first, self._end)
-        self.generation += 1
-        self._set_last()
-        if not read_only:
-            self.cut(self._end * _UNIT)
+        index = self._bisect("phy_offset", phy_offset, self._first, self._end)
+        self._cut_to(index, read_only=read_only)
         return True
 
     def clean_expired(self, min_phy_offset: int) -> int:

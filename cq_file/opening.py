@@ -24,7 +24,7 @@ from cqstore.cq_file.listing import (
 )
 from cqstore.cq_file.queue_files import FileAccess
 from cqstore.store.errors import os_errors
-from cqstore.store.path_kind import exists, is_dir
+from cqstore.store.path_kind import is_dir
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.settings.config import StoreConfig
@@ -36,6 +36,8 @@ class OpenedQueues:
 
     access: FileAccess
     """Shared by all simple queues, including those created later."""
+    batch_access: FileAccess
+    """The same for batch queues."""
     topics: dict[str, dict[int, FileConsumeQueue]]
     batch_topics: dict[str, dict[int, BatchConsumeQueue]]
     ext: dict[tuple[str, int], ExtFiles]
@@ -93,7 +95,8 @@ def open_queues(
     ext_access = access(ext, ext_size, 1, "mapped_file_size_consume_queue_ext")
     if not context.read_only:
         _tidy(paths.consume_queue, [*simple.empty_last, *batch.empty_last], unsynced)
-    opened = OpenedQueues(simple_access, {}, {topic: {} for topic in batch.topics}, {})
+    batch_topics: dict[str, dict[int, BatchConsumeQueue]] = {topic: {} for topic in batch.topics}
+    opened = OpenedQueues(simple_access, batch_access, {}, batch_topics, {})
     _take_listed(opened, simple)
     for (topic, queue_id, path), starts in batch.queues.items():
         opened.batch_topics[topic][queue_id] = BatchConsumeQueue(batch_access, path, starts)
@@ -125,13 +128,17 @@ def reopen_queues(
         known = None  # all were removed, maybe on purpose, to dispatch again
     if not context.read_only:
         forget_ends(paths)
-    if known is None or any(exists(folder) for folder in others):
+    if known is None or any(sub_folders(str(folder)) for folder in others):
         return None
     file_size, queues = known
     wanted = config.units_per_file * FILE_UNIT.size
     if "mapped_file_size_consume_queue" in config.model_fields_set and file_size != wanted:
         return None
-    opened = OpenedQueues(FileAccess(file_size, cache, unsynced), {}, {}, {}, ends_known=True)
+    opened = OpenedQueues(
+        FileAccess(file_size, cache, unsynced),
+        FileAccess(_whole_batch_units(config), cache, unsynced),
+        {}, {}, {}, ends_known=True,
+    )  # fmt: skip
     log_end = context.log.max_phy_offset()
     for left in queues:
         if left.end_phy > log_end:

@@ -1,8 +1,8 @@
 """FileConsumeQueueStore: all file queues of one store.
 
-Owns ``consumequeue/TOPIC/QUEUEID`` (read and written) and the folders of batch queues and extension
-files next to it (read, cut, removed). Queues are in a ``QueueTable``; readers look them up and read
-them without a lock, see ``named_queue`` and ``queue_files``.
+Owns ``consumequeue/TOPIC/QUEUEID`` and the folders of batch queues and extension files next to it
+(extension files are read, cut and removed, not written). Queues are in a ``QueueTable``; readers
+look them up and read them without a lock, see ``named_queue`` and ``queue_files``.
 
 Source: RocketMQ ``ConsumeQueueStore``.
 """
@@ -19,6 +19,7 @@ import numpy as np
 from cqstore.cq_file._append import have_topics
 from cqstore.cq_file.backend import FileBackend
 from cqstore.cq_file.batch_queue import BatchConsumeQueue
+from cqstore.cq_file.batch_units import split_batch, units_by_queue
 from cqstore.cq_file.check import check_queue_files
 from cqstore.cq_file.compiled import fast_appends, fast_units
 from cqstore.cq_file.consume_queue import FileConsumeQueue
@@ -31,7 +32,7 @@ from cqstore.cq_file.descriptor_cache import (
 from cqstore.cq_file.ends import find_ends, safe_phy_offset
 from cqstore.cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
 from cqstore.cq_file.known_ends import write_ends
-from cqstore.cq_file.layout import FILE_UNIT
+from cqstore.cq_file.layout import FILE_UNIT, batch_folder
 from cqstore.cq_file.listing import allocated_bytes, check_folder_name
 from cqstore.cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cqstore.cq_file.opening import OpenedQueues, load_queues
@@ -45,10 +46,9 @@ from cqstore.store.errors import (
     RetryableDiskFullError,
     StoreFailedError,
     StoreStateError,
-    UnsupportedFormatError,
     os_errors,
 )
-from cqstore.store.files import PAGE_BYTES
+from cqstore.store.files import PAGE_BYTES, make_folder
 from cqstore.store.path_kind import is_file
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
@@ -84,6 +84,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         limit = descriptor_limit(context.config.queue_files_max)
         self._cache = DescriptorCache(limit, read_only=context.read_only)
         self._access: FileAccess  # set by ``load``
+        self._batch_access: FileAccess
         self._loaded = False
         self._appends: _append.FileAppends  # set by ``load``, too
         self._opened: OpenedQueues | None = None  # ``None`` once the ends are found
@@ -100,7 +101,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         """List every queue and find the file sizes, unless they were saved; opens no file."""
         opened = load_queues(self.context, self._cache, self._unsynced)
         self._opened = opened
-        self._access = opened.access
+        self._access, self._batch_access = opened.access, opened.batch_access
         self._table.simple, self._table.batch = opened.topics, opened.batch_topics
         self._table.ext = opened.ext
         self._table.fast = fast_units(self._access, self.context.log)
@@ -156,14 +157,17 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._check_writable()
         if not len(batch):
             return []
-        self._check_queues(batch.queues)
         restarts: list[QueueRestart] = []
+        if self._table.batch or batch.batch_sizes:
+            batch, batches = split_batch(batch, self._table.batch.__contains__, self.takes_batches)
+            restarts = self._put_batch_units(batches)
+        self._check_queues(batch.queues)
         with self._failing("write the queues"):
             rest = self._append_fast(batch)
         if len(rest):
             runs = rest.runs()  # refuses impossible offsets before anything is written
             with self._failing("write the queues"):
-                restarts = self._put_runs(runs)
+                restarts += self._put_runs(runs)
         self._is_cut_short = False
         return restarts
 
@@ -178,19 +182,44 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         """Refuse units of topics whose queues could not be written.
 
         Raises:
-            UnsupportedFormatError: a topic has batch queues.
             IllegalMessageError: as for ``check_topic``.
         """
-        topics, batch_topics = self._table.simple, self._table.batch
-        if not batch_topics and have_topics(topics, keys):
+        topics = self._table.simple
+        if have_topics(topics, keys):
             return
         for topic, _ in keys:
-            if batch_topics and topic in batch_topics:
-                raise UnsupportedFormatError(
-                    f"topic {topic!r} has batch queues, which are read-only"
-                )
             if topic not in topics:
                 self.check_topic(topic)
+
+    def _put_batch_units(self, batch: UnitBatch) -> list[QueueRestart]:
+        """Put units into batch queues, which are created as needed."""
+        restarts: list[QueueRestart] = []
+        self._check_queues(batch.queues)
+        found = [*units_by_queue(batch)]
+        with self._failing("write the batch queues"):
+            for key, units in found:
+                queues = self._table.batch.setdefault(key.topic, {})
+                queue = queues.get(key.queue_id)
+                if queue is None:
+                    folder = batch_folder(self.context.paths) / key.topic / str(key.queue_id)
+                    queue = BatchConsumeQueue(self._batch_access, str(folder), [])
+                    queues[key.queue_id] = queue
+                if (dropped := queue.put(units)) is not None:
+                    restarts.append(QueueRestart(key, *dropped))
+        return restarts
+
+    def takes_batches(self, topic: str) -> bool:
+        """Return whether the topic has batch queues, or no queue yet."""
+        return topic in self._table.batch or topic not in self._table.simple
+
+    def create_batch_topic(self, topic: str) -> None:
+        """Create the topic's folder for batch queues, which makes it a BatchCQ topic."""
+        self._check_writable()
+        self.check_topic(topic)
+        folder = batch_folder(self.context.paths) / topic
+        with os_errors("create the folder of a BatchCQ topic", folder):
+            make_folder(folder)
+        self._table.batch.setdefault(topic, {})
 
     def _put_runs(self, runs: UnitRuns) -> list[QueueRestart]:
         """Put runs of units on the slow path, one by one; return the queues that restarted."""
@@ -270,13 +299,15 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             self._remove(removed, [parent / topic for parent in parents for topic in gone])
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Remove the folder of a simple queue."""
+        """Remove the folder of a queue; its topic keeps its type."""
         self._check_writable()
         with self._failing("remove a queue"):
             self._damaged.forget([QueueKey(topic, queue_id)])
-            queue = self._table.simple.get(topic, {}).pop(queue_id, None)
-            if queue is not None:
-                self._remove([queue], [Path(queue.folder)])
+            kinds = self._table.simple, self._table.batch
+            found = [kind.get(topic, {}).pop(queue_id, None) for kind in kinds]
+            for queue in found:
+                if queue is not None:
+                    self._remove([queue], [Path(queue.folder)])
 
     def _remove(self, queues: Sequence[QueueFiles], folders: Sequence[Path]) -> None:
         """Empty ``queues`` for their readers, and remove ``folders``, which contain them."""

@@ -38,7 +38,7 @@ from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import OnEvent, noop
-from cqstore.store.queue.backends import backend, backend_names
+from cqstore.store.queue.backends import backend, backend_names, only_as_files
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import (
     choose_backends,
@@ -163,7 +163,7 @@ class FollowedMove:
 
         Raises:
             RefusedStoreError: there is no store to move, the folders overlap, a log is in another
-                folder, or the delay levels differ from the broker's.
+                folder, the delay levels differ from the broker's, or a topic exists only as files.
         """
         refuse_log_elsewhere(self._own.root, self._config)
         layout, _ = resolve_layout(self._broker.root, self._broker_config, read_only=True)
@@ -181,6 +181,8 @@ class FollowedMove:
                 f" broker's store, {self._broker.root}",
                 path=self._own.root,
             )
+        if (refusal := only_as_files(self._broker, [self._backend])) is not None:
+            raise refusal
         if not self.report.stopped:
             refuse_left(self._broker, self._next.without)
             plan_conversion(self._broker, self._next)  # a refusal must come before the broker stops
@@ -318,8 +320,8 @@ class FollowedMove:
             )
         if compared.skipped:
             raise RefusedStoreError(
-                f"cannot move {len(compared.skipped)} BatchCQ queues: BatchCQ queues exist only as"
-                " files",
+                f"cannot move {len(compared.skipped)} queues of BatchCQ topics: they cannot be"
+                " compared with the broker's",
                 path=self._broker.root,
             )
 

@@ -40,7 +40,7 @@ from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists
 from cqstore.store.progress import Progress, noop
-from cqstore.store.queue.backends import unlike_others
+from cqstore.store.queue.backends import only_as_files
 from cqstore.store.queue.bulk import BulkBackend, bulk_backend
 from cqstore.store.queue.queue_location import settings_of_tasks
 from cqstore.store.queue.units import QueueKey
@@ -119,10 +119,8 @@ def _refuse(layout: StoreLayout, target: str) -> None:
         raise RefusedStoreError("no commit log found", path=paths.commit_log)
     if target in layout.backends:
         raise RefusedStoreError(f"the store already has {target} queues", path=paths.root)
-    if (batches := unlike_others(paths)) is not None:
-        raise RefusedStoreError(
-            "the store has BatchCQ queues, which can be read but not written", path=batches
-        )
+    if (refusal := only_as_files(paths, [target])) is not None:
+        raise refusal
 
 
 class _LogPlanner:

@@ -17,12 +17,12 @@ from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backends import only_as_files
 from cqstore.store.queue.bulk import (
     BulkBackend,
     bulk_backend,
     key_order,
 )
-from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.queue_location import queue_context, settings_of_tasks
 from cqstore.store.service.layout.resolve_layout import refuse_read_only
 from cqstore.store.service.message_store import MessageStore
@@ -74,6 +74,8 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     """Refuse queues that cannot be moved; return whether to replace those of the target."""
     root = store.root
     refuse_read_only(components_of(store).layout)  # the switch would refuse it
+    if (refusal := only_as_files(components_of(store).paths, [target])) is not None:
+        raise refusal
     name = components_of(store).queues.backends()[0].name
     there = target in components_of(store).layout.backends
     if there and (name == target or len(components_of(store).queues.backends()) == 1):
@@ -152,16 +154,10 @@ class _Planner:
         """Yield the slices of all queues, in key order.
 
         Raises:
-            RefusedStoreError: a topic has BatchCQ queues.
             IllegalMessageError: the target cannot hold a queue.
         """
         queues = self._queues
         for queue in sorted(queues.queues(), key=key_order):
-            if queues.queue_type(queue.topic) is QueueType.BATCH:
-                raise RefusedStoreError(
-                    f"topic {queue.topic!r} has BatchCQ queues, which RocksDB does not support",
-                    path=self._store.root,
-                )
             self._target.check_queue(queue)
             begin, end = queues.queue(*queue).ends()
             if not end:

@@ -10,6 +10,7 @@ import numpy as np
 
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
 from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
+from cqstore.store.queue.backends import MOVE_AS_PLAIN
 from cqstore.store.queue.bulk import BulkBackend
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import LogView
@@ -36,8 +37,9 @@ class BatchQueues(QueueCheck):
         yield from self._found.finding(
             "batch-queues",
             Severity.REFUSE,
-            "Topics have batch queues (queue.type=BatchCQ): RocksDB does not support them, and "
-            "RocketMQ does not start with both.",
+            "Topics have batch queues (queue.type=BatchCQ), which a broker cannot serve from "
+            "RocksDB: consumers do not get all messages of inner batches, and with double write "
+            f"it does not start. {MOVE_AS_PLAIN}.",
         )
 
 

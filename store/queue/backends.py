@@ -1,10 +1,12 @@
 """Backends by name."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from cqstore.store.errors import StoreConfigError
+from cqstore.store.errors import RefusedStoreError, StoreConfigError, os_errors
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.sentences import some_of
 from cqstore.store.settings.installed_backends import installed
 
 
@@ -41,3 +43,32 @@ def unlike_others(paths: StorePaths) -> Path | None:
     """Return a folder of queues that only one backend supports, ``None`` without such queues."""
     found = (kind.unlike_others(paths) for kind in backends())
     return next((folder for folder in found if folder is not None), None)
+
+
+def only_as_files(paths: StorePaths, names: Iterable[str] = ()) -> RefusedStoreError | None:
+    """Return the refusal to move topics that only one backend supports, with the way to do it.
+
+    ``None`` without such topics, or if each of the backends ``names`` supports them.
+
+    Raises:
+        StoreIOError: a folder cannot be listed.
+    """
+    folder = unlike_others(paths)
+    supported = [backend(name).unlike_others(paths) is not None for name in names]
+    if folder is None or (supported and all(supported)):
+        return None
+    with os_errors("list a queue folder", folder):
+        topics = sorted(repr(path.name) for path in folder.iterdir())
+    return RefusedStoreError(
+        f"BatchCQ topics exist only as files: {some_of(topics[:_MAX_TOPICS], len(topics))}. A"
+        f" broker cannot serve them from RocksDB. {MOVE_AS_PLAIN}",
+        path=folder,
+    )
+
+
+MOVE_AS_PLAIN = (
+    "Export each one (cqstore export DIR --topic T --to FILE), delete it (cqstore topics DIR T"
+    " --delete --yes), and import FILE after the move: it contains plain messages"
+)
+"""What to do with a BatchCQ topic before queues move to RocksDB."""
+_MAX_TOPICS = 5

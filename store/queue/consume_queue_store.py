@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.errors import IllegalMessageError
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueStat
@@ -100,6 +101,22 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
             ConsumeQueueError: the backend failed; it is undefined which units are stored, and the
                 store must be opened again.
         """
+
+    def takes_batches(self, topic: str) -> bool:
+        """Return whether records of inner batches of ``topic`` have units in batch queues here."""
+        _ = topic
+        return False
+
+    def create_batch_topic(self, topic: str) -> None:
+        """Give a topic without queues the type BatchCQ, durably; ``delete_topics`` ends it.
+
+        Raises:
+            IllegalMessageError: this backend has no batch queues, or refuses the name.
+        """
+        raise IllegalMessageError(
+            f"cannot create the BatchCQ topic {topic!r}: {self.name} queues have one unit per"
+            " message, and a broker loses messages of records that have several"
+        )
 
     @abstractmethod
     def truncate_dirty(self, phy_offset: int) -> int:

@@ -14,6 +14,10 @@ def known_time(store_timestamp: int) -> int | None:
     return None if store_timestamp == NO_RECORD_TIME else store_timestamp
 
 
+QUEUE_TYPE = "queue.type"
+"""Attribute of a topic in a broker's metadata: the type of its queues."""
+
+
 class QueueType(Enum):
     """Types of queues, with RocketMQ's names."""
 

@@ -126,7 +126,39 @@ class UnitBatch(_batch.UnitColumns):
     records that no queue contains. One thread adds.
     """
 
-    __slots__ = ()
+    __slots__ = ("batch_sizes",)
+
+    def __init__(self) -> None:
+        self.batch_sizes: dict[int, int] = {}
+        """Phy offset of a record of a batch queue → number of its messages."""
+
+    def extend(self, other: _batch.UnitColumns) -> None:
+        """Append all units of ``other``, or none; ``end_phy_offset`` becomes that of ``other``."""
+        if isinstance(other, UnitBatch):
+            self.batch_sizes.update(other.batch_sizes)
+        super().extend(other)
+
+    def following(self, next_offsets: list[int]) -> tuple[list[int], int]:
+        """Return the next offsets, and the row with a gap, see ``UnitColumns.following``.
+
+        A record of a batch queue has as many offsets as messages.
+        """
+        if not self.batch_sizes:
+            return super().following(next_offsets)
+        behind = list(next_offsets)
+        rows = zip(self._numbers().tolist(), self._offsets().tolist(), self._phys(), strict=True)
+        for row, (number, offset, phy_offset) in enumerate(rows):
+            if 0 < behind[number] < offset:
+                return behind, row
+            behind[number] = offset + self.batch_sizes.get(phy_offset, 1)
+        return behind, -1
+
+    def batch_queues(self) -> set[QueueKey]:
+        """Return the queues with records of ``batch_sizes``."""
+        if not self.batch_sizes:
+            return set()
+        rows = zip(self._numbers().tolist(), self._phys(), strict=True)
+        return {self.queues[number] for number, phy in rows if phy in self.batch_sizes}
 
     def of_topics(self, wanted: Callable[[str], bool]) -> "UnitBatch":
         """Return the batch without units of other topics; itself if it has none of those.
@@ -168,6 +200,7 @@ class UnitBatch(_batch.UnitColumns):
         """Return the units with a True in ``rows``, as a new batch."""
         chosen = UnitBatch()
         chosen.end_phy_offset = self.end_phy_offset
+        chosen.batch_sizes = self.batch_sizes
         index = self._numbers()[rows]
         used, numbers = np.unique(index, return_inverse=True)
         units = self._packed()
@@ -184,6 +217,12 @@ class UnitBatch(_batch.UnitColumns):
 
     def _offsets(self) -> NDArray[np.int64]:
         return np.frombuffer(memoryview(self.queue_offset), np.int64)
+
+    def _phys(self) -> list[int]:
+        phys: list[int] = np.frombuffer(memoryview(self.units), QUEUE_UNIT.dtype)[
+            "phy_offset"
+        ].tolist()
+        return phys
 
     def _packed(self) -> NDArray[np.uint8]:
         return np.frombuffer(memoryview(self.units), np.uint8).reshape(-1, QUEUE_UNIT.size)

@@ -118,6 +118,7 @@ cdef class FastEncoder:
         """Encode all but the topic, and the fields that depend on the size and the queue."""
         return (
             self._encode_head(message, entry, now)
+            and (scratch.is_held or not entry.sys_flag & INNER_BATCH)  # else Python puts it
             and self._encode_body(entry, <PyObject *> message.body, scratch)
             and whole_number(<PyObject *> message.flag, INT32_MIN, INT32_MAX, &entry.flag)
             and whole_number(
@@ -133,7 +134,7 @@ cdef class FastEncoder:
         if not (
             whole_number(<PyObject *> message.queue_id, 0, INT32_MAX, &entry.queue_id)
             and whole_number(<PyObject *> message.sys_flag, INT32_MIN, INT32_MAX, &entry.sys_flag)
-            and not entry.sys_flag & (INNER_BATCH | PASSED_OVER)
+            and not entry.sys_flag & PASSED_OVER
             and whole_number(<PyObject *> message.born_timestamp, INT64_MIN, INT64_MAX, &entry.born)
             and whole_number(
                 <PyObject *> message.reconsume_times, INT32_MIN, INT32_MAX, &entry.reconsumed
@@ -277,6 +278,7 @@ cdef class FastEncoder:
         if not (
             self._find_topic(&common, <PyObject *> batch.topic)
             and self._encode_head(batch, &common, now)
+            and not common.sys_flag & INNER_BATCH
         ):
             return False
         data = batch.body

@@ -30,6 +30,8 @@ class SysFlag(IntFlag):
     """Used by cqstore only: the record replaces a damaged one, see ``filler``."""
 
 
+MAX_BATCH_SIZE = 32_767
+"""Maximum number of messages in an inner batch: a unit of a batch queue has two bytes for it."""
 TRANSACTION_MASK = 0x00C
 COMPRESSION_SHIFT = 8
 _UNQUEUED_BIT = 0x4  # the transaction bit that COMMIT does not have

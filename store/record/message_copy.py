@@ -37,3 +37,12 @@ def copy_message(message: Message) -> Message:
         message.born_timestamp, message.born_host, message.store_host,
         message.reconsume_times, message.prepared_transaction_offset,
     )  # fmt: skip
+
+
+def with_properties(message: Message, properties: dict[str, str]) -> Message:
+    """Return a message with other properties; the other fields are the same objects."""
+    return Message(
+        message.topic, message.body, message.queue_id, properties, message.flag,
+        message.sys_flag, message.born_timestamp, message.born_host, message.store_host,
+        message.reconsume_times, message.prepared_transaction_offset,
+    )  # fmt: skip

@@ -266,7 +266,8 @@ class MessageStore:
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch (``encode_client_batch`` makes its body): all messages or none.
 
-        Returns one result per message, or one refusal for the whole batch.
+        Returns one result per message, or one refusal for the whole batch. In a BatchCQ topic it
+        becomes one inner batch, with one result, and needs a ``UNIQ_KEY``, as in a broker.
 
         Source: RocketMQ ``DefaultMessageStore.putMessages``.
         """
@@ -674,7 +675,23 @@ class MessageStore:
         self._state.check_open()
         return self._dispatcher.arrivals.add_listener(listener)
 
-    # ---- deletion, expiry and rebuilds
+    # ---- creation, deletion, expiry and rebuilds of topics
+
+    def create_batch_topic(self, topic: str) -> None:
+        """Make a topic without queues a BatchCQ topic, durably: inner batches are put to it.
+
+        Not needed if the broker's metadata has the topic with ``queue.type=BatchCQ``. The topic is
+        one until it is deleted; if it is one already, nothing is done.
+
+        Raises:
+            IllegalMessageError: the name is invalid, or the queues are not in files: RocksDB queues
+                cannot have units of several messages.
+            RefusedStoreError: the topic has queues of the usual type.
+            StoreError: as for ``put_message``.
+        """
+        check_texts(topic=topic)
+        self._state.locks.check()
+        self._components.batch_topics.create(topic)
 
     def delete_topic(self, topic: str) -> None:
         """Delete one topic, see ``delete_topics``."""

@@ -54,9 +54,9 @@ def read(broker: Broker, topic: str = "n0") -> Counter[str]:
     return Counter(broker.do("read", topic)["keys"])
 
 
-def registered(broker: Broker, topic: str = "n0") -> None:
+def registered(broker: Broker, topic: str = "n0", verb: str = "topic") -> None:
     """Make a topic to which clients find the way."""
-    broker.do("topic", topic)
+    broker.do(verb, topic)
 
     def is_routed() -> bool:
         broker.do("register")

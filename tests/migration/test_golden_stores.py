@@ -86,7 +86,7 @@ def test_rocksdb_queues_become_file_queues_and_these_rocksdb_queues(
 
 
 def test_batch_queues_are_refused(golden: Golden) -> None:
-    with pytest.raises(RefusedStoreError, match=r"topic 'batch_\d+' has BatchCQ queues"):
+    with pytest.raises(RefusedStoreError, match=r"BatchCQ topics exist only as files: 'batch_\d+'"):
         move(golden("special-default"))
 
 

@@ -141,6 +141,7 @@ def _walk(
     units = RecordUnits(
         store.config, components.deleted, queues.queue_type, check_topic=queues.check_topic,
         lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
+        takes_batches=queues.takes_batches,
     )  # fmt: skip
     last = max(components_of(store).checkpoint.fields.physic_msg_timestamp, 0)
     for record in log.scan_kept(start=max(log.file_offset_by_timestamp(last), 0)):

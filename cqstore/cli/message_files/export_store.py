@@ -15,7 +15,12 @@ from cqstore.store.errors import IllegalMessageError, RefusedStoreError, StoreEr
 from cqstore.store.files import sync_folder
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.offline.made_topics import topic_row, topics_of_spans, write_topics
+from cqstore.store.service.offline.made_topics import (
+    topic_row,
+    topics_of_spans,
+    with_queue_type,
+    write_topics,
+)
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions, StoreHooks
@@ -114,5 +119,8 @@ def _write_topics(store: MessageStore, source: MessageStore) -> None:
     shown = topics_of_spans(store.queue_spans())
     for topic, each in shown.items():
         each.queue_type = components_of(store).queues.queue_type(topic)
-    made = {topic: rows.get(topic) or topic_row(topic, each) for topic, each in shown.items()}
+    made = {
+        topic: with_queue_type(rows.get(topic) or topic_row(topic, each), each)
+        for topic, each in shown.items()
+    }
     write_topics(components_of(store).paths.topics, made)

@@ -88,7 +88,7 @@ class Pending(_waiting.Waiting):
             return
         self.units.extend(batches.units)
         self.keys.extend(batches.keys, 0, len(batches.keys))
-        self.offsets.follow(batches.units.queues, next_offsets)
+        self.offsets.follow(batches.units, next_offsets)
         self.last = Appended(last.phy_offset, last.size, last.store_timestamp)
 
     def snapshot(self) -> Appends:

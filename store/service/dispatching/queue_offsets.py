@@ -11,6 +11,7 @@ from itertools import islice
 
 from cqstore.store.errors import CorruptionError, IllegalMessageError, QueueGapError
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.service.dispatching.topic_hold import TopicHeldError, TopicHold
 
@@ -27,6 +28,9 @@ class QueueOffsets:
     def __init__(self, queues: ConsumeQueueStore) -> None:
         self._queues = queues
         self.next: dict[Queue, int] = {}
+        self.batch_next: dict[Queue, int] = {}
+        """Of batch queues: apart, as in RocketMQ, so that no plain message gets such an offset."""
+        self._batch_topics: set[str] = set()  # followed, maybe without a queue yet
         self._hold: TopicHold | None = None
 
     def __len__(self) -> int:
@@ -43,6 +47,38 @@ class QueueOffsets:
             self._refuse_held(queue)
             offset = self.next[queue] = self._queues.next_offset(*queue)
         return offset
+
+    def assign_plain(self, queue: Queue) -> int:
+        """Return the offset that the next plain message of ``queue`` gets.
+
+        Raises:
+            IllegalMessageError: the topic has batch queues.
+            TopicHeldError: as for ``assign``.
+        """
+        offset = self.assign(queue)
+        if self.has_batches(queue[0]):
+            del self.next[queue]
+            raise not_plain(queue[0])
+        return offset
+
+    def assign_batch(self, queue: Queue) -> int:
+        """Return the offset that the first message of the next inner batch of ``queue`` gets.
+
+        Raises:
+            IllegalMessageError: the topic has no batch queues.
+            TopicHeldError: as for ``assign``.
+        """
+        offset = self.batch_next.get(queue)
+        if offset is None:
+            self._refuse_held(queue)
+            if not self.has_batches(queue[0]):
+                raise not_batch(queue[0])
+            offset = self.batch_next[queue] = self._queues.next_offset(*queue)
+        return offset
+
+    def has_batches(self, topic: str) -> bool:
+        """Return whether the topic is a BatchCQ topic. Any thread."""
+        return self._queues.queue_type(topic) is QueueType.BATCH or topic in self._batch_topics
 
     def advance(self, queue: Queue, count: int = 1) -> None:
         """Consume ``count`` assigned offsets, after the log has the records."""
@@ -72,9 +108,12 @@ class QueueOffsets:
             )  # fmt: skip
         return behind
 
-    def follow(self, queues: Iterable[Queue], next_offsets: Iterable[int]) -> None:
-        """Continue at ``next_offsets``, after the log has the records with offsets."""
-        self.next.update(zip(queues, next_offsets, strict=True))
+    def follow(self, units: UnitBatch, next_offsets: Iterable[int]) -> None:
+        """Continue at ``next_offsets``, after the log has the records of ``units``."""
+        self.next.update(zip(units.queues, next_offsets, strict=True))
+        for queue in units.batch_queues():
+            self._batch_topics.add(queue.topic)
+            self.batch_next[queue] = self.next.pop(queue)
 
     def hold(self, hold: TopicHold | None) -> None:
         """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
@@ -93,16 +132,20 @@ class QueueOffsets:
 
         Held topics get no other queues meanwhile.
         """
-        return [queue for queue in [*self.next] if queue[0] in topics]
+        return [queue for queue in [*self.next, *self.batch_next] if queue[0] in topics]
 
     def forget(self, queues: Iterable[Queue]) -> None:
         """Drop the offsets of ``queues``: they are read from the queues again."""
         for queue in queues:
             self.next.pop(queue, None)
+            if self.batch_next.pop(queue, None) is not None:
+                self._batch_topics.discard(queue[0])
 
     def forget_all(self) -> None:
         """Drop all: they are read from the queues again, which must have every unit."""
         self.next.clear()
+        self.batch_next.clear()
+        self._batch_topics.clear()
 
     def forget_beyond(self, limit: int) -> None:
         """Drop the offsets beyond ``limit``, and a few more: they are read from the queues again.
@@ -116,10 +159,12 @@ class QueueOffsets:
             del self.next[queue]
         while len(self.next) > limit - limit // _ROOM_SHARE:
             self.next.popitem()
+        self.batch_next.clear()
+        self._batch_topics.clear()
 
     def _next_of(self, queue: Queue, number: int, units: UnitBatch) -> int:
         """Return the next offset of the queue with ``number`` in ``units``."""
-        known = self.next.get(queue)
+        known = self.next.get(queue, self.batch_next.get(queue))
         if known is not None:
             return known
         try:
@@ -130,8 +175,24 @@ class QueueOffsets:
                 f"cannot dispatch a record: {exc.reason}", phy_offset=units.phy_offset_of(first)
             ) from exc
         self._refuse_held(queue)
+        if self.has_batches(queue[0]):
+            return 0  # RocketMQ's plain messages have offsets there, but no units
         return self._queues.next_offset(*queue)
 
     def _refuse_held(self, queue: Queue) -> None:
         if self._hold is not None and queue[0] in self._hold.topics:
             raise TopicHeldError(self._hold)
+
+
+def not_plain(topic: str) -> IllegalMessageError:
+    """Return the error for a plain message to a topic with batch queues."""
+    return IllegalMessageError(
+        f"{topic!r} is a BatchCQ topic: no consumer would get a plain message. Put an inner batch"
+    )
+
+
+def not_batch(topic: str) -> IllegalMessageError:
+    """Return the error for an inner batch to a topic without batch queues."""
+    return IllegalMessageError(
+        f"an inner batch needs a BatchCQ topic: {topic!r} is not one (see create_batch_topic)"
+    )

@@ -73,6 +73,9 @@ class RecordBatcher(_replay.ReplayBatcher):
         phy_offset = record.phy_offset
         properties = dispatch_properties(record.properties)
         if phy_offset >= queues_from:
+            size = self._units.batch_size(record.topic, record.sys_flag, properties)
+            if size:
+                units.batch_sizes[phy_offset] = size
             self._units.add(units.add, record, properties)
             units.end_phy_offset = phy_offset + record.size
         if index_from is not None and self._keys.wanted and phy_offset >= index_from:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from cqstore.store.errors import IllegalMessageError
+from cqstore.store.java_numbers import parse_int
 from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.record.message import (
     LMQ_PREFIX,
+    MAX_BATCH_SIZE,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SYSTEM_PREFIX,
+    SysFlag,
     is_queued,
 )
 from cqstore.store.record.properties import DispatchProperties, dispatch_properties
@@ -27,6 +30,7 @@ from cqstore.store.service.dispatching.delay import DelayLevels
 from cqstore.store.settings.config import StoreConfig
 
 _DIGITS = len(str(MAX_QUEUE_OFFSET))
+_INNER = int(SysFlag.INNER_BATCH)
 
 
 class Unit(NamedTuple):
@@ -55,12 +59,14 @@ class RecordUnits:
         *,
         check_topic: Callable[[str], None],
         lmq_needs_multi_dispatch: bool,
+        takes_batches: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """``check_topic``, ``lmq_needs_multi_dispatch`` are those of the backend for the units."""
+        """The other functions and flags are those of the backend for the units."""
         self.delays = DelayLevels(config.message_delay_level)
         self.deleted = deleted
         self._queue_type = queue_type
         self._check_topic = check_topic
+        self._takes_batches = takes_batches
         self._replays_lmq = config.replays_lmq and not (
             lmq_needs_multi_dispatch
             and not config.enable_multi_dispatch
@@ -76,13 +82,25 @@ class RecordUnits:
         if not is_queued(sys_flag):
             return
         tags_code = self.tags_code(topic, timestamp, properties)
-        gone = self.deleted.has_record
-        whole = properties.inner_base is None
-        if (whole or self._queue_type(topic) is not QueueType.BATCH) and not gone(
-            topic, phy_offset
-        ):
-            add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
+        if not self.deleted.has_record(topic, phy_offset):
+            base = properties.inner_base
+            if base is not None and self.batch_size(topic, sys_flag, properties):
+                add((topic, queue_id), int(base), phy_offset, size, tags_code, timestamp)
+            elif self._queue_type(topic) is not QueueType.BATCH:
+                add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
         self.add_light(add, topic, phy_offset, size, tags_code, timestamp, properties)
+
+    def batch_size(self, topic: str, sys_flag: int, properties: DispatchProperties) -> int:
+        """Return the number of messages of a record of a batch queue; 0: of another queue.
+
+        A record without valid ``INNER_BASE`` and ``INNER_NUM`` has no unit in a batch queue.
+        """
+        base, count = properties.inner_base, properties.inner_num
+        if base is None or count is None or not sys_flag & _INNER or not is_queued(sys_flag):
+            return 0
+        if not (_is_queue_offset(base) and self._takes_batches(topic)):
+            return 0
+        return batch_size_of(count) or 0
 
     def tags_code(self, topic: str, timestamp: int, properties: DispatchProperties) -> int:
         """Return the tags code of a record: the hash of its tags, or its due time."""
@@ -131,6 +149,12 @@ class RecordUnits:
         except IllegalMessageError:
             return False
         return True
+
+
+def batch_size_of(text: str) -> int | None:
+    """Return the number in ``INNER_NUM``; ``None``: no batch queue can have a unit with it."""
+    number = parse_int(text)
+    return number if number is not None and 1 <= number <= MAX_BATCH_SIZE else None
 
 
 def allows_light_queues(topic: str) -> bool:

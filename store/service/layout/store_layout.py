@@ -16,7 +16,7 @@ from cqstore.store.log.log_files import foreign_files, list_log_files, log_file_
 from cqstore.store.path_kind import exists, is_dir, is_file, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
-from cqstore.store.queue.backends import backend, backends, unlike_others
+from cqstore.store.queue.backends import backend, backends, only_as_files
 from cqstore.store.service.layout.log_paths import (
     LogPaths,
     log_paths,
@@ -199,11 +199,8 @@ def choose_backends(
     if requested is not None:
         backend(requested)
     names = _kept(layout, config, requested, read_only=read_only)
-    batches = unlike_others(layout.paths)
-    if len(names) > 1 and not read_only and batches is not None:
-        raise RefusedStoreError(
-            "BatchCQ queues exist only as files: double write is not supported", path=batches
-        )
+    if len(names) > 1 and not read_only and (refusal := only_as_files(layout.paths)) is not None:
+        raise refusal
     if requested is not None and requested not in names:
         _refuse_requested(layout, requested)
     first = requested or names[0]

@@ -21,7 +21,7 @@ from cqstore.store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag, is
 from cqstore.store.record.properties import DispatchProperties, dispatch_properties
 from cqstore.store.record.scan import ScannedRecord, ScanRules
 from cqstore.store.service.dispatching.delay import DelayLevels, FoundLevels
-from cqstore.store.service.dispatching.record_units import light_queues
+from cqstore.store.service.dispatching.record_units import batch_size_of, light_queues
 from cqstore.store.service.layout.file_notes import FileNote
 from cqstore.store.service.maintenance.queue_incarnations import (
     QueueIncarnation,
@@ -329,14 +329,18 @@ class StoreCheck:
                 )
             following = unit.queue_offset + unit.batch_num
             yield from self._check_unit(
-                key, unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code or 0, batch=True
-            )
+                key, unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code or 0,
+                batch_num=unit.batch_num,
+            )  # fmt: skip
 
     def _check_unit(
         self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
-        *, batch: bool = False,
+        *, batch_num: int = 0,
     ) -> Iterator[CheckFinding]:  # fmt: skip
-        """Yield the differences between a unit and the dispatch of its record."""
+        """Yield the differences between a unit and the dispatch of its record.
+
+        ``batch_num``: the number of messages in a unit of a batch queue.
+        """
         self.units += 1
         self._unit_bytes += size
         if self.units % _IGNORED_TICKS == 0:
@@ -349,11 +353,11 @@ class StoreCheck:
             )
             return
         code = self._queues.queue(*key).resolve_tags_code(tags_code)
-        for problem in self._differences(key, offset, message, code, batch=batch):
+        for problem in self._differences(key, offset, message, code, batch_num):
             yield self._unit(problem, key, offset, phy_offset)
 
     def _differences(
-        self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, *, batch: bool
+        self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, batch_num: int
     ) -> Iterator[str]:
         """Yield differences between a unit and its record as sentences; ``code`` is the unit's."""
         properties = dispatch_properties(message.properties_bytes)
@@ -362,8 +366,15 @@ class StoreCheck:
             places = [(name, 0, at) for name, at in light_queues(message.topic, properties)]
             if (*key, offset) not in places:
                 yield f"the unit points to a message of {place}, which is not in this light queue"
-        elif place[:2] != tuple(key) or (not batch and place[2] != offset):
+        elif place[:2] != tuple(key) or (not batch_num and place[2] != offset):
             yield f"the unit points to another message, {place}"
+        elif batch_num and (properties.inner_base, batch_size_of(properties.inner_num or "")) != (
+            str(offset), batch_num,
+        ):  # fmt: skip
+            yield (
+                f"the unit has {batch_num} messages, but its record has {properties.inner_num} from"
+                f" offset {properties.inner_base}"
+            )
         expected = properties.tags_code
         if message.topic == SCHEDULE_TOPIC and properties.delay is not None:
             due = properties.delay, message.store_timestamp, expected

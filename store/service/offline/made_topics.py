@@ -12,7 +12,7 @@ from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import replace_both
 from cqstore.store.errors import os_errors
 from cqstore.store.files import make_folder
-from cqstore.store.queue.facts import QueueSpan, QueueType
+from cqstore.store.queue.facts import QUEUE_TYPE, QueueSpan, QueueType
 from cqstore.store.record.topic_names import is_exempt
 
 _READ_AND_WRITE = 6
@@ -42,9 +42,8 @@ def topics_of_spans(spans: Iterable[QueueSpan]) -> dict[str, TopicQueues]:
 
 def topic_row(topic: str, shown: TopicQueues) -> Json:
     """Return the configuration of a topic: RocketMQ's defaults, and the values from the queues."""
-    is_batch = shown.queue_type is QueueType.BATCH  # read as another type, its units are torn
     return {
-        "attributes": {"queue.type": QueueType.BATCH.value} if is_batch else {},
+        "attributes": _attributes({}, shown),
         "order": False,
         "perm": _READ_AND_WRITE,
         "readQueueNums": shown.queues,
@@ -53,6 +52,24 @@ def topic_row(topic: str, shown: TopicQueues) -> Json:
         "topicSysFlag": 0,
         "writeQueueNums": shown.queues,
     }
+
+
+def with_queue_type(row: Json, shown: TopicQueues) -> Json:
+    """Return ``row``, the topic's configuration elsewhere, with the type of its queues here.
+
+    A broker does not start if they differ.
+    """
+    attributes = _attributes(row.get("attributes"), shown)
+    return row if attributes == (row.get("attributes") or {}) else {**row, "attributes": attributes}
+
+
+def _attributes(known: object, shown: TopicQueues) -> Json:
+    """Return the attributes ``known``, with the type of the queues."""
+    others = dict(known) if isinstance(known, dict) else {}
+    others.pop(QUEUE_TYPE, None)
+    if shown.queue_type is QueueType.BATCH:  # read as another type, its units are torn
+        others[QUEUE_TYPE] = QueueType.BATCH.value
+    return others
 
 
 def write_topics(path: Path, rows: Mapping[str, Json]) -> None:

@@ -21,7 +21,7 @@ from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backend_replica import NO_LIGHT
-from cqstore.store.queue.backends import backend, unlike_others
+from cqstore.store.queue.backends import backend, only_as_files
 from cqstore.store.sentences import some_of
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
@@ -258,9 +258,8 @@ class _StepObstacles:
     def _not_for(self, store: MessageStore, name: str) -> list[str]:
         """Return the reasons why backend ``name`` does not support the existing queues."""
         found: list[str] = []
-        batches = unlike_others(self._paths)
-        if batches is not None:
-            found.append(f"BatchCQ queues exist only as files ({batches})")
+        if (refusal := only_as_files(self._paths)) is not None:
+            found.append(refusal.reason)
         kind = backend(name)(components_of(store).queues.context)  # not loaded: it accesses no file
         unfit: list[str] = []
         count = 0

@@ -11,7 +11,6 @@ from typing import Self
 
 from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.log.commit_log import CommitLog
-from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.layout.store_layout import detect, found_sizes
@@ -117,10 +116,7 @@ def plan_repair(
         if finding.all_queues:
             plan.all_queues = True
         elif finding.queue is not None:
-            if components_of(store).queues.queue_type(finding.queue.topic) is QueueType.BATCH:
-                plan.beyond.append(f"{finding.problem} (BatchCQ topic {finding.queue.topic})")
-            else:
-                queues[finding.queue] = None
+            queues[finding.queue] = None
         elif path is not None and path.is_relative_to(components_of(store).paths.index):
             plan.index = True
         elif path is not None and any(

@@ -29,6 +29,7 @@ from cqstore.store.service.reading.read_interceptor import InstalledInterceptor,
 from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
 from cqstore.store.service.recovering.recovery import RecoveryReport
 from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing.batch_topics import BatchTopics
 from cqstore.store.service.writing.flush import FlushService, FullFlush
 from cqstore.store.service.writing.group_commit import GroupCommit
 from cqstore.store.service.writing.log_prefault import LogPrefault
@@ -82,6 +83,7 @@ class StoreComponents:
     flush_all: FullFlush = field(init=False)
     puller: Puller = field(init=False)
     queries: KeyQueries = field(init=False)
+    batch_topics: BatchTopics = field(init=False)
     putter: Putter = field(init=False)
     puts: Puts = field(init=False)
     """The entry point of puts: the putter, or the put hooks in front of it."""

@@ -85,6 +85,7 @@ from cqstore.store.service.results import PutMessageResult
 from cqstore.store.service.runtime.running_state import RunningState
 from cqstore.store.service.writing.ack_waiter import AckWaiter
 from cqstore.store.service.writing.append import Appender
+from cqstore.store.service.writing.batch_topics import BatchTopics
 from cqstore.store.service.writing.flush import FlushService, FullFlush
 from cqstore.store.service.writing.group_commit import GroupCommit
 from cqstore.store.service.writing.light_quota import LightQuota
@@ -301,6 +302,7 @@ def _recover(
     units = RecordUnits(
         config, deleted, queues.queue_type, check_topic=queues.check_topic,
         lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
+        takes_batches=queues.takes_batches,
     )  # fmt: skip
     keys = RecordKeys(wanted=index is not None, tags=config.message_index_tags)
     components.pending = pending = Pending(queues, units, keys, state)
@@ -399,10 +401,11 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     append = Appender(log, pending, state, quota)
     components.replicas = ReplicaWait.of(config, log, options.replicas)
     state.locks.add(*(() if components.replicas is None else components.replicas.locks))
-    ack_waiter = AckWaiter(config, commit, components.flush, components.replicas, state.fail)
+    waiter = AckWaiter(config, commit, components.flush, components.replicas, state.fail)
     components.ahead = None if components.read_only else LogPrefault.of(log, config)
     look_ahead = noop if components.ahead is None else components.ahead.wake_if_due
-    components.putter = Putter(config, log, queues, dispatcher, append, ack_waiter, look_ahead)
+    components.batch_topics = topics = BatchTopics(paths, queues, dispatcher, state.check_writable)
+    components.putter = Putter(config, log, queues, dispatcher, append, waiter, look_ahead, topics)
     components.puts = components.putter
     if hooks := options.hooks.put_hooks:
         components.puts = HookedPuts(components.putter, hooks, components.putter.meter)

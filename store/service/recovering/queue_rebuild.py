@@ -22,7 +22,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueRestart, QueueType
-from cqstore.store.queue.units import UnitBatch
+from cqstore.store.queue.units import QueueKey, UnitBatch
 from cqstore.store.record.scan import ScannedRecord, ScanRules
 from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.dispatching.pending import Pending
@@ -73,13 +73,11 @@ class QueueRebuild:
         """Rebuild one queue, or all of ``topic``, see ``MessageStore.rebuild_queues``.
 
         Raises:
-            RefusedStoreError: a BatchCQ topic, or a queue that would lose units.
+            RefusedStoreError: a queue would lose units.
             StoreError: as for ``MessageStore.rebuild_queues``.
         """
         queues = self._queues
         queues.check_topic(topic)
-        if queues.queue_type(topic) is QueueType.BATCH:
-            raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: writing it is not supported")
         counted = self._log.max_phy_offset()
         on_progress = progress or noop
         counts = self._count(topic, 0, counted, on_progress)
@@ -97,6 +95,7 @@ class QueueRebuild:
         """Rebuild queues for which the log has ``counts`` units; no thread puts meanwhile."""
         queues = self._queues
         keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
+        is_batch = queues.queue_type(topic) is QueueType.BATCH
         for key in keys:
             low, high = queues.queue(*key).ends()
             if not counts[key.queue_id] and low < high:
@@ -104,8 +103,17 @@ class QueueRebuild:
                     f"cannot rebuild queue {key.queue_id} of topic {topic!r}: under these settings"
                     " no record of the log belongs to it, so a rebuild would lose its units"
                 )
-        ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
-        units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], progress)
+        if is_batch:  # without units, it would lose its next offset
+            keys = [key for key in keys if counts[key.queue_id]]
+            lost = {QueueKey(topic, number) for number in counts if queue_id in {None, number}}
+            entries = [
+                {"topic": topic, "queue": number, "ends": []}
+                for _, number in sorted({*keys, *lost})
+            ]
+        else:
+            ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
+            entries = [{"topic": topic, "queue": queue_id, "ends": ends}]
+        units = self.build(entries, progress) if entries else 0
         return RebuildReport(len(keys), units)
 
     def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:

@@ -22,7 +22,7 @@ from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.synced_mark import SyncedMark
 from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
-from cqstore.store.queue.backends import backend, unlike_others
+from cqstore.store.queue.backends import backend, only_as_files
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
@@ -90,8 +90,8 @@ def prepare(
         moved = [requested] if requested in layout.backends else kept
         if Rebuild.QUEUES not in rebuild:
             opened, moved = choose_backends(layout, config, requested), []
-        elif (batches := unlike_others(paths)) is not None:
-            raise RefusedStoreError("BatchCQ queues cannot be rebuilt", path=batches)
+        elif (refusal := only_as_files(paths, opened)) is not None:
+            raise refusal
         else:
             ExpiredQueues(paths.expired_queues).add(ends())
         if not exists(paths.abort):

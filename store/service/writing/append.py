@@ -20,6 +20,7 @@ from cqstore.store.record.properties import DispatchProperties
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.dispatching.pending import Pending
+from cqstore.store.service.dispatching.queue_offsets import Queue
 from cqstore.store.service.dispatching.topic_hold import TopicHeldError
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.service.runtime.running_state import RunningState
@@ -91,6 +92,18 @@ class Appender:
         """
         return self._step(self._light, topic, names, records, encode)
 
+    def inner_batch(
+        self, queue: Queue, size: int, records: Encoded, encode: Callable[[int], object]
+    ) -> PutMessageResult:
+        """Append a record of ``size`` messages to a batch queue; return the result.
+
+        ``encode`` is called with the offset of its first message, and adds it alone to ``records``.
+
+        Raises:
+            IllegalMessageError: the topic has no batch queues, or raised by ``encode``.
+        """
+        return self._step(self._inner_batch, queue, size, records, encode)
+
     def raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
         """Append the complete records at the start of ``data``, which have their positions already.
 
@@ -145,7 +158,7 @@ class Appender:
         properties = encode(light)
         records.sum()
         for queue in records.unassigned():
-            assign(queue)
+            self._offsets.assign_plain(queue)
         results: list[PutMessageResult] = []
         self._section.begun = True
         self._log.append_encoded(records, results, whole=True)
@@ -159,6 +172,28 @@ class Appender:
         self._section.begun = False
         return result
 
+    def _inner_batch(
+        self, queue: Queue, size: int, records: Encoded, encode: Callable[[int], object]
+    ) -> PutMessageResult:
+        """Append an inner batch; only meanwhile its queue has an offset for any put."""
+        offsets = self._offsets
+        base = offsets.assign_batch(queue)
+        encode(base)
+        records.sum()
+        results: list[PutMessageResult] = []
+        self._section.begun = True
+        offsets.next[queue] = base
+        try:
+            self._log.append_encoded(records, results, whole=True)
+        finally:
+            del offsets.next[queue]
+        (result,) = results
+        if result.appended is not None:
+            offsets.batch_next[queue] = base + size
+            self._pending.units.batch_sizes[result.appended.phy_offset] = size
+        self._section.begun = False
+        return result
+
     def _encoded(
         self,
         records: Encoded,
@@ -166,7 +201,7 @@ class Appender:
     ) -> list[PutMessageResult]:
         """Append encoded messages; for a first put to a queue, its offset is read before."""
         for queue in records.unassigned():
-            self._offsets.assign(queue)
+            self._offsets.assign_plain(queue)
         results: list[PutMessageResult] = []
         self._section.begun = True
         self._log.append_encoded(records, results, whole=whole)

@@ -6,8 +6,10 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``checkInnerBatch``, ``Mul
 from collections.abc import Callable
 
 from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.client_batch import decode_client_batch
 from cqstore.store.record.message import (
     LMQ_PREFIX,
+    MAX_BATCH_SIZE,
     TRANSACTION_MASK,
     Message,
     MessageProperty,
@@ -15,26 +17,67 @@ from cqstore.store.record.message import (
     is_queued,
 )
 from cqstore.store.record.message_check import fault_of
+from cqstore.store.record.message_copy import copy_message
 from cqstore.store.record.properties import delay_level
-from cqstore.store.service.dispatching.record_units import allows_light_queues
+from cqstore.store.service.dispatching.record_units import allows_light_queues, batch_size_of
 
 _LIGHT = MessageProperty.INNER_MULTI_DISPATCH
 _LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET
 _INNER_NUM = MessageProperty.INNER_NUM
 
 
+def inner_batch_size(message: Message) -> int:
+    """Return the number of messages in an inner batch; 0: ``message`` is not one.
+
+    Raises:
+        IllegalMessageError: an inner batch without a valid number would have no unit, or
+            ``INNER_NUM`` is in another message.
+    """
+    number = message.properties.get(_INNER_NUM)
+    if not message.sys_flag & SysFlag.INNER_BATCH:
+        if number is not None:
+            raise IllegalMessageError("INNER_NUM without the inner batch flag")
+        return 0
+    size = batch_size_of(number) if type(number) is str else None
+    if size is None:
+        raise IllegalMessageError(
+            f"an inner batch needs INNER_NUM, 1 to {MAX_BATCH_SIZE}: found {number!r:.60}"
+        )
+    if not is_queued(message.sys_flag):
+        raise IllegalMessageError("an inner batch cannot be prepared or rolled back")
+    if _LIGHT in message.properties:
+        raise IllegalMessageError("an inner batch cannot be in light queues (INNER_MULTI_DISPATCH)")
+    return size
+
+
+def inner_batch_of(batch: Message) -> Message:
+    """Return a client batch as the inner batch that RocketMQ's broker makes of it.
+
+    Source: ``SendMessageProcessor.sendBatchMessage``.
+
+    Raises:
+        IllegalMessageError: it has no ``UNIQ_KEY``, or its messages cannot be decoded: a broker
+            stores messages that no consumer gets.
+    """
+    if MessageProperty.UNIQ_KEY not in batch.properties:
+        raise IllegalMessageError(
+            f"a client batch for the BatchCQ topic {batch.topic!r} needs a UNIQ_KEY"
+        )
+    count = len(decode_client_batch(batch))
+    inner = copy_message(batch)
+    inner.sys_flag |= SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+    inner.properties[_INNER_NUM] = str(count)
+    return inner
+
+
 def refuse_inner_batch(message: Message) -> None:
-    """Refuse inner batches: only BatchCQ topics have them, and writing those is not supported yet.
+    """Refuse an inner batch that would be stored in the schedule topic, or in a client batch.
 
     Raises:
         IllegalMessageError: it is an inner batch, or has their number as a property.
     """
-    if message.sys_flag & SysFlag.INNER_BATCH:
-        raise IllegalMessageError(
-            f"an inner batch needs a BatchCQ topic: {message.topic!r} is not one"
-        )
-    if _INNER_NUM in message.properties:
-        raise IllegalMessageError("INNER_NUM without the inner batch flag")
+    if inner_batch_size(message):
+        raise IllegalMessageError("an inner batch cannot be delayed or part of a client batch")
 
 
 def refuse_light_offsets(message: Message) -> None:

@@ -20,7 +20,6 @@ from cqstore.store.errors import (
 )
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-from cqstore.store.queue.facts import QueueType
 from cqstore.store.record.client_batch import decode_client_batch
 from cqstore.store.record.encoding_rules import EncodingRules
 from cqstore.store.record.message import (
@@ -31,7 +30,7 @@ from cqstore.store.record.message import (
     SysFlag,
 )
 from cqstore.store.record.message_check import illegal, require_message, require_messages
-from cqstore.store.record.message_copy import copy_message
+from cqstore.store.record.message_copy import copy_message, with_properties
 from cqstore.store.record.properties import DispatchProperties, dispatch_properties_of
 from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 from cqstore.store.record.scan import ScanRules
@@ -41,6 +40,8 @@ from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.service.runtime.meters import PutMeter
 from cqstore.store.service.writing.ack_waiter import AckWaiter
 from cqstore.store.service.writing.append import Appender
+from cqstore.store.service.writing.batch_put import BatchPut
+from cqstore.store.service.writing.batch_topics import BatchTopics
 from cqstore.store.service.writing.encoded import Encoded, add_encoded
 from cqstore.store.service.writing.fast_put import SAMPLED_PUTS
 from cqstore.store.service.writing.light_quota import LightQuotaError
@@ -48,6 +49,8 @@ from cqstore.store.service.writing.put_checks import (
     check_client_batch,
     check_light_size,
     has_units,
+    inner_batch_of,
+    inner_batch_size,
     light_names,
     refuse_inner_batch,
     refuse_light_offsets,
@@ -106,6 +109,7 @@ class Putter:
         append: Appender,
         ack_waiter: AckWaiter,
         look_ahead: Callable[[], object],
+        batch_topics: BatchTopics,
     ) -> None:
         self._config = config
         self._log = log
@@ -123,6 +127,8 @@ class Putter:
             config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
         )
         self._fast = append.fast_put(config, self._rules, dispatcher, alone=not ack_waiter.waits)
+        batch_rules = EncodingRules(config, self._check_name)
+        self._batches = BatchPut(batch_topics, append, self._fast.encoded, batch_rules)
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
         self._look_ahead = look_ahead  # see LogPrefault.wake_if_due
@@ -173,13 +179,16 @@ class Putter:
             message = self.schedule.handle(copy_message(message))
             properties = message.properties
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
-                refuse_inner_batch(message)
+                if size := inner_batch_size(message):
+                    result = self._batches.put(message, size)
+                    self.meter.count_fallback()
+                    return result
                 if self._goes_to_light(message):
                     return self._put_light(message)
                 refuse_light_offsets(message)
             records = self._fast.encoded()
             add_encoded(records, message, self._rules)
-        except IllegalMessageError as exc:
+        except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
         except (TypeError, AttributeError) as exc:
             return self._refused(illegal(message, exc))
@@ -282,6 +291,8 @@ class Putter:
         awaited = self._is_awaited(batch)
         try:
             check_client_batch(batch, self._config.max_message_size)
+            if self._batches.topics.covers(batch.topic):
+                return [self.put(inner_batch_of(batch))]
             done = self._fast.batch(batch) or self._put_whole(decode_client_batch(batch))
         except IllegalMessageError as exc:
             return [self._refused(exc)]
@@ -363,7 +374,7 @@ class Putter:
             properties = _with_offsets(message.properties, offsets)
             if records.next_bytes:  # encoded before, while the topic was held
                 records.skip(1)
-            add_encoded(records, _with_properties(message, properties), self._rules)
+            add_encoded(records, with_properties(message, properties), self._rules)
             check_light_size(records.next_bytes, self._config.max_message_size)
             return dispatch_properties_of(properties)
 
@@ -392,11 +403,16 @@ class Putter:
         names = light_names(message, self._queues.check_topic)
         records = self._fast.encoded()
         properties = _with_offsets(message.properties, [MAX_QUEUE_OFFSET] * len(names))
-        add_encoded(records, _with_properties(message, properties), self._rules)
+        add_encoded(records, with_properties(message, properties), self._rules)
         check_light_size(records.next_bytes, self._config.max_message_size)
 
     def _check_topic(self, topic: str) -> None:
-        """Refuse a topic that log or queues do not support; called once per topic."""
+        """Refuse a topic that cannot have plain messages; called once per topic."""
+        self._check_name(topic)
+        self._batches.topics.refuse_plain(topic)
+
+    def _check_name(self, topic: str) -> None:
+        """Refuse a topic that log or queues do not support."""
         if not topic:
             raise IllegalMessageError("the topic is empty")
         size = len(topic.encode("utf-8", "surrogatepass"))
@@ -408,8 +424,6 @@ class Putter:
             raise IllegalMessageError(
                 f"invalid topic name {topic!r}: '/', blanks and control characters are not allowed"
             )
-        if self._queues.queue_type(topic) is QueueType.BATCH:
-            raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: writing it is not supported")
         self._queues.check_topic(topic)
 
     def _wait_and_dispatch(
@@ -482,11 +496,3 @@ def _waits(properties: dict[str, str]) -> bool:
 
 def _with_offsets(properties: dict[str, str], offsets: Sequence[int]) -> dict[str, str]:
     return {**properties, _LIGHT_OFFSETS: ",".join(map(str, offsets))}
-
-
-def _with_properties(message: Message, properties: dict[str, str]) -> Message:
-    return Message(
-        message.topic, message.body, message.queue_id, properties, message.flag,
-        message.sys_flag, message.born_timestamp, message.born_host, message.store_host,
-        message.reconsume_times, message.prepared_transaction_offset,
-    )  # fmt: skip

@@ -298,3 +298,18 @@ def test_a_read_only_store_follows_nobody(leader: Path) -> None:
         pytest.raises(ReadOnlyStoreError),
     ):
         store.append_to_commit_log(store.max_phy_offset(), b"")
+
+
+def test_a_followed_log_gives_the_batch_queues_of_rocketmq(golden: Golden, tmp_path: Path) -> None:
+    root = golden("special-default")
+    with MessageStore.open(root) as store:  # cuts files that were made ahead
+        start, data = store.min_phy_offset(), log_of(store)
+        size = store.config.mapped_file_size_commit_log
+    config = StoreConfig(mapped_file_size_commit_log=size, mapper_file_size_batch_consume_queue=460)
+    with MessageStore.open(tmp_path / "own", config, backend="file") as own:
+        follow(own, start, data, 40_000)
+        assert [found for found in own.check() if found.damage and found.queue is not None] == []
+    theirs, ours = (folder / "batchconsumequeue" for folder in (root, tmp_path / "own"))
+    assert len([*theirs.glob("*/*/*")]) == 2
+    for path in theirs.glob("*/*/*"):
+        assert (ours / path.relative_to(theirs)).read_bytes() == path.read_bytes()

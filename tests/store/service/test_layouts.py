@@ -234,7 +234,7 @@ def test_batch_queues_keep_double_write_away_and_nothing_else(tmp_path: Path) ->
     layout = there(tmp_path, BOTH)
     assert choose_backends(layout, StoreConfig(), None) == BOTH
     (batches / "topic").mkdir()
-    with pytest.raises(RefusedStoreError, match="BatchCQ queues exist only as files") as caught:
+    with pytest.raises(RefusedStoreError, match=r"exist only as files: 'topic'\.") as caught:
         choose_backends(layout, StoreConfig(), None)
     assert caught.value.path == batches
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH

@@ -247,15 +247,46 @@ def test_a_single_rebuild_that_is_cut_short_is_done_again(
     assert not (root / "cqstore" / "rebuilding").exists()
 
 
-def test_batch_queues_are_not_rebuilt(golden: Golden) -> None:
+def batch_units(root: Path) -> dict[str, bytes]:
+    """Return the units of each file of batch queues, without the zeros after them."""
+    folder = root / "batchconsumequeue"
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("*/*/*")}
+    return {name: data.rstrip(b"\0") for name, data in found.items() if any(data)}
+
+
+@pytest.mark.parametrize("which", [None, 0, 1])
+@pytest.mark.parametrize("lost", ["nothing", "units", "queues"])
+def test_batch_queues_of_rocketmq_are_rebuilt_byte_for_byte(
+    golden: Golden, which: int | None, lost: str
+) -> None:
     root = golden(BATCH)
     (topic,) = {q["topic"] for q in load_dump(BATCH)["queues"] if q["type"] == "BatchCQ"}
-    with MessageStore.open(root) as store, pytest.raises(RefusedStoreError, match="BatchCQ"):
-        store.rebuild_queues(topic)
-    before = tree_digest(root / "batchconsumequeue")
-    with pytest.raises(RefusedStoreError, match="BatchCQ"):
-        MessageStore.open(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
-    assert tree_digest(root / "batchconsumequeue") == before
+    before = batch_units(root)
+    assert len(before) == 2
+    if lost == "queues":
+        shutil.rmtree(root / "batchconsumequeue" / topic / str(which or 0))
+    elif lost == "units":
+        path = next((root / "batchconsumequeue" / topic / str(which or 0)).iterdir())
+        path.write_bytes(path.read_bytes()[:92].ljust(460, b"\0"))
+    with MessageStore.open(root) as store:
+        there = 2 if which is None else 1
+        report = store.rebuild_queues(topic, which)
+        assert report == (there - (lost == "queues"), 6 * there)
+    assert batch_units(root) == before
+
+
+@pytest.mark.parametrize("lost", ["nothing", "queues", "topic"])
+def test_all_queues_of_rocketmq_are_rebuilt_with_batch_queues(golden: Golden, lost: str) -> None:
+    root = golden(BATCH)
+    before = batch_units(root)
+    folder = root / "batchconsumequeue"
+    for path in {"nothing": [], "queues": folder.glob("*/*"), "topic": [folder]}[lost]:
+        shutil.rmtree(path)
+    with MessageStore.open(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)) as store:
+        assert [found for found in store.check() if found.damage and found.queue is not None] == []
+    assert batch_units(root) == before
+    (kept,) = (root / "cqstore" / "replaced").iterdir()
+    assert (batch_units(kept) == before) == (lost == "nothing")
 
 
 # ---- the index
@@ -290,8 +321,8 @@ def test_a_broken_index_stops_nothing_and_is_built_anew(root: Path, how: str) ->
         assert keys_found(store) == wanted
 
 
-def test_batch_queues_keep_a_rebuild_of_all_queues_away_and_their_empty_folder_does_not(
-    root: Path,
+def test_batch_topics_keep_a_rebuild_of_all_queues_in_rocksdb_away(
+    root: Path, backend: str
 ) -> None:
     before = read(root)
     folder = root / "batchconsumequeue"
@@ -299,8 +330,12 @@ def test_batch_queues_keep_a_rebuild_of_all_queues_away_and_their_empty_folder_d
     opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)).close()
     assert read(root) == before
     (folder / "topic").mkdir()
+    if backend == "file":
+        opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)).close()
+        assert read(root) == before
+        assert (folder / "topic").is_dir()
     digest = tree_digest(root)
-    with pytest.raises(RefusedStoreError, match="BatchCQ"):
-        opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
+    with pytest.raises(RefusedStoreError, match="BatchCQ topics exist only as files: 'topic'"):
+        opened(root, backend="rocksdb", recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
     assert tree_digest(root) == digest
     opened(root, recovery=RecoveryOptions(rebuild=Rebuild.INDEX)).close()

@@ -76,12 +76,12 @@ def test_records_between_two_damaged_ones_count_as_lost(root: Path) -> None:
     assert plan.lost_records == RECORDS - 6 - 2
 
 
-def test_batch_queues_cannot_be_built_anew(golden: Callable[[str], Path]) -> None:
+def test_batch_queues_are_built_anew(golden: Callable[[str], Path]) -> None:
     with MessageStore.open(golden("special-default"), read_only=True) as store:
         (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
         plan = plan_repair(store, [CheckFinding("odd", queue=QueueKey(topic, 0))])
-    assert not plan
-    assert plan.beyond == [f"odd (BatchCQ topic {topic})"]
+    assert plan.queues == [QueueKey(topic, 0)]
+    assert plan.beyond == []
 
 
 def test_where_nothing_is_found_nothing_is_lost(store: MessageStore) -> None:

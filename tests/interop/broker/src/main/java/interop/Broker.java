@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -27,6 +28,7 @@ import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.message.MessageRequestMode;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
@@ -35,6 +37,7 @@ import org.apache.rocketmq.remoting.protocol.body.SetMessageRequestModeRequestBo
 import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
 import org.apache.rocketmq.remoting.protocol.header.ConsumerSendMsgBackRequestHeader;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
+import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
@@ -44,14 +47,15 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * <pre>Broker ROOT key=value…     settings of broker and store</pre>
  *
  * It says its ports, then answers each line of its input: topics PREFIX COUNT, groups PREFIX COUNT,
- * topic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
+ * topic NAME, batchTopic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
+ * pull TOPIC QUEUE OFFSET (what the store answers, and the messages in the records, as a client takes them apart),
  * put TOPIC QUEUES COUNT [NAME] (keys NAME0 …), offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
  * fail GROUP TOPIC QUEUE OFFSET (the message goes to the group's dead letters, as if its consumer had given it up),
  * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC, halves (how many of each topic are open, as it counts),
  * filter GROUP TOPIC (keys that the group's expression lets through, as the broker remembers it; no consumer is asked).
  *
- * Of its clients: routed TOPIC, transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
+ * Of its clients: routed TOPIC, batches TOPIC QUEUE SIZES… (bodies are counted from 0 in each batch), transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
  * checked from now on and has such a key), open, check, checks GROUP, pop GROUP TOPIC COUNT INVISIBLE_MS [ordered],
  * ack GROUP TOPIC KEY [HANDLE], delayed TOPIC LEVEL COUNT NAME, subscribe GROUP TOPIC EXPRESSION (in SQL92).
  */
@@ -122,6 +126,11 @@ public final class Broker {
             case "topic":
                 topics.updateTopicConfig(new TopicConfig(words[1], 4, 4));
                 return Map.of("count", topics.getTopicConfigTable().size());
+            case "batchTopic":
+                TopicConfig made = new TopicConfig(words[1], 4, 4);
+                made.setAttributes(new HashMap<>(Map.of("+queue.type", "BatchCQ")));
+                topics.updateTopicConfig(made);
+                return Map.of("attributes", topics.selectTopicConfig(words[1]).getAttributes());
             case "groups":
                 for (int i = 0; i < Integer.parseInt(words[2]); i++) {
                     SubscriptionGroupConfig group = new SubscriptionGroupConfig();
@@ -163,6 +172,10 @@ public final class Broker {
                 return fail(broker, words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4]));
             case "read":
                 return read(broker, words[1]);
+            case "pull":
+                return pull(broker, words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]));
+            case "batches":
+                return clients.batches(words[1], Integer.parseInt(words[2]), text(words, 3).split(" "));
             case "transactions":
                 return clients.send(words[1], words[2], words[3], Integer.parseInt(words[4]), words[5]);
             case "decide":
@@ -240,6 +253,30 @@ public final class Broker {
             "keys", found.stream().map(MessageExt::getKeys).toList(),
             "bodies", found.stream().map(message -> new String(message.getBody(), StandardCharsets.UTF_8)).toList(),
             "ages", found.stream().map(message -> message.getStoreTimestamp() - message.getBornTimestamp()).toList());
+    }
+
+    private static Object pull(BrokerController broker, String topic, int queue, long offset) throws Exception {
+        GetMessageResult found;
+        try {
+            found = broker.getMessageStore().getMessage("reader", topic, queue, offset, 32, null);
+        } catch (RuntimeException fault) { // a client gets it as a system error
+            return Map.of("status", fault.getClass().getSimpleName());
+        }
+        List<MessageExt> messages = new ArrayList<>();
+        for (var buffer : found.getMessageBufferList()) {
+            MessageExt message = MessageDecoder.decode(buffer);
+            if (MessageSysFlag.check(message.getSysFlag(), MessageSysFlag.INNER_BATCH_FLAG)) {
+                MessageDecoder.decodeMessage(message, messages);
+            } else {
+                messages.add(message);
+            }
+        }
+        found.release();
+        return Map.of(
+            "status", found.getStatus().name(), "next", found.getNextBeginOffset(),
+            "min", found.getMinOffset(), "max", found.getMaxOffset(),
+            "offsets", messages.stream().map(MessageExt::getQueueOffset).toList(),
+            "bodies", messages.stream().map(message -> new String(message.getBody(), StandardCharsets.UTF_8)).toList());
     }
 
     private static List<MessageExt> stored(BrokerController broker, String topic, MessageFilter filter) throws Exception {

@@ -1,6 +1,7 @@
 package interop;
 
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,6 +25,7 @@ import org.apache.rocketmq.common.filter.ExpressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
@@ -110,6 +112,22 @@ final class Clients {
             statuses.merge(sent.getSendStatus() + " " + sent.getLocalTransactionState(), 1, Integer::sum);
         }
         return statuses;
+    }
+
+    /** Sends client batches of these sizes to one queue, each in one request. */
+    Object batches(String topic, int queue, String[] sizes) throws Exception {
+        List<String> statuses = new ArrayList<>();
+        List<Long> offsets = new ArrayList<>();
+        for (String size : sizes) {
+            List<Message> messages = new ArrayList<>();
+            for (int i = 0; i < Integer.parseInt(size); i++) {
+                messages.add(new Message(topic, "", "key" + i, String.valueOf(i).getBytes(StandardCharsets.UTF_8)));
+            }
+            var sent = producer("any", topic).client.send(messages, new MessageQueue(topic, NAME, queue));
+            statuses.add(sent.getSendStatus().name());
+            offsets.add(sent.getQueueOffset());
+        }
+        return Map.of("statuses", statuses, "offsets", offsets);
     }
 
     /** From now on the group commits what is checked and has a key that begins so. */
