@@ -9,9 +9,10 @@ Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionG
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from cqstore.broker.metadata.locations import SINGLE_FOLDER
-from cqstore.broker.metadata.model import BrokerMetadata, Json, Table
+from cqstore.broker.metadata.locations import SINGLE_FOLDER, V1_FOLDERS
+from cqstore.broker.metadata.model import BrokerMetadata, Changes, DataVersion, Json, Table
 from cqstore.broker.metadata.rocksdb_v1 import VERSION_KEY, families_of_databases
 from cqstore.cq_rocksdb.engine.raw_builder import build_database
 
@@ -44,6 +45,30 @@ def write_single(found: BrokerMetadata, config: Path) -> None:
     build_database(config / SINGLE_FOLDER, families)
 
 
+def families_of(table: Table, *, single: bool) -> tuple[str, str]:
+    """Return the families of a table's rows and of its version, in its own or the single database.
+
+    The forbidden topics of groups have another family.
+    """
+    rows = [each for each in families_of_databases() if each[0] == V1_FOLDERS[table]]
+    names = [name if single else family for _, family, name in rows]
+    return names[0], names[-1]
+
+
+def changed_rows(
+    table: Table, changes: Changes, version: DataVersion, *, single: bool
+) -> Iterator[tuple[str, bytes, bytes | None]]:
+    """Yield family, key and value of each changed row and of the version; ``None``: removed."""
+    rows, versions = families_of(table, single=single)
+    for name, row in changes.items():
+        yield rows, name.encode(), _row(table, row) if row else None
+    yield versions, VERSION_KEY, _json(_fields(version))
+
+
+def _row(table: Table, row: Mapping[Any, object]) -> bytes:
+    return _json({"offsetTable": row} if table is Table.OFFSETS else row)
+
+
 def _rows(found: BrokerMetadata) -> Iterator[tuple[str, Pairs]]:
     """Yield the rows of each family, with its name in the single database."""
     yield "topic", _pairs(found.topics)
@@ -53,7 +78,7 @@ def _rows(found: BrokerMetadata) -> Iterator[tuple[str, Pairs]]:
     yield "subscriptionGroupVersion", _version(found, Table.GROUPS)
     yield (
         "consumerOffset",
-        _pairs({key: {"offsetTable": row} for key, row in found.offsets.items()}),
+        [(key.encode(), _row(Table.OFFSETS, row)) for key, row in found.offsets.items()],
     )
     yield "consumerOffsetVersion", _version(found, Table.OFFSETS)
 
@@ -64,11 +89,12 @@ def _pairs(table: Mapping[str, Mapping[str, object]]) -> Pairs:
 
 def _version(found: BrokerMetadata, table: Table) -> Pairs:
     version = found.versions.get(table)
-    if version is None:
-        return []
+    return [] if version is None else [(VERSION_KEY, _json(_fields(version)))]
+
+
+def _fields(version: DataVersion) -> Json:
     state, timestamp, counter = version
-    content: Json = {"counter": counter, "stateVersion": state, "timestamp": timestamp}
-    return [(VERSION_KEY, _json(content))]
+    return {"counter": counter, "stateVersion": state, "timestamp": timestamp}
 
 
 def _json(content: Mapping[str, object]) -> bytes:
