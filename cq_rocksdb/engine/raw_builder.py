@@ -53,7 +53,7 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
 def _write(folder: Path, families: Mapping[str, Rows]) -> None:
     """Write the rows of each family and flush them, without a write-ahead log."""
     names = sorted({DEFAULT_FAMILY, *families})
-    database = Rdict(as_text(folder), _options(), {name: _options() for name in names})
+    database = Rdict(as_text(folder), raw_options(), {name: raw_options() for name in names})
     try:
         unlogged = WriteOptions()
         # Only the tables matter, which the flush below writes. The stubs declare a method here.
@@ -70,8 +70,8 @@ def _write(folder: Path, families: Mapping[str, Rows]) -> None:
         database.close()
 
 
-def _options() -> Options:
-    """Return the options of a database of which only the table files matter."""
+def raw_options() -> Options:
+    """Return the options that determine the files of a database, for building and for writing."""
     options = Options(raw_mode=True)
     for setter in (options.create_if_missing, options.create_missing_column_families):
         setter(True)  # noqa: FBT003 - it takes no name

@@ -1,9 +1,9 @@
 """ConsumerOffsets: the consumer offsets of each group and queue, stored as a broker stores them.
 
-A commit is in memory at once and in ``config/consumerOffset.json`` within the interval, at a flush
-and at a close. The log is made durable before the file: a group is never ahead of the log that
-remains after a power cut. So a killed process can lose the commits of one interval, whose messages
-are delivered again, and no message is skipped.
+A commit is in memory at once, and in the broker's table within the interval, at a flush and at a
+close. The log is made durable before the table: a group is never ahead of the log that remains
+after a power cut. So a killed process can lose the commits of one interval, whose messages are
+delivered again, and no message is skipped. The table gets only the rows that changed.
 
 Source: RocketMQ ``ConsumerOffsetManager``, ``BrokerConfig.flushConsumerOffsetInterval``.
 """
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 from cqstore.broker.groups.group_offsets import OffsetChange, Target, changed, copy, forget, reset
-from cqstore.broker.metadata.model import BrokerMetadata, Form, Table, readings
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Offsets, readings
 from cqstore.broker.metadata.owned_table import OwnedTable
 from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.embedded.names import check_group_name, is_topic_name
@@ -49,24 +49,24 @@ class ConsumerOffsets:
     def __init__(
         self,
         store: MessageStore,
+        table: OwnedTable,
         interval: float = INTERVAL_SECONDS,
         on_deleted: Callable[[Collection[str]], object] = noop,
     ) -> None:
-        """Read the stored offsets. Offsets beyond the end of their queue are reset.
+        """Take over the offsets in ``table``. Offsets beyond the end of their queue are reset.
 
         ``on_deleted`` is called with topics after their queues were deleted.
-
-        Raises:
-            CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
         """
         self._components, self._owner = components_of(store), weakref.ref(store)
         self._interval = interval
         self._on_deleted = on_deleted
-        self._table = OwnedTable(self._components.paths, Table.OFFSETS)
-        self._offsets = {key: dict(row) for key, row in self._table.found.offsets.items()}
-        self._lock = CheckedLock("a commit of a consumer offset")  # guards _offsets, _changes
-        self._writing = CheckedLock("a write of consumer offsets")  # one write at a time
+        self._table = table
+        self._offsets: Offsets = table.take()
+        # guards _offsets, _changes and _changed
+        self._lock = CheckedLock("a commit of a consumer offset")
+        self._writing = CheckedLock("a write of consumer offsets")  # one at a time; _unwritten
         self._changes = self._written = 0
+        self._changed, self._unwritten = set[str](), set[str]()  # keys: since a write, in a write
         self._incarnations: Counter[str] = Counter()  # number of deletions per topic
         self._deleting: frozenset[str] = frozenset()
         self._wake, self._stop = Wakeup(), Latch()
@@ -138,11 +138,11 @@ class ConsumerOffsets:
             self._check_open()
             if self._is_gone(topic, incarnation):
                 return self._offsets.get(_key(topic, group), {}).get(queue_id, 0)
-            row = self._offsets.setdefault(_key(topic, group), {})
+            row = self._offsets.setdefault(key := _key(topic, group), {})
             before = row.get(queue_id)
             if before is not None and offset <= before:
                 return before
-            self._changes += 1  # first: an interrupted commit causes at most one extra write
+            self._mark([key])
             row[queue_id] = offset
         self._wake.set()
         return offset
@@ -174,9 +174,17 @@ class ConsumerOffsets:
             self._check_open()
             if self._is_gone(topic, incarnation):
                 return
-            self._changes += 1
-            self._offsets.setdefault(_key(topic, group), {})[queue_id] = offset
+            self._mark([key := _key(topic, group)])
+            self._offsets.setdefault(key, {})[queue_id] = offset
         self._wake.set()
+
+    def _mark(self, keys: Iterable[str]) -> None:
+        """Note, before a change, that the next write has these rows; under the lock.
+
+        Before it, because an interrupted change then causes at most one extra write.
+        """
+        self._changes += 1
+        self._changed.update(keys)
 
     def _is_gone(self, topic: str, incarnation: int | None) -> bool:
         """Return whether a commit is for messages of a deleted topic; under the lock."""
@@ -250,7 +258,8 @@ class ConsumerOffsets:
         try:
             self._forget(topics)
             self._write(self._components.commit.flush)  # not flush(): within a deletion
-            yield
+            with self._table.released():  # other forms are changed, and the queues deleted
+                yield
         finally:
             with self._lock.entry():
                 self._incarnations.update(topics)
@@ -281,7 +290,7 @@ class ConsumerOffsets:
             kept = {key: row for key, row in self._offsets.items() if key not in keys}
             is_other = self._table.forget(keys) or len(kept) < len(self._offsets)
             if is_other:
-                self._changes += 1
+                self._mark(self._offsets.keys() - kept.keys())
                 self._offsets = kept
         return is_other
 
@@ -316,8 +325,10 @@ class ConsumerOffsets:
                         f" {group!r} was changed. Call again",
                         path=self._components.paths.root,
                     )
-            self._changes += 1
-            self._offsets = changed(self._offsets, group, changes)
+            keys = {_key(each.topic, group) for each in changes}
+            rows = {key: self._offsets[key] for key in keys if key in self._offsets}
+            self._mark(keys)
+            self._offsets |= {key: {} for key in keys} | changed(rows, group, changes)
         self.flush()
         return changes
 
@@ -338,9 +349,12 @@ class ConsumerOffsets:
                 return
             with self._lock.entry():
                 changes = self._changes
-                rows = {key: dict(row) for key, row in self._offsets.items() if row}
+                self._unwritten |= self._changed  # until they are written, also after an error
+                self._changed = set()
+                rows = {key: dict(self._offsets.get(key, {})) for key in self._unwritten}
             flush_log()  # first, so that no group is ahead of the log on disk
             self._table.write(rows)
+            self._unwritten = set()
             self._written = changes
 
     def close(self) -> None:
@@ -420,7 +434,7 @@ class ConsumerOffsets:
                 if 0 < end < offset:
                     row[queue_id] = self.position_beyond(topic, queue_id)
                     log_beyond(group, QueueKey(topic, queue_id), offset, row[queue_id], end)
-                    self._changes += 1
+                    self._mark([key])
         if self._changes:
             self._wake.set()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Literal, Self, overload
 
+from cqstore.broker.conversion.owned_tables import OwnedTables
 from cqstore.broker.groups.group_offsets import OffsetChange
 from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from cqstore.embedded.group_members import LogMembers
@@ -70,9 +71,12 @@ class EmbeddedLog:
         self._offsets: ConsumerOffsets | None = None
         self._topics: LogTopics | None = None
         if not store.read_only:
-            self._offsets = offsets = ConsumerOffsets(store, interval, self._members.share_anew)
+            tables = _tables_of(store)
+            self._offsets = offsets = ConsumerOffsets(
+                store, tables.offsets, interval, self._members.share_anew
+            )
             components_of(store).clean.positions.owner = offsets
-            self._topics = LogTopics(store, queues, offsets.forget_topic)
+            self._topics = LogTopics(store, tables.topics, queues, offsets.forget_topic)
             offsets.start()
 
     def __repr__(self) -> str:
@@ -456,3 +460,12 @@ class EmbeddedLog:
                 path=self.store.root,
             )
         return self._offsets
+
+
+def _tables_of(store: MessageStore) -> OwnedTables:
+    """Return the broker's tables, which the store closes."""
+    components = components_of(store)
+    backends = [each.name for each in components.queues.backends()]
+    tables = OwnedTables(components.paths, backends, components.config)
+    components.services.append(tables)
+    return tables

@@ -9,8 +9,7 @@ Source: RocketMQ ``TopicConfigManager``, ``SelectMessageQueueByHash``.
 from collections.abc import Callable
 from itertools import count
 
-from cqstore.broker.metadata.model import Json, Table
-from cqstore.broker.metadata.owned_table import OwnedTable
+from cqstore.broker.metadata.owned_table import OwnedTable, Rows
 from cqstore.embedded.names import check_topic_name
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import CorruptionError, RefusedStoreError
@@ -29,19 +28,22 @@ _DEFAULT_QUEUES = 16
 class LogTopics:
     """The topics of one open store. Any thread; a new topic is durable before it is used."""
 
-    def __init__(self, store: MessageStore, queues: int, on_new: Callable[[str], object]) -> None:
-        """``queues``: default for new topics; ``on_new`` is called with topics without queues.
+    def __init__(
+        self, store: MessageStore, table: OwnedTable, queues: int, on_new: Callable[[str], object]
+    ) -> None:
+        """Take over the topics in ``table``; ``queues`` is the default for new topics.
+
+        ``on_new`` is called with topics that have no queues.
 
         Raises:
-            CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
             RefusedStoreError: ``queues`` is out of range.
         """
         _check_count(queues)
         self._store = store
         self._queues = queues
         self._on_new = on_new
-        self._table = OwnedTable(components_of(store).paths, Table.TOPICS)
-        self._rows: dict[str, Json] = dict(self._table.found.topics)
+        self._table = table
+        self._rows: Rows = table.take()
         self._writable: dict[str, int] = {}  # queues per topic, as used by puts
         self._lock = CheckedLock("the creation of a topic")  # guards _rows and the table
         self._turns = count()
@@ -91,10 +93,9 @@ class LogTopics:
             StoreIOError: the table cannot be written; nothing has changed.
         """
         with self._lock.entry():
-            rows = {name: row for name, row in self._rows.items() if name != topic}
-            if len(rows) < len(self._rows):
-                self._table.write(rows)
-                self._rows = rows
+            if topic in self._rows:
+                self._table.write({topic: None})
+                self._rows.pop(topic)
             self._writable.pop(topic, None)
 
     def queue_of(self, topic: str, key: str | None) -> int:
@@ -135,7 +136,7 @@ class LogTopics:
         if not there:
             self._on_new(topic)
         row = topic_row(topic, TopicQueues(queues=max([queues, *there])))
-        self._table.write({**self._rows, topic: row})
+        self._table.write({topic: row})
         self._rows[topic] = row
 
     def _number(self, topic: str, name: str) -> int:

@@ -199,7 +199,7 @@ class StoreConfig(ReplicaConfig):
     """Also needed for light queues on the file backend."""
     config_manager_version: str | None = None
     """``v2``: the broker keeps its metadata in ``config/rdb``. Default: as the last broker did.
-    Only metadata conversion uses this setting; stores do not."""
+    Metadata conversion and the embedded log use this setting; stores do not."""
     single_metadata: bool | None = None
     """With ``storeType=defaultRocksDB`` the broker keeps its metadata in ``config/metadata``."""
     max_lmq_consume_queue_num: int | None = Field(default=None, ge=0)

@@ -1,6 +1,5 @@
 """Delay levels of an embedded log, and messages that a group sends back."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from cqstore.store.record.message import SCHEDULE_TOPIC
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
 from tests.kit.delays import HOUR_SECONDS, Clock, config_of, deliver
-from tests.kit.logs import BACKENDS
+from tests.kit.logs import BACKENDS, stored_topics
 from tests.kit.logs import opened as opened_without
 from tests.kit.operating import rows
 from tests.kit.waiting import run
@@ -122,8 +121,7 @@ def test_what_was_sent_back_comes_again_later_each_time(
             assert log.store.max_offset(SCHEDULE_TOPIC, 2) == 1
 
     run(story())
-    rows = json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]
-    row = rows[RETRY]
+    row = stored_topics(tmp_path)[RETRY]
     assert (row["readQueueNums"], row["writeQueueNums"], row["perm"]) == (1, 1, 6)
 
 

@@ -253,11 +253,11 @@ def test_a_topic_with_consumers_is_not_deleted_by_the_log(tmp_path: Path) -> Non
 
 def test_a_log_beside_a_database_of_a_broker_drops_offsets_in_both(tmp_path: Path) -> None:
     """A broker takes the file in and keeps the other rows of its database."""
-    with opened(tmp_path, "rocksdb", queues=1) as log:
+    with opened(tmp_path, queues=1) as log:
         put(log, 10, b"old")
         found = BrokerMetadata(Form.V1, tmp_path, offsets={"t@g": {0: 10}, "u@g": {0: 1}})
     write_form(found, Form.V1, tmp_path)
-    with opened(tmp_path, "rocksdb", queues=1) as log:
+    with opened(tmp_path, queues=1) as log:
         assert log.committed("g", "t") == {0: 10}
         log.delete_topic("t")
         assert log.committed("g", "u") == {0: 1}

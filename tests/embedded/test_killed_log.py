@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.broker.metadata.json_form import read_json
 from tests.kit.log_child import GROUPS, TOPIC, opened, start
-from tests.kit.logs import BACKENDS
+from tests.kit.logs import BACKENDS, stored_offsets
 from tests.kit.waiting import run
 
 NUMBERS = 1_000_000
@@ -149,9 +148,7 @@ def test_commits_that_were_not_written_come_again(tmp_path: Path, backend: str) 
         cwd=Path(__file__).parents[2], stderr=subprocess.PIPE,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (-signal.SIGKILL, b"")
-    found = read_json(tmp_path / "config")
-    assert found is not None
-    assert found.offsets == {"t@one": {0: 3}}
+    assert stored_offsets(tmp_path, "t@one") == {0: 3}
 
     async def story() -> list[bytes]:
         with opened(tmp_path, backend) as log:

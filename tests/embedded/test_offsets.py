@@ -9,7 +9,6 @@ import pytest
 
 from cqstore import EmbeddedLog, Message
 from cqstore.broker.groups.group_offsets import begin_of_queue, end_of_queue, exactly
-from cqstore.broker.metadata.json_form import read_json
 from cqstore.embedded.consumer_offsets import ConsumerOffsets
 from cqstore.store.errors import (
     CorruptionError,
@@ -21,7 +20,7 @@ from cqstore.store.errors import (
     StoreIOError,
 )
 from tests.kit.faults import EIO, ENOSPC, Faults
-from tests.kit.logs import BACKENDS, opened
+from tests.kit.logs import BACKENDS, opened, stored_offsets
 from tests.kit.own_threads import own_threads
 from tests.kit.waiting import until
 
@@ -38,12 +37,6 @@ def offsets_of(log: EmbeddedLog) -> ConsumerOffsets:
     return found
 
 
-def on_disk(root: Path, key: str = "t@g") -> dict[int, int]:
-    """Return what the reader of a broker's metadata finds."""
-    found = read_json(root / "config")
-    return {} if found is None else found.offsets.get(key, {})
-
-
 def filled(root: Path, backend: str = "file", count: int = 20) -> EmbeddedLog:
     log = opened(root, backend, queues=2)
     for number in range(count):
@@ -58,8 +51,8 @@ def test_commits_are_there_after_a_restart(tmp_path: Path, backend: str) -> None
         assert offsets.committed("g", "t", 0) is None
         assert offsets.commit("g", "t", 0, 3) == 3
         assert offsets.commit("other", "t", 0, 9) == 9
-        assert on_disk(tmp_path) == {}  # in memory alone
-    assert on_disk(tmp_path) == {0: 3}
+        assert stored_offsets(tmp_path) == {}  # in memory alone
+    assert stored_offsets(tmp_path) == {0: 3}
     with opened(tmp_path, backend) as log:
         assert offsets_of(log).committed("g", "t", 0) == 3
         assert log.committed("other", "t") == {0: 9}
@@ -71,7 +64,7 @@ def test_a_commit_goes_no_way_back(tmp_path: Path) -> None:
         assert [offsets.commit("g", "t", 0, at) for at in (0, 5, 3, 5, 6)] == [0, 5, 5, 5, 6]
         offsets.assign("g", "t", 0, 2)
         assert offsets.committed("g", "t", 0) == 2
-    assert on_disk(tmp_path) == {0: 2}
+    assert stored_offsets(tmp_path) == {0: 2}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_the_thread_writes_what_has_changed_and_rests_where_nothing_has(tmp_path
         assert own_threads().count(THREAD) == 1
         assert not (tmp_path / "config" / FILE).exists()
         offsets.commit("g", "t", 0, 1)
-        until(lambda: on_disk(tmp_path) == {0: 1})
+        until(lambda: stored_offsets(tmp_path) == {0: 1})
         until(lambda: offsets._written == offsets._changes)
         written = (tmp_path / "config" / FILE).stat().st_mtime_ns
         offsets.commit("g", "t", 0, 1)  # nothing new
@@ -142,7 +135,7 @@ def test_no_offset_is_written_where_the_log_cannot_be(
         log.close()
     faults.heal()
     log.close()
-    assert on_disk(tmp_path) == {}
+    assert stored_offsets(tmp_path) == {}
     with opened(tmp_path) as again:
         assert offsets_of(again).committed("g", "t", 0) is None
 
@@ -156,10 +149,10 @@ def test_a_full_disk_is_counted_and_tried_again(
         faults.fail("write", ENOSPC, f"/config/{FILE}")
         offsets_of(log).commit("g", "t", 0, 1)
         until(lambda: offsets_of(log).failures >= 2)
-        assert on_disk(tmp_path) == {}
+        assert stored_offsets(tmp_path) == {}
         assert log.put("t", b"x").ok
         faults.heal()
-        until(lambda: on_disk(tmp_path) == {0: 1})
+        until(lambda: stored_offsets(tmp_path) == {0: 1})
 
 
 # ---- beside a broker's own
@@ -202,7 +195,7 @@ def test_an_offset_behind_the_end_of_its_queue_goes_back_to_it(
         "offset 11 in queue 0 of topic 't' is after the max offset 10; continuing at 10"
         in caplog.text
     )
-    assert on_disk(tmp_path) == {0: 10, 1: 10, 5: 3}
+    assert stored_offsets(tmp_path) == {0: 10, 1: 10, 5: 3}
 
 
 def test_a_torn_table_is_refused_and_stays(tmp_path: Path) -> None:
@@ -225,9 +218,9 @@ def test_a_group_is_reset_to_ends_offsets_and_times(tmp_path: Path, backend: str
         offsets.commit("g", "t", 0, 7)
         changes = offsets.reset("g", "t", end_of_queue)
         assert [tuple(each) for each in changes] == [("t", 0, 7, 10), ("t", 1, None, 10)]
-        assert on_disk(tmp_path) == {0: 10, 1: 10}  # at once
+        assert stored_offsets(tmp_path) == {0: 10, 1: 10}  # at once
         offsets.reset("g", "t", begin_of_queue, 1)
-        assert on_disk(tmp_path) == {0: 10, 1: 0}
+        assert stored_offsets(tmp_path) == {0: 10, 1: 0}
         offsets.reset("g", "t", exactly(4))
         assert log.committed("g", "t") == {0: 4, 1: 4}
         with pytest.raises(RefusedStoreError, match="out of range for queue 0"):
@@ -264,8 +257,8 @@ def test_offsets_are_copied_and_forgotten(tmp_path: Path) -> None:
         assert (log.committed("g", "t"), log.committed("g", "other")) == ({0: 7}, {})
         log.forget_group("g")
         assert log.committed("g", "t") == {}
-        assert on_disk(tmp_path) == {}
-        assert on_disk(tmp_path, "t@new") == {0: 7}
+        assert stored_offsets(tmp_path) == {}
+        assert stored_offsets(tmp_path, "t@new") == {0: 7}
         calls: list[Callable[[], object]] = [
             lambda: log.copy_group("g", "new"), lambda: log.forget_group("g"),
         ]  # fmt: skip
@@ -310,9 +303,9 @@ def test_a_child_that_was_forked_writes_nothing(
         with monkeypatch.context() as child:
             child.setattr(os, "getpid", lambda: offsets._pid + 1)
             offsets.close()
-        assert on_disk(tmp_path) == {}
+        assert stored_offsets(tmp_path) == {}
         assert not offsets.is_closed
-    assert on_disk(tmp_path) == {0: 7}
+    assert stored_offsets(tmp_path) == {0: 7}
 
 
 def test_messages_beside_the_log_are_read_from_the_begin(tmp_path: Path) -> None:

@@ -8,19 +8,24 @@ import pytest
 from cqstore import EmbeddedLog
 from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
-from tests.embedded.test_log import topics_file
-from tests.embedded.test_offsets import filled, offsets_of, on_disk
+from tests.embedded.test_offsets import filled, offsets_of
 from tests.kit.interrupts import Interrupted, run_interrupted
-from tests.kit.logs import CONFIG, opened
+from tests.kit.logs import BACKENDS, CONFIG, opened, stored_offsets, stored_topics
 
 IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
 """A file that was opened as it was interrupted is closed when it is let go."""
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+each_backend_long = pytest.mark.parametrize(
+    "backend", ["file", pytest.param("rocksdb", marks=pytest.mark.long)]
+)
 
 
-def test_a_commit_that_is_cut_short_is_written_or_not_there(tmp_path: Path) -> None:
-    with filled(tmp_path) as log:
+@IGNORED
+@each_backend
+def test_a_commit_that_is_cut_short_is_written_or_not_there(tmp_path: Path, backend: str) -> None:
+    with filled(tmp_path, backend) as log:
         offsets = offsets_of(log)
         places = run_interrupted(lambda: offsets.commit("g", "t", 0, 1))
         for number in range(1, places + 1):
@@ -28,14 +33,15 @@ def test_a_commit_that_is_cut_short_is_written_or_not_there(tmp_path: Path) -> N
                 run_interrupted(lambda: offsets.commit("g", "t", 0, number + 1), number)  # noqa: B023
             held = offsets.committed("g", "t", 0)
             offsets.flush()
-            assert on_disk(tmp_path).get(0) == held
+            assert stored_offsets(tmp_path).get(0) == held
 
 
 @IGNORED
+@each_backend_long
 def test_a_write_that_is_cut_short_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
-    with filled(tmp_path) as log:
+    with filled(tmp_path, backend) as log:
         offsets = offsets_of(log)
         monkeypatch.setattr(log.store, "flush_log", lambda: None)  # of that the store fails
         offsets.commit("g", "t", 0, 1)
@@ -44,15 +50,16 @@ def test_a_write_that_is_cut_short_is_done_again(
             offsets.commit("g", "t", 0, number + 1)
             with suppress(Interrupted):
                 run_interrupted(offsets.flush, number)
-            assert on_disk(tmp_path)[0] in {number, number + 1}
+            assert stored_offsets(tmp_path)[0] in {number, number + 1}
             offsets.flush()
-            assert on_disk(tmp_path) == {0: number + 1}
+            assert stored_offsets(tmp_path) == {0: number + 1}
         assert places > 20
 
 
 @IGNORED
-def test_a_first_put_that_is_cut_short_leaves_one_table(tmp_path: Path) -> None:
-    with opened(tmp_path, queues=2) as log:
+@each_backend
+def test_a_first_put_that_is_cut_short_leaves_one_table(tmp_path: Path, backend: str) -> None:
+    with opened(tmp_path, backend, queues=2) as log:
         number = 0
         while True:
             number += 1
@@ -61,18 +68,21 @@ def test_a_first_put_that_is_cut_short_leaves_one_table(tmp_path: Path) -> None:
                 run_interrupted(lambda: log.create_topic(topic), number)  # noqa: B023
             except Interrupted:
                 assert log.create_topic(topic) == 2
-                assert topic in topics_file(tmp_path)["topicConfigTable"]
+                assert topic in stored_topics(tmp_path)
                 continue
             break
     assert number > 20
 
 
 @IGNORED
-def test_a_deletion_that_is_cut_short_leaves_no_offset_without_its_queue(tmp_path: Path) -> None:
+@each_backend_long
+def test_a_deletion_that_is_cut_short_leaves_no_offset_without_its_queue(
+    tmp_path: Path, backend: str
+) -> None:
     """At some forty of its places; the next open completes what was begun."""
 
     def made(root: Path) -> EmbeddedLog:
-        log = opened(root, queues=1)
+        log = opened(root, backend, queues=1)
         for number in range(4):
             log.put("t", b"old %d" % number)
         offsets_of(log).commit("g", "t", 0, 4)
@@ -91,9 +101,9 @@ def test_a_deletion_that_is_cut_short_leaves_no_offset_without_its_queue(tmp_pat
             log.close()
         with MessageStore.open(root, CONFIG, read_only=True) as store:
             end = store.max_offset("t", 0)
-        seen.add((end, bool(on_disk(root))))
-        assert end or not on_disk(root), "the offset has outlived its queue"
-        with opened(root, queues=1) as log:
+        seen.add((end, bool(stored_offsets(root))))
+        assert end or not stored_offsets(root), "the offset has outlived its queue"
+        with opened(root, backend, queues=1) as log:
             committed, end = log.committed("g", "t"), log.store.max_offset("t", 0)
             assert (committed, end) in [({0: 4}, 4), ({}, 0)]
     assert {(4, True), (4, False), (0, False)} <= seen

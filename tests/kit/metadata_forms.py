@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cqstore.broker.metadata.model import Form
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
 from cqstore.store.service.offline.database_copy import is_database
 
 _FOLDER = Path(__file__).parents[1] / "golden" / "metadata"
@@ -38,3 +39,15 @@ def expected_forms() -> dict[str, dict[str, Any]]:
 def databases(folder: Path) -> list[Path]:
     """Return the RocksDB databases below ``folder``."""
     return sorted(path for path in folder.rglob("*") if path.is_dir() and is_database(path))
+
+
+def raw_rows(root: Path) -> dict[tuple[str, str, bytes], bytes]:
+    """Return folder, family and key → value, of all databases below ``root/config``."""
+    rows = {}
+    for folder in databases(root / "config"):
+        with RawDatabase(folder) as database:
+            assert database.fault is None
+            for family in database.families:
+                for key, value in database.items(family):
+                    rows[folder.name, family, key] = value
+    return rows

@@ -5,7 +5,7 @@ Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``Consume
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +17,9 @@ from cqstore.store.errors import StoreError
 Json = dict[str, object]
 Offsets = dict[str, dict[int, int]]
 """``topic@group`` → queue id → next offset. A queue without an entry has no committed offset."""
+Changes = Mapping[str, Json | dict[int, int] | None]
+"""Key → new row of one table: a topic, a group, or the offsets of ``topic@group``. ``None`` and an
+empty row remove the key."""
 
 
 class Form(StrEnum):

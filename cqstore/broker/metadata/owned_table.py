@@ -1,13 +1,14 @@
 """OwnedTable: a table of a broker's metadata, maintained by the process with the store's lock.
 
-The table is written as JSON files, which every broker reads except with
-``configManagerVersion=v2``. A broker that keeps its tables in databases merges a file whose counter
-is higher.
+The owner reads all rows once and then passes the changed ones. ``JsonTable`` writes them as JSON
+files, which a broker with ``storeType=default`` reads. ``database_table`` has the other forms.
 
 Source: RocketMQ ``ConfigManager``, ``RocksDBConsumerOffsetManager.merge``, ``DataVersion``.
 """
 
 import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import other_fields
@@ -17,10 +18,9 @@ from cqstore.broker.metadata.locations import FILES_OF_TABLE
 from cqstore.broker.metadata.model import (
     FIELDS_OF_TABLE,
     BrokerMetadata,
+    Changes,
     DataVersion,
     Form,
-    Json,
-    Offsets,
     Table,
 )
 from cqstore.broker.metadata.table_forms import faults_of, forms_there, read_newest, table_forms
@@ -31,19 +31,45 @@ from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOErro
 from cqstore.store.files import make_folder
 from cqstore.store.paths import StorePaths
 
+Rows = dict[str, Any]
+"""Key → row, as in ``Changes``."""
 
-class OwnedTable:
-    """One table, read from the form that was written last; unknown fields are kept.
 
-    The caller has the store's lock. One thread writes.
-    """
+class OwnedTable(Protocol):
+    """One table. One thread at a time."""
 
-    def __init__(self, paths: StorePaths, table: Table) -> None:
-        """Read ``table``; changes nothing.
+    def take(self) -> Rows:
+        """Return the rows that were read, which then belong to the caller. Call it once."""
+
+    def forget(self, keys: TopicKeys) -> bool:
+        """Remove ``keys`` where the caller has no rows; return whether a ``write`` must follow."""
+
+    def write(self, changes: Changes) -> None:
+        """Write the changed rows, durably; all other rows stay.
+
+        After an error or a kill, all changes are there or none.
+
+        Raises:
+            StoreIOError: they cannot be written.
+            CorruptionError: the database is damaged.
+        """
+
+    def released(self) -> AbstractContextManager[object]:
+        """Let others replace the table's files in the block; a ``write`` waits for its end."""
+
+
+class JsonTable:
+    """A table in JSON files; unknown fields are kept. Each write replaces the whole file."""
+
+    def __init__(
+        self, paths: StorePaths, table: Table, source: BrokerMetadata | None = None
+    ) -> None:
+        """Use the rows of ``source``, by default of the newest form; changes nothing.
 
         Raises:
             CorruptionError: the table cannot be read completely.
-            RefusedStoreError: the table is in a form that this class cannot write.
+            RefusedStoreError: the newest form is version 2, and a broker that reads it ignores
+                the files.
             StoreIOError: the table cannot be read.
         """
         self._config = config = paths.config
@@ -51,27 +77,31 @@ class OwnedTable:
         names = FILES_OF_TABLE[table]
         self._names = [each for each in names if each == names[0] or is_either_there(config / each)]
         self._others = {name: other_fields(config, name) for name in self._names}
-        self.found = _read(paths, table)
-        """The rows that were read."""
-        self._last = _last_version(paths, table)
+        found = source or read_table(paths, table)
+        if found.form is Form.V2:
+            raise RefusedStoreError(
+                f"cannot write the broker's {table} as JSON: they are in the form v2. Open the log"
+                " with configManagerVersion=v2, or convert them first (cqstore meta convert)",
+                path=found.path,
+            )
+        self._rows: Rows = getattr(found, FIELDS_OF_TABLE[table][0])
+        self._last = last_version(paths, table, found)
+
+    def take(self) -> Rows:
+        """Return a copy of the rows."""
+        return {key: dict(row) for key, row in self._rows.items()}
 
     def forget(self, keys: TopicKeys) -> bool:
-        """Remove ``keys`` from the unknown fields; return whether a field changed."""
+        """Remove ``keys`` from the unknown fields."""
         others = {name: keys.removed_from(content) for name, content in self._others.items()}
         is_other, self._others = others != self._others, others
         return is_other
 
-    def write(self, rows: dict[str, Json] | Offsets) -> None:
-        """Replace the table by ``rows``, durably; its ``.bak`` too.
-
-        If interrupted, each file has its old or its new content.
-
-        Raises:
-            StoreIOError: a file cannot be written.
-        """
-        last = self._last
-        version = DataVersion(last.state_version, time.time_ns() // 1_000_000, last.counter + 1)
+    def write(self, changes: Changes) -> None:
+        """Replace the files and their ``.bak``; each has its old or its new content."""
+        version = following(self._last)
         made = BrokerMetadata(Form.JSON, self._config, versions={self._table: version})
+        rows = {key: row for key, row in (self._rows | {**changes}).items() if row}
         setattr(made, FIELDS_OF_TABLE[self._table][0], rows)
         for name in self._names:
             data = encoded(self._others[name] | content_of(name, made))
@@ -79,26 +109,33 @@ class OwnedTable:
             with os_errors("write the broker's metadata file", path):
                 make_folder(self._config)
                 replace_both(path, data)
-        self._last = version
+        self._rows, self._last = rows, version
+
+    def released(self) -> AbstractContextManager[object]:
+        """Return a block without effect: no file is open between writes."""
+        return nullcontext()
 
 
-def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
-    """Return a table in its newest form; empty if no form exists.
+def following(last: DataVersion) -> DataVersion:
+    """Return the version after ``last``."""
+    return DataVersion(last.state_version, time.time_ns() // 1_000_000, last.counter + 1)
+
+
+def read_table(paths: StorePaths, table: Table) -> BrokerMetadata:
+    """Return a table in its newest form, see ``whole_table``; empty if no form exists."""
+    sources = read_newest(paths.config, table_forms(paths))
+    return whole_table(paths, table, sources.get(table))
+
+
+def whole_table(paths: StorePaths, table: Table, source: BrokerMetadata | None) -> BrokerMetadata:
+    """Return ``source``, from which ``table`` was read; ``None`` is an empty table.
 
     Raises:
-        RefusedStoreError: this class cannot write that form.
-        CorruptionError, StoreIOError: the table cannot be read.
+        CorruptionError, StoreIOError: the table cannot be read completely.
     """
-    config = paths.config
-    source = read_newest(config, table_forms(paths)).get(table)
     if source is None:
-        return BrokerMetadata(Form.JSON, config)
-    if source.form is Form.V2:
-        raise RefusedStoreError(
-            f"cannot write the broker's {table}: the form v2 is not supported. Convert them first"
-            " (cqstore meta convert)", path=source.path,
-        )  # fmt: skip
-    for fault in faults_of(table, source, config):
+        return BrokerMetadata(Form.JSON, paths.config)
+    for fault in faults_of(table, source, paths.config):
         if isinstance(fault, StoreIOError):
             raise fault
         raise CorruptionError(
@@ -109,9 +146,12 @@ def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
     return source
 
 
-def _last_version(paths: StorePaths, table: Table) -> DataVersion:
-    """Return the version with the highest counter of all forms; the next version exceeds it."""
-    if not forms_there(paths.config):
-        return DataVersion()
+def last_version(paths: StorePaths, table: Table, found: BrokerMetadata) -> DataVersion:
+    """Return the version with the highest counter of all forms; the next version exceeds it.
+
+    A broker imports a form whose counter is higher than that of its own form.
+    """
+    if forms_there(paths.config) in ([], [found.form]):
+        return found.versions.get(table, DataVersion())
     state, timestamp, counter = next_version(read_forms(paths), table)
     return DataVersion(state, timestamp, counter - 1)

@@ -6,13 +6,13 @@ Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionG
 ``RocksDBConsumerOffsetManager``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.locations import SINGLE_FOLDER, V1_FOLDERS
-from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.model import BrokerMetadata, Changes, DataVersion, Form, Table
 from cqstore.broker.metadata.rocksdb_rows import read_rows, row_json
 from cqstore.broker.metadata.table_kinds import BITS, GROUP, OFFSET_ROW, TOPIC
 from cqstore.cq_rocksdb.engine.raw_builder import build_database
@@ -83,6 +83,26 @@ def write_single(found: BrokerMetadata, config: Path) -> None:
     build_database(config / SINGLE_FOLDER, {name: rows for name, rows in made.items() if rows})
 
 
+def families_of(table: Table, *, single: bool) -> tuple[str, str]:
+    """Return the families of a table's rows and of its version, in its own or the single database.
+
+    The forbidden topics of groups have another family.
+    """
+    kinds = [each for each in _ROWS if each.folder == V1_FOLDERS[table]]
+    names = [each.single if single else each.family for each in kinds]
+    return names[0], names[-1]
+
+
+def changed_rows(
+    table: Table, changes: Changes, version: DataVersion, *, single: bool
+) -> Iterator[tuple[str, bytes, bytes | None]]:
+    """Yield family, key and value of each changed row and of the version; ``None``: removed."""
+    rows, versions = families_of(table, single=single)
+    for name, row in changes.items():
+        yield rows, name.encode(), _row(table, row) if row else None
+    yield versions, VERSION_KEY, row_json(version.as_json())
+
+
 def _read(folder: Path, families: Mapping[str, _Rows], into: BrokerMetadata) -> None:
     """Add all rows of one database."""
     read_rows(
@@ -116,7 +136,11 @@ def _pairs(table: Mapping[str, Mapping[str, object]]) -> _Pairs:
 
 
 def _offset_pairs(found: BrokerMetadata) -> _Pairs:
-    return _pairs({key: {"offsetTable": row} for key, row in found.offsets.items()})
+    return [(key.encode(), _row(Table.OFFSETS, row)) for key, row in found.offsets.items()]
+
+
+def _row(table: Table, row: Mapping[Any, object]) -> bytes:
+    return row_json({"offsetTable": row} if table is Table.OFFSETS else row)
 
 
 def _version(table: Table, single: str) -> _Rows:

@@ -4,14 +4,23 @@ Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
 ``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.locations import V2_FOLDER
-from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Offsets, Table
+from cqstore.broker.metadata.model import (
+    BrokerMetadata,
+    Changes,
+    DataVersion,
+    Form,
+    Json,
+    Table,
+    readings,
+)
 from cqstore.broker.metadata.offset_keys import fitting_readings
 from cqstore.broker.metadata.rocksdb_rows import read_rows, row_json
 from cqstore.broker.metadata.table_kinds import GROUP, TOPIC
@@ -153,12 +162,39 @@ def _rows(found: BrokerMetadata) -> Iterator[tuple[bytes, bytes]]:
     """Yield all rows of version 2, in the order of their tables."""
     for number, table in _WRITTEN_VERSIONS:
         if table in found.versions:
-            key = HEAD.pack(TABLE_PREFIX, number, RowKind.DATA_VERSION) + VERSION_NAME
-            yield key, VERSION.pack(*found.versions[table])
+            yield _version_key(number), VERSION.pack(*found.versions[table])
     yield from _configs(TableId.TOPIC, found.topics)
     yield from _configs(TableId.SUBSCRIPTION_GROUP, found.groups)
     yield from _offsets(TableId.CONSUMER_OFFSET, found.offsets, found)
     yield from _offsets(TableId.PULL_OFFSET, found.pull_offsets, found)
+
+
+def changed_rows(
+    table: Table, changes: Changes, version: DataVersion, found: BrokerMetadata,
+    keys: Callable[[bytes], list[bytes]],
+) -> Iterator[tuple[str, bytes, bytes | None]]:  # fmt: skip
+    """Yield family, key and value of each changed row and of the version; ``None``: removed.
+
+    ``keys`` returns the keys in the database that begin with a prefix: each queue has a row. A key
+    that is removed also loses its pull offsets. ``found`` has the topics and groups by which keys
+    with several readings are split.
+
+    Source: RocketMQ ``ConsumerOffsetManagerV2.commitOffset``, ``removeOffset``.
+    """
+    number = next(number for number, each in _WRITTEN_VERSIONS if each is table)
+    for name, row in changes.items():
+        if table is not Table.OFFSETS:
+            yield DEFAULT_FAMILY, _data_key(number, name), _JSON + row_json(row) if row else None
+            continue
+        made = dict(_offsets(number, {name: row}, found)) if row else {}
+        heads = [_head(number, *each) for each in readings(name)]
+        if not row:
+            heads += [_head(TableId.PULL_OFFSET, *each) for each in readings(name)]
+        for head in heads:
+            gone = [key for key in keys(head) if key not in made]
+            yield from ((DEFAULT_FAMILY, key, None) for key in gone)
+        yield from ((DEFAULT_FAMILY, key, value) for key, value in made.items())
+    yield DEFAULT_FAMILY, _version_key(number), VERSION.pack(*version)
 
 
 def _configs(number: TableId, table: dict[str, Json]) -> Iterator[tuple[bytes, bytes]]:
@@ -167,14 +203,23 @@ def _configs(number: TableId, table: dict[str, Json]) -> Iterator[tuple[bytes, b
 
 
 def _offsets(
-    number: TableId, offsets: Offsets, found: BrokerMetadata
+    number: TableId, offsets: Mapping[str, Mapping[Any, Any]], found: BrokerMetadata
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the rows of offsets."""
     for key, row in offsets.items():
         topic, group = fitting_readings(key, found.topics, found.groups)[0]
-        head = _data_key(number, group) + _CTRL + _named(topic) + _CTRL
+        head = _head(number, topic, group)
         for queue_id, offset in row.items():
             yield head + QUEUE_ID.pack(queue_id), OFFSET.pack(offset)
+
+
+def _head(number: TableId, topic: str, group: str) -> bytes:
+    """Return the key of a group's offset in ``topic``, without the queue id at its end."""
+    return _data_key(number, group) + _CTRL + _named(topic) + _CTRL
+
+
+def _version_key(number: TableId) -> bytes:
+    return HEAD.pack(TABLE_PREFIX, number, RowKind.DATA_VERSION) + VERSION_NAME
 
 
 def _data_key(number: TableId, name: str) -> bytes:

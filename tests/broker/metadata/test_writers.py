@@ -20,11 +20,10 @@ from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
 from cqstore.broker.metadata.writing import differences, write_form
 from cqstore.cq_rocksdb.engine.raw_builder import build_database
-from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
 from cqstore.store.broker_files.fastjson import broker_object
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from cqstore.store.paths import StorePaths
-from tests.kit.metadata_forms import databases, unpack_forms
+from tests.kit.metadata_forms import raw_rows, unpack_forms
 
 each_form = pytest.mark.parametrize("form", list(Form))
 in_rocksdb = pytest.mark.parametrize("form", [Form.V1, Form.SINGLE, Form.V2])
@@ -50,16 +49,6 @@ def held_by(form: Form, found: BrokerMetadata) -> BrokerMetadata:
     if form is Form.V2:
         return replace(found, forbidden={})
     return replace(found, pull_offsets={})
-
-
-def raw_rows(root: Path) -> dict[tuple[str, str, bytes], bytes]:
-    rows = {}
-    for folder in databases(root):
-        with RawDatabase(folder) as database:
-            for family in database.families:
-                for key, value in database.items(family):
-                    rows[folder.name, family, key] = value
-    return rows
 
 
 # ---- against RocketMQ's bytes
