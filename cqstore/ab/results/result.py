@@ -121,13 +121,16 @@ class TraceFacts(_ResultModel):
     """The operations of the comparison."""
 
     origin: Literal["derived", "given", "recorded"] = Field(
-        description="Derived from the store, given by the user, or recorded by a store."
+        description="Derived from the store, given by the user, or recorded."
     )
     operations: NonNegativeInt
     digest: str = Field(description="SHA-256 of the operations in the order in which they ran.")
     loop: Literal["closed", "open"]
     rate: NonNegativeFloat | None = Field(
         default=None, description="Open loop: offered operations per second."
+    )
+    speed: NonNegativeFloat | None = Field(
+        default=None, description="Open loop: how many times as fast as recorded the trace is run."
     )
 
 
