@@ -228,6 +228,15 @@ class Point(_ResultModel):
     footprint: Footprint
 
 
+class Sample(_ResultModel):
+    """Memory and disk of a side at one moment."""
+
+    side: str
+    at: NonNegativeFloat = Field(description="Seconds since the start of the whole run.")
+    pss_bytes: NonNegativeInt = Field(description="Proportional set size of the side's process.")
+    disk_bytes: NonNegativeInt = Field(description="Bytes allocated on disk for the queues.")
+
+
 class Result(_ResultModel):
     """One complete comparison."""
 
@@ -248,6 +257,7 @@ class Result(_ResultModel):
         default=[], description="Measured points for projections, see --project."
     )
     project_to: NonNegativeInt | None = None
+    samples: list[Sample] = Field(default=[], description="Memory and disk over time, in order.")
     matters: list[str] = Field(
         default=[],
         description="Workloads that decide the recommendation, see --matters; empty: all.",
@@ -274,6 +284,7 @@ class Result(_ResultModel):
             raise ValueError(f"no such workload: {strange[0]}")
         named |= {turn.side for workload in self.workloads for turn in workload.rounds}
         named |= {name for work in self.workloads for name in (*work.service, *work.intended)}
-        if unknown := sorted((named | {point.side for point in self.points}) - set(names)):
+        named |= {point.side for point in self.points} | {each.side for each in self.samples}
+        if unknown := sorted(named - set(names)):
             raise ValueError(f"no such side: {unknown[0]}")
         return self

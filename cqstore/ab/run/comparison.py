@@ -29,6 +29,7 @@ from cqstore.ab.results.result import (
     TraceFacts,
 )
 from cqstore.ab.results.result import WorkloadFigures as Figures
+from cqstore.ab.run.growth import Growth
 from cqstore.ab.run.rounds import WARM_UP_RULE, Effort, Measurement
 from cqstore.ab.run.run_plan import RunPlan, plan_of
 from cqstore.ab.run.unknown_queues import unknown_queues
@@ -84,6 +85,7 @@ class Run:
         self._options = options
         self._began = time.perf_counter()
         self._made = datetime.now(UTC).isoformat(timespec="seconds")
+        self._growth = Growth(self._began)
         self._not_measured: list[str] = []
         self._digest, self._operations = sha256(), 0
         self._origin: Literal["derived", "given", "recorded"] = "derived"
@@ -183,7 +185,13 @@ class Run:
             draw = np.random.default_rng([self._options.seed, at])
             setting = self._setting(name, workload, draw)
             measured = Measurement(
-                sides.processes, workload, setting, self._method(), self._options.effort, draw
+                sides.processes,
+                workload,
+                setting,
+                self._method(),
+                self._options.effort,
+                draw,
+                self._growth.take,
             ).run(partial(on_stage, name, share))
             yield measured
             if measured.answers.different:
@@ -236,6 +244,7 @@ class Run:
             machine=this_machine(self._space.folder, sides.versions), store=self._found.shape,
             sides=sides.described, method=self._method(), trace=trace, workloads=figures,
             proof=sides.proof, points=points, project_to=options.project,
+            samples=self._growth.samples,
             matters=[name for name in self._matters if name in {each.name for each in figures}],
             not_measured=self._not_measured, seconds=time.perf_counter() - self._began,
         )  # fmt: skip

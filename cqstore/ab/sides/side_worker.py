@@ -99,6 +99,10 @@ class SideWorker:
         """Return the resources of the queues after opening the store."""
         return self._side.footprint().model_dump()
 
+    def sample(self) -> tuple[int, int]:
+        """Return the memory of this process and the disk space of the side's queues."""
+        return measures.pss_bytes(), self._side.disk_bytes()
+
     def versions(self) -> dict[str, str]:
         """Return the backend's description of itself without numbers and paths."""
         facts = components_of(self._side.store).queues.describe().items()

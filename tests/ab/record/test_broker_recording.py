@@ -93,7 +93,7 @@ def test_puts_and_pulls_of_a_running_broker_become_a_trace(
         master.append(log_of(store)[len(master.log) :])
         await becomes(lambda: recording.facts()["puts"] == 12)
         broker.offsets = f'{{"orders@billing":{{0:73,1:{first + 2}}}}}'
-        await becomes(lambda: recording.facts()["pulls"] >= 4)
+        await becomes(lambda: recording._lines.counts.pulls >= 4)
 
     async def whole() -> Ending:
         async with master, broker:
