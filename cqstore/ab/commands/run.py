@@ -154,7 +154,7 @@ def run_command(
     with _interruptible():
         run = Run(options)
         _announce(run.prepare())
-        with _bar() as on_stage:
+        with progress_bar() as on_stage:
             found = run.measure(on_stage)
     write_result(result, found)
     judgement = report(found, html, kind)
@@ -175,7 +175,7 @@ def _announce(plan: RunPlan) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[str, float], object]]:
+def progress_bar() -> Iterator[Callable[[str, float], object]]:
     """Show the current workload and the overall progress."""
     with progress("preparing", _PARTS, PARTS) as tick:
 

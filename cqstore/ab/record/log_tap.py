@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from cqstore.ab.record.record_stream import RecordStream
 from cqstore.replication.endpoint import MASTER_CLOSED, nothing_received, reason_of
 from cqstore.replication.follow.follower_progress import Timing
-from cqstore.replication.follow.last_file import request_last_file
+from cqstore.replication.follow.last_file import check_master
 from cqstore.replication.follow.log_receiver import READ_BYTES
 from cqstore.replication.follow.master_port import MasterPort
 from cqstore.replication.follow.stopwatch import Stopwatch
 from cqstore.replication.wire import REPORT, FrameParser, Piece, Report
-from cqstore.store.errors import StoreIOError
 from cqstore.store.record.decoder import StoredMessage
 
 _NOTHING = REPORT.pack(Report(0))
-_HINT = "is this the replication port (haListenPort) of a master without a controller?"
 OnRecords = Callable[[Sequence[StoredMessage]], object]
 
 
@@ -51,19 +49,9 @@ class LogTap:
         """Receive one frame from the master, to check the address.
 
         Raises:
-            StoreIOError: the connection failed, or nothing was received.
-            WireError: the received bytes are not from a master.
+            StoreIOError, WireError: as for ``check_master``.
         """
-        try:
-            seconds = self._timing.housekeeping
-            found = await request_last_file(self._port, seconds, whole=False)
-        except TimeoutError as exc:
-            why = nothing_received(self._timing.housekeeping)
-            raise StoreIOError(f"{self._port}: {why}: {_HINT}") from exc
-        except OSError as exc:
-            raise StoreIOError(f"{self._port}: {reason_of(exc)}") from exc
-        if found is None:
-            raise StoreIOError(f"{self._port}: {MASTER_CLOSED}: {_HINT}")
+        found = await check_master(self._port, self._timing.housekeeping)
         self._next = found.start  # a file that the master begins from now on is a gap
 
     async def run(self) -> None:

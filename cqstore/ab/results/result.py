@@ -241,7 +241,7 @@ class Result(_ResultModel):
     """One complete comparison."""
 
     format: Literal[1] = FORMAT
-    kind: Literal["run", "live"]
+    kind: Literal["run", "live", "follow"]
     made: str = Field(description="Start time, ISO 8601 in UTC.")
     command: list[str] = Field(description="Command that repeats the comparison.")
     machine: Machine

@@ -194,11 +194,10 @@ def encoded(nanoseconds: list[int]) -> str:
     return text.decode()
 
 
-def main() -> None:
-    """Answer requests until the parent closes the input or ends."""
+def main(worker: SideWorker) -> None:
+    """Answer requests to ``worker`` until the parent closes the input or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(int(sys.argv[1]))
-    worker = SideWorker()
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
         for line in sys.stdin:
@@ -209,4 +208,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(SideWorker())
