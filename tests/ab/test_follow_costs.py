@@ -7,6 +7,7 @@ import pytest
 
 from cqstore.ab.judging.judge import judge
 from cqstore.ab.judging.judgement import Judgement, Outcome
+from cqstore.ab.judging.result_changes import compare_results
 from cqstore.ab.live.follow_costs import WHAT, FollowCosts
 from cqstore.ab.live.follower_worker import Usage
 from cqstore.ab.results.result import Answers, Cache, Method, Result, Side
@@ -136,3 +137,14 @@ def test_bytes_are_counted_by_their_cause() -> None:
     written = list(costs.workloads(Answers()))[2].rounds[0]
     assert (written.items, written.written_bytes) == (20, 800)
     assert written.backend_written == {"flush": 20, "wal": 7}
+
+
+def test_two_days_of_a_broker_are_compared() -> None:
+    monday, friday = result(followed(14)), result(followed(14, cpu=2.0))
+    changes = compare_results(monday, friday)
+    assert changes.cannot == []
+    found = {(each.workload, each.side): each for each in changes.changes}
+    assert found["cpu", "rocksdb"].outcome is Outcome.WORSE
+    assert found["cpu", "rocksdb"].ratio == pytest.approx(2.0, rel=0.01)
+    assert found["cpu", "file"].outcome is Outcome.SAME
+    assert {workload for workload, _ in found} == set(WHAT)
