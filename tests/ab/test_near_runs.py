@@ -348,7 +348,7 @@ def test_a_given_trace_is_put_in_order_to_be_replayed_by_its_times(
     assert running._trace_rate([MinOffset(topic="hot")]) == 0.0
     path.write_text('{"op":"minOffset","topic":"t"}\n' * 2)
     with pytest.raises(
-        StoreConfigError, match="cannot replay the trace with --speed: it has no times"
+        StoreConfigError, match="cannot replay the times of the trace: it has none"
     ) as caught:
         Run(options(root, sides=SIDES, trace=path, speed=1.0)).prepare()
     assert caught.value.path == path

@@ -104,6 +104,12 @@ def _taken(root: Path) -> list[str]:
     return ["--work", str(work)]
 
 
+def _timeless(root: Path) -> list[str]:
+    path = root.with_name("timeless")
+    path.write_text('{"op":"minOffset","topic":"t"}\n')
+    return ["--trace", str(path), "--rate", "real"]
+
+
 BAD: dict[str, Callable[[Path], list[str]]] = {
     "no backend 'rockdb'": lambda _: ["--side", "file", "--side", "rockdb"],
     "unknown option 'blok_size'": lambda _: ["--side", "file", "--side", "rocksdb,blok_size=4096"],
@@ -111,8 +117,8 @@ BAD: dict[str, Callable[[Path], list[str]]] = {
     "no workload 'tails'": lambda _: ["--workload", "tails"],
     "line 2 is not a valid operation": _bad_trace,
     "no such file": lambda root: ["--trace", str(root / "nowhere")],
-    "cannot replay the trace with --speed": lambda root: [*_bad_trace(root)[:0], *_timeless(root)],
-    "--speed requires --trace": lambda _: ["--speed", "2"],
+    "cannot replay the times of the trace: it has none": _timeless,
+    "--rate x2 replays the times of a trace: give --trace FILE": lambda _: ["--rate", "x2"],
     "invalid 'sleep=80': expected KIND=PARTS": lambda _: ["--mix", "put=20,sleep=80"],
     "contains other files": _taken,
     "would be inside the store itself": lambda root: ["--work", str(root / "inside")],
@@ -121,12 +127,6 @@ BAD: dict[str, Callable[[Path], list[str]]] = {
         str(root.with_name("no") / "r.json"),
     ],
 }
-
-
-def _timeless(root: Path) -> list[str]:
-    path = root.with_name("timeless")
-    path.write_text('{"op":"minOffset","topic":"t"}\n')
-    return ["--trace", str(path), "--speed", "1"]
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_an_empty_path_is_refused(
 ) -> None:
     monkeypatch.chdir(root)  # where an empty path would find a store
     before = tree_digest(root)
-    master = ["127.0.0.1:1"] if words == "follow" else []
+    master = ["127.0.0.1:1"] if words in {"follow", "ab record", "ab follow"} else []
     found = failure(*words.split(), *([name, ""] if name.startswith("-") else [*master, ""]))
     assert "path is empty" in getattr(found, "message", ""), found
     assert tree_digest(root) == before
@@ -90,13 +90,17 @@ def outputs() -> list[Any]:
 
 def given(words: str, name: str, root: Path, output: Path) -> list[object]:
     """Return the words of a call of a verb that writes ``output``, with all that it needs."""
-    store = [] if words == "ab report" else [root]
+    store: list[object] = [] if words == "ab report" else [root]
+    if words in {"ab record", "ab follow"}:
+        store = ["127.0.0.1:1"]
     if words in {"ha check", "ha rejoin"}:
         store = [root, root]
     extra: dict[str, list[object]] = {
         "import": [root / "none.jsonl"], "ab report": [root / "result.json"],
         "migrate follow": ["127.0.0.1:1"],
     }  # fmt: skip
+    if words == "ab follow" and name != "target":
+        store = [*store, root.with_name("work")]
     path = [output] if name == "target" else [name, output]
     return [*words.split(), *store, *extra.get(words, []), *path]
 

@@ -13,5 +13,7 @@ app = typer.Typer(
 add_verb(app, "run", "cqstore.ab.commands.run:run_command")
 add_verb(app, "report", "cqstore.ab.commands.report:report_command")
 add_verb(app, "compare", "cqstore.ab.commands.compare:compare_command")
+add_verb(app, "record", "cqstore.ab.commands.record:record_command")
 add_verb(app, "live", "cqstore.ab.commands.live:live_command")
+add_verb(app, "follow", "cqstore.ab.commands.follow:follow_command")
 add_verb(app, "policy", "cqstore.ab.commands.policy:policy_command")

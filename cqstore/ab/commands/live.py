@@ -27,8 +27,8 @@ def live_command(
     """Report the reads that were repeated on the other backend (abShare). Changes nothing.
 
     The store may be open: it saves its figures once a minute. The store needs double write and a
-    share of mirrored reads (abShare or abShares). Exit code 1 if answers differ, or if no answer
-    was compared.
+    share of mirrored reads (abShare or abShares). For a RocketMQ broker, see ab follow. Exit code 1
+    if answers differ, or if no answer was compared.
 
     Examples:
         cqstore ab live DIR

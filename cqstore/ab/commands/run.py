@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from cqstore.ab.commands.rate import rate_of
 from cqstore.ab.commands.report import Matters, Page, check_place, end_with, report
 from cqstore.ab.results.result import Cache
 from cqstore.ab.results.result_file import write_result
@@ -18,7 +19,7 @@ from cqstore.ab.run.rounds import Effort
 from cqstore.ab.run.run_plan import RunPlan
 from cqstore.ab.trace.derived import DEFAULT_MIX
 from cqstore.ab.workloads import parse_mix, workloads
-from cqstore.cli.options import ConfigFile, Dir, Format, bounded, check_is_there, note, read_config
+from cqstore.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from cqstore.cli.output import OutputFormat
 from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import PARTS, progress
@@ -54,21 +55,11 @@ TraceFile = Annotated[
     typer.Option(metavar="FILE", help="Trace file to run: one operation as JSON per line."),
 ]
 Rate = Annotated[
-    float | None,
+    str | None,
     typer.Option(
-        metavar="N",
-        min=0.1,
-        callback=bounded,
-        help="Operations to start per second (open loop). Excludes --speed.",
-    ),
-]
-Speed = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        min=0.001,
-        callback=bounded,
-        help="Replay the times of the trace, X times as fast (open loop). Needs --trace.",
+        metavar="N|real|xN",
+        help="Open loop: start N operations per second, or replay the times of the trace (real), or"
+        " replay them N times as fast (x2).",
     ),
 ]
 Mix = Annotated[
@@ -129,7 +120,7 @@ _RESULT = Path("result.json")
 
 def run_command(
     root: Dir, side: Sides = None, workload: Workloads = None, trace: TraceFile = None,
-    rate: Rate = None, speed: Speed = None, mix: Mix = None, readers: Readers = 3,
+    rate: Rate = None, mix: Mix = None, readers: Readers = 3,
     rounds: Rounds = 12, turn_seconds: TurnSeconds = 0.08, cache: PageCache = Cache.WARM,
     project: Project = None, seed: Seed = 1, work: Work = None, result: ResultFile = _RESULT,
     matters: Matters = None, html: Page = None, config: ConfigFile = None,
@@ -145,24 +136,25 @@ def run_command(
 
     Examples:
         cqstore ab run DIR --side files --side rocksdb
-        cqstore ab run DIR --trace trace.jsonl --rate 5000
+        cqstore ab run DIR --trace trace.jsonl --rate real
     """
     check_is_there(root)
-    if speed is not None and (trace is None or rate is not None):
-        raise StoreConfigError("--speed requires --trace and cannot be combined with --rate")
+    given = rate_of(rate)
+    if given.speed is not None and trace is None:
+        raise StoreConfigError(f"--rate {rate} replays the times of a trace: give --trace FILE")
     html = html or result.with_suffix(".html")
     check_place(result, "result", "--result")
     check_place(html, "HTML report", "--html", result)
     options = RunOptions(
         root, read_config(config, root), sides=side or (), workloads=workload or (), trace=trace,
-        rate=rate, speed=speed, effort=Effort(rounds, turn_seconds), cache=cache, seed=seed,
-        work=work, matters=matters or (), project=project, mix=parse_mix(mix), readers=readers,
-        command=["cqstore", *sys.argv[1:]],
+        rate=given.rate, speed=given.speed, effort=Effort(rounds, turn_seconds), cache=cache,
+        seed=seed, work=work, matters=matters or (), project=project, mix=parse_mix(mix),
+        readers=readers, command=["cqstore", *sys.argv[1:]],
     )  # fmt: skip
     with _interruptible():
         run = Run(options)
         _announce(run.prepare())
-        with _bar() as on_stage:
+        with progress_bar() as on_stage:
             found = run.measure(on_stage)
     write_result(result, found)
     judgement = report(found, html, kind)
@@ -183,7 +175,7 @@ def _announce(plan: RunPlan) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[str, float], object]]:
+def progress_bar() -> Iterator[Callable[[str, float], object]]:
     """Show the current workload and the overall progress."""
     with progress("preparing", _PARTS, PARTS) as tick:
 

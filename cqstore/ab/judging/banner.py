@@ -136,6 +136,7 @@ def _describe(
 ) -> tuple[str | None, str]:
     """Return the recommended side, if there is one, and the sentence for it."""
     reference, sides = result.sides[0].name, compared_sides(result)
+    recommended = f"Recommended for this {'broker' if result.kind == 'follow' else 'store'}"
     better = {side: _names(workloads, side, Outcome.BETTER) for side in sides}
     worse = {side: _names(workloads, side, Outcome.WORSE) for side in sides}
     winners = [side for side in sides if better[side] and not worse[side]]
@@ -144,7 +145,7 @@ def _describe(
         others = [side for side in winners if side != best]
         also = f" Also better and never worse: {', '.join(others)}." if others else ""
         return best, (
-            f"Recommended for this store: {best}. It is better than {reference} at"
+            f"{recommended}: {best}. It is better than {reference} at"
             f" {places.text(better[best])} and worse at none.{also}"
         )
     losers = [side for side in sides if worse[side] and not better[side]]
@@ -152,7 +153,7 @@ def _describe(
         reasons = "; ".join(
             f"{side} is worse at {places.text(worse[side])} and better at none" for side in sides
         )
-        return reference, f"Recommended for this store: {reference}, because {reasons}."
+        return reference, f"{recommended}: {reference}, because {reasons}."
     torn = [side for side in sides if better[side] and worse[side]]
     if torn:
         reasons = "; ".join(

@@ -16,6 +16,11 @@ from cqstore.ab.judging.paired_rounds import Pairs, pairs, values
 from cqstore.ab.judging.side_figures import FIGURES, NEVER_JUDGED, THROUGHPUT, Figure
 from cqstore.ab.results.result import Method, Result, Side, WorkloadFigures
 
+COSTS: dict[str, tuple[str, ...]] = {
+    "cpu": ("cpu",), "memory": ("memory",), "written": ("written",), "lag": ("service_p50",),
+}  # fmt: skip
+"""Costs of following a broker, each judged like a workload, by its only figure."""
+
 
 class Rule(NamedTuple):
     """Criteria for a figure: noise floor, confidence, minimum of rounds, method."""
@@ -49,7 +54,8 @@ def headline(result: Result, workload: WorkloadFigures) -> str:
     """Return the key of the figure that is shown first.
 
     The throughput in a closed loop. If the side does not determine the rate, p99: in an open loop
-    from the due time, for reads of a running store the service time.
+    from the due time, for reads of a running store the service time. For followers of a broker,
+    the figure of the cost.
     """
     names = [result.sides[0].name, *compared_sides(result)]
     return next(
@@ -63,6 +69,8 @@ def headline(result: Result, workload: WorkloadFigures) -> str:
 
 
 def _first_choices(result: Result, workload: WorkloadFigures, names: list[str]) -> tuple[str, ...]:
+    if result.kind == "follow":
+        return COSTS.get(workload.name, ())
     if result.kind == "live":
         return "service_p99", "service_p50"
     if workload.mode == "open" and not any(withheld(workload, name) for name in names):

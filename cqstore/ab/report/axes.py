@@ -27,6 +27,11 @@ class AxisTick(NamedTuple):
     """Where its label hangs, so that none leaves the plot: start, middle, end."""
 
 
+def tick_at(at: float, value: float) -> AxisTick:
+    """Return a mark at a position of an axis, in percent."""
+    return AxisTick(at, value, "start" if at < _EDGE else "end" if at > 100 - _EDGE else "middle")
+
+
 class Axis(NamedTuple):
     """A logarithmic axis from ``low`` to ``high``, both positive."""
 
@@ -44,9 +49,7 @@ class Axis(NamedTuple):
 
     def tick(self, value: float) -> AxisTick:
         """Return the mark of a value on the axis."""
-        at = self.at(value)
-        anchor = "start" if at < _EDGE else "end" if at > 100 - _EDGE else "middle"
-        return AxisTick(at, value, anchor)
+        return tick_at(self.at(value), value)
 
 
 def axis_of(values: Iterable[float], minimum: float, room: float = 1.08) -> Axis:

@@ -21,6 +21,7 @@ from cqstore.ab.judging.words import (
     value_text,
     within_text,
 )
+from cqstore.ab.report.growth_plots import growth_plots
 from cqstore.ab.report.plots import LinePlot, latency_plot, projection_plots, ratio_plot
 from cqstore.ab.results.result import Result
 from cqstore.store.errors import os_errors
@@ -57,6 +58,7 @@ def page(result: Result, judgement: Judgement) -> str:
             for workload, made in zip(result.workloads, judgement.workloads, strict=True)
         ],
         ratios=ratio_plot(judgement), latencies=_latencies(result, judgement),
+        growth=list(growth_plots(result)),
         projected=list(projection_plots(judgement.projections)),
         footprint=list(_footprint(result)),
         command=shlex.join(result.command), embedded=Markup(_embedded(result)),

@@ -121,13 +121,16 @@ class TraceFacts(_ResultModel):
     """The operations of the comparison."""
 
     origin: Literal["derived", "given", "recorded"] = Field(
-        description="Derived from the store, given by the user, or recorded by a store."
+        description="Derived from the store, given by the user, or recorded."
     )
     operations: NonNegativeInt
     digest: str = Field(description="SHA-256 of the operations in the order in which they ran.")
     loop: Literal["closed", "open"]
     rate: NonNegativeFloat | None = Field(
         default=None, description="Open loop: offered operations per second."
+    )
+    speed: NonNegativeFloat | None = Field(
+        default=None, description="Open loop: how many times as fast as recorded the trace is run."
     )
 
 
@@ -225,11 +228,20 @@ class Point(_ResultModel):
     footprint: Footprint
 
 
+class Sample(_ResultModel):
+    """Memory and disk of a side at one moment."""
+
+    side: str
+    at: NonNegativeFloat = Field(description="Seconds since the start of the whole run.")
+    pss_bytes: NonNegativeInt = Field(description="Proportional set size of the side's process.")
+    disk_bytes: NonNegativeInt = Field(description="Bytes allocated on disk for the queues.")
+
+
 class Result(_ResultModel):
     """One complete comparison."""
 
     format: Literal[1] = FORMAT
-    kind: Literal["run", "live"]
+    kind: Literal["run", "live", "follow"]
     made: str = Field(description="Start time, ISO 8601 in UTC.")
     command: list[str] = Field(description="Command that repeats the comparison.")
     machine: Machine
@@ -245,6 +257,7 @@ class Result(_ResultModel):
         default=[], description="Measured points for projections, see --project."
     )
     project_to: NonNegativeInt | None = None
+    samples: list[Sample] = Field(default=[], description="Memory and disk over time, in order.")
     matters: list[str] = Field(
         default=[],
         description="Workloads that decide the recommendation, see --matters; empty: all.",
@@ -271,6 +284,7 @@ class Result(_ResultModel):
             raise ValueError(f"no such workload: {strange[0]}")
         named |= {turn.side for workload in self.workloads for turn in workload.rounds}
         named |= {name for work in self.workloads for name in (*work.service, *work.intended)}
-        if unknown := sorted((named | {point.side for point in self.points}) - set(names)):
+        named |= {point.side for point in self.points} | {each.side for each in self.samples}
+        if unknown := sorted(named - set(names)):
             raise ValueError(f"no such side: {unknown[0]}")
         return self

@@ -29,8 +29,10 @@ from cqstore.ab.results.result import (
     TraceFacts,
 )
 from cqstore.ab.results.result import WorkloadFigures as Figures
+from cqstore.ab.run.growth import Growth
 from cqstore.ab.run.rounds import WARM_UP_RULE, Effort, Measurement
 from cqstore.ab.run.run_plan import RunPlan, plan_of
+from cqstore.ab.run.unknown_queues import unknown_queues
 from cqstore.ab.sides.building import PROOF, Sides
 from cqstore.ab.sides.side import SideSpec, default_sides, parse_sides
 from cqstore.ab.stores.ab_workspace import ScratchFolder
@@ -83,6 +85,7 @@ class Run:
         self._options = options
         self._began = time.perf_counter()
         self._made = datetime.now(UTC).isoformat(timespec="seconds")
+        self._growth = Growth(self._began)
         self._not_measured: list[str] = []
         self._digest, self._operations = sha256(), 0
         self._origin: Literal["derived", "given", "recorded"] = "derived"
@@ -103,6 +106,8 @@ class Run:
             self._given = self._read_given(options.trace)
         specs = parse_sides(options.sides, options.config) if options.sides else None
         self._found = survey(options.root, options.config, options.seed)
+        if self._origin == "recorded":
+            self._not_measured += unknown_queues(self._given, self._found)
         given = options.sides or default_sides(self._found.backend)
         specs = specs or parse_sides(given, options.config)
         size = {"mapped_file_size_consume_queue": self._found.units_per_file * CQ_UNIT_SIZE}
@@ -125,8 +130,9 @@ class Run:
         Raises:
             StoreConfigError: the file is not a trace, or has no times for a replay.
         """
-        operations, queries, recorded = read_trace(path)
+        operations, queries, recorded, missing = read_trace(path)
         self._origin = "recorded" if recorded else "given"
+        self._not_measured += [f"In the trace: {sentence}" for sentence in missing]
         if queries:
             self._not_measured.append(
                 f"{queries} queries by key in the trace: the index answers them, the same on every"
@@ -138,7 +144,9 @@ class Run:
             )
         if self._options.speed is not None and not _trace_rate(operations):
             raise StoreConfigError(
-                "cannot replay the trace with --speed: it has no times. Use --rate", path=path
+                "cannot replay the times of the trace: it has none. Give --rate N, operations per"
+                " second",
+                path=path,
             )
         return _in_order(operations) if self._options.speed is not None else operations
 
@@ -177,7 +185,13 @@ class Run:
             draw = np.random.default_rng([self._options.seed, at])
             setting = self._setting(name, workload, draw)
             measured = Measurement(
-                sides.processes, workload, setting, self._method(), self._options.effort, draw
+                sides.processes,
+                workload,
+                setting,
+                self._method(),
+                self._options.effort,
+                draw,
+                self._growth.take,
             ).run(partial(on_stage, name, share))
             yield measured
             if measured.answers.different:
@@ -223,13 +237,14 @@ class Run:
             is_open = options.rate is not None or options.speed is not None
             trace = TraceFacts(
                 origin=self._origin, operations=self._operations, digest=self._digest.hexdigest(),
-                loop="open" if is_open else "closed", rate=options.rate,
+                loop="open" if is_open else "closed", rate=options.rate, speed=options.speed,
             )  # fmt: skip
         return Result(
             kind="run", made=self._made, command=list(options.command),
             machine=this_machine(self._space.folder, sides.versions), store=self._found.shape,
             sides=sides.described, method=self._method(), trace=trace, workloads=figures,
             proof=sides.proof, points=points, project_to=options.project,
+            samples=self._growth.samples,
             matters=[name for name in self._matters if name in {each.name for each in figures}],
             not_measured=self._not_measured, seconds=time.perf_counter() - self._began,
         )  # fmt: skip

@@ -58,8 +58,10 @@ class Measurement:
         method: Method,
         effort: Effort,
         draw: np.random.Generator,
+        after_turn: Callable[[SideProcess], object] = noop,
     ) -> None:
         self._sides = sides
+        self._after_turn = after_turn
         self._workload = workload
         self._setting = setting
         self._drop = method.cache is Cache.DROPPED
@@ -121,6 +123,7 @@ class Measurement:
                                       others, warm_up=warm_up))  # fmt: skip
             if not warm_up:
                 self._kept[side.spec.name].append(found)
+            self._after_turn(side)
         self._passes += 1
         self._compare(reports)
 

@@ -13,15 +13,19 @@ from cqstore.store.concurrency.processes import worker_environment
 from cqstore.store.concurrency.task_worker import unwrap
 from cqstore.store.errors import StoreError
 
+SIDE_WORKER = "cqstore.ab.sides.side_worker"
+
 
 class SideProcess:
     """The process of one side; it ends with ``stop``, with the parent, or by itself."""
 
-    def __init__(self, spec: SideSpec, root: str, mix: dict[str, int]) -> None:
-        """Start the process for the store in ``root``."""
+    def __init__(
+        self, spec: SideSpec, root: str, mix: dict[str, int], program: str = SIDE_WORKER
+    ) -> None:
+        """Start the process for the store in ``root``; ``program`` is its module."""
         self.spec = spec
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cqstore.ab.sides.side_worker", str(os.getpid())],
+            [sys.executable, "-m", program, str(os.getpid())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=worker_environment(),
         )  # fmt: skip
         config = spec.config.model_dump(mode="json", exclude_unset=True)

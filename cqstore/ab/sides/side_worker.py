@@ -99,6 +99,10 @@ class SideWorker:
         """Return the resources of the queues after opening the store."""
         return self._side.footprint().model_dump()
 
+    def sample(self) -> tuple[int, int]:
+        """Return the memory of this process and the disk space of the side's queues."""
+        return measures.pss_bytes(), self._side.disk_bytes()
+
     def versions(self) -> dict[str, str]:
         """Return the backend's description of itself without numbers and paths."""
         facts = components_of(self._side.store).queues.describe().items()
@@ -187,11 +191,10 @@ def encoded(nanoseconds: list[int]) -> str:
     return text.decode()
 
 
-def main() -> None:
-    """Answer requests until the parent closes the input or ends."""
+def main(worker: SideWorker) -> None:
+    """Answer requests to ``worker`` until the parent closes the input or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(int(sys.argv[1]))
-    worker = SideWorker()
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
         for line in sys.stdin:
@@ -202,4 +205,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(SideWorker())

@@ -28,16 +28,16 @@ class ScratchFolder:
         self.folder = folder
         self._fd = -1
 
-    def check(self, root: Path) -> None:
-        """Refuse a folder with other files, in the compared store, or around it.
+    def check(self, root: Path | None = None) -> None:
+        """Refuse a folder with other files, in a store, or around the compared store ``root``.
 
         Raises:
             RefusedStoreError: the folder is one of these.
             StoreIOError: the folder cannot be read.
         """
-        refuse_in_store(self.folder, "work folder", root)
+        refuse_in_store(self.folder, "work folder", *([] if root is None else [root]))
         with os_errors("read the work folder", self.folder):
-            if root.resolve().is_relative_to(self.folder.resolve()):
+            if root is not None and root.resolve().is_relative_to(self.folder.resolve()):
                 raise RefusedStoreError(
                     "the work folder must not contain the store (--work)",
                     path=self.folder,

@@ -8,6 +8,7 @@ from pathlib import Path
 from cqstore.ab.measuring import measures
 from cqstore.ab.results.result import Footprint
 from cqstore.store.errors import StoreError
+from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend as backend_class
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -99,8 +100,12 @@ class SideStore:
             self.open()
 
     def own_files(self) -> list[Path]:
-        """Return the files and folders of the queues; the store must be open."""
-        return backend_class(self.backend).own_files(components_of(self.store).paths)
+        """Return the files and folders of the queues."""
+        return backend_class(self.backend).own_files(StorePaths(self.root))
+
+    def disk_bytes(self) -> int:
+        """Return the bytes that are allocated on disk for the queues."""
+        return measures.disk_use(self.own_files())[0]
 
     def footprint(self) -> Footprint:
         """Open the store again and return the resources of its queues."""

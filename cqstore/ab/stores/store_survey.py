@@ -23,7 +23,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
-_MAX_QUEUES = 200_000
+MAX_QUEUES = 200_000
 """Maximum number of queues whose names and offsets are kept."""
 _SAMPLES = 4_000
 """Number of messages that are read for tags and sizes."""
@@ -102,9 +102,9 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
         if low >= high:
             if high > 0:
                 expired.append((key, high))
-        elif len(kept) < _MAX_QUEUES:
+        elif len(kept) < MAX_QUEUES:
             kept.append((key, low, high))
-        elif (at := int(draw.integers(len(counts)))) < _MAX_QUEUES:
+        elif (at := int(draw.integers(len(counts)))) < MAX_QUEUES:
             kept[at] = (key, low, high)
     log = components_of(store).log
     kept.sort()

@@ -4,15 +4,20 @@
 the fields of ``FIELDS`` for it, and ``at``, seconds since the trace began. A field that is ``None``
 is left out. Times are ms since the epoch; a range ends before its ``to``.
 
-A recording of a store begins with the line ``{"trace":"recorded","time":…}``; ``time`` is the time
-of ``at`` 0. A file without that line was made by another program.
+A recording begins with the line ``{"trace":"recorded","time":…}``; ``time`` is the time of ``at``
+0. A file without that line was made by another program. A recording of a broker (``ab record``) has
+``"source":"master"`` there, its lines are only nearly in order of ``at``, and it ends with a line
+``{"trace":"end","at":…,"missing":[…]}``, whose sentences say what is missing. Without that line,
+the recording was killed.
 """
 
 import json
 from collections.abc import Sequence
 from enum import StrEnum
 
-RECORDED = "recorded"
+RECORDED, END = "recorded", "end"
+MASTER = "master"
+"""Source of a trace that was recorded from a broker's replication port."""
 
 
 class StoreOp(StrEnum):
@@ -42,9 +47,15 @@ FIELDS: dict[StoreOp, tuple[str, ...]] = {
 ``count``: max messages. ``boundary``: ``lower`` or ``upper``. ``size``: bytes of the body."""
 
 
-def first_line(time: int) -> bytes:
-    """Return the first line of a recording that starts at ``time``."""
-    return f'{{"trace":"{RECORDED}","time":{time}}}\n'.encode()
+def first_line(time: int, source: str = "") -> bytes:
+    """Return the first line of a recording that starts at ``time``; no source: a store."""
+    of = f',"source":"{source}"' if source else ""
+    return f'{{"trace":"{RECORDED}","time":{time}{of}}}\n'.encode()
+
+
+def last_line(at: float, missing: Sequence[str]) -> bytes:
+    """Return the last line of a recording that lasted ``at`` seconds."""
+    return f'{{"trace":"{END}","at":{at:.6f},"missing":{_json(list(missing))}}}\n'.encode()
 
 
 def operation_line(op: StoreOp, values: Sequence[object], at: float) -> bytes:

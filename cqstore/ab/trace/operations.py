@@ -7,7 +7,7 @@ operation, in seconds since the start of the trace.
 import json
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from cqstore.ab.trace.operation_lines import END
+from cqstore.ab.trace.trace_marks import FirstLine, LastLine, missing_of
 from cqstore.cli.message_files.text_input import text_input
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.queue.facts import QueueSpan
@@ -28,7 +30,10 @@ from cqstore.store.settings.validation import first_fault
 
 MAX_OPERATIONS = 200_000
 """Maximum number of operations of a trace that are run; the rest is skipped."""
+MAX_PUT_BYTES = 1 << 22
+"""Maximum size of the body of a put."""
 _LONGEST_LINE = 1 << 16
+_LAST_LINE = f'{{"trace":"{END}"'.encode()
 AnswerText = tuple[str, int]
 """An answer as text, and its number of items."""
 
@@ -183,7 +188,7 @@ class Put(_OfQueue):
     """Put a message with a body of ``size`` bytes."""
 
     op: Literal["put"] = "put"
-    size: int = Field(default=0, ge=0, le=1 << 22)
+    size: int = Field(default=0, ge=0, le=MAX_PUT_BYTES)
     tags: Text | None = None
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
@@ -225,15 +230,6 @@ _ANY: TypeAdapter[Operation | Query] = TypeAdapter(
 )
 
 
-class _FirstLine(BaseModel):
-    """The first line of a recording; files of other programs have none."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    trace: Literal["recorded"]
-    time: int
-
-
 class TraceFile(NamedTuple):
     """Contents of a trace file."""
 
@@ -241,11 +237,13 @@ class TraceFile(NamedTuple):
     queries: int
     """Number of queries by key, which are not run."""
     recorded: bool
-    """Whether a store recorded the trace."""
+    """Whether the trace was recorded, from a store or a broker."""
+    missing: Sequence[str] = ()
+    """Sentences about what the recording lacks."""
 
 
 def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
-    """Return at most ``limit`` operations of a trace.
+    """Return at most ``limit`` operations of a trace; operations after them are not checked.
 
     Raises:
         RefusedStoreError: there is no such file.
@@ -253,28 +251,32 @@ def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
         StoreConfigError: a line is not an operation, or there is no operation.
     """
     found: list[Operation] = []
-    queries, recorded = 0, False
+    queries, first, last = 0, None, None
     with text_input(path) as file:
         lines = iter(lambda: file.readline(_LONGEST_LINE), b"")
         for number, line in enumerate(lines, 1):
-            if not line.strip():
+            if not line.strip() or (len(found) == limit and not line.startswith(_LAST_LINE)):
                 continue
+            if last is not None:
+                raise StoreConfigError(f"line {number} follows the last line", path=path)
             operation = _parsed(line, number, path)
-            if isinstance(operation, _FirstLine):
-                recorded = True
+            if isinstance(operation, FirstLine):
+                first = operation
+            elif isinstance(operation, LastLine):
+                last = operation
             elif isinstance(operation, Query):
                 queries += 1
             else:
                 found.append(operation)
-            if len(found) == limit:
-                break
+            if len(found) == limit and not (first is not None and first.source):
+                break  # such a file has no last line
     if not found:
         raise StoreConfigError("the trace has no operation to run", path=path)
-    return TraceFile(found, queries, recorded)
+    return TraceFile(found, queries, first is not None, missing_of(first, last))
 
 
-def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstLine:
-    """Return the operation of a line.
+def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | FirstLine | LastLine:
+    """Return the operation of a line, or the first or last line of a recording.
 
     Raises:
         StoreConfigError: the line is not an operation; the message has the reason.
@@ -284,10 +286,13 @@ def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstL
     except (ValueError, RecursionError) as exc:
         raise StoreConfigError(f"line {number} is not valid JSON", path=path) from exc
     is_first = number == 1 and isinstance(value, dict) and "trace" in value
+    is_last = not is_first and line.startswith(_LAST_LINE)
     try:
-        return _FirstLine.model_validate(value) if is_first else _ANY.validate_python(value)
+        if is_first:
+            return FirstLine.model_validate(value)
+        return LastLine.model_validate(value) if is_last else _ANY.validate_python(value)
     except ValidationError as exc:
-        reason = first_fault(exc, 0 if is_first else 1)  # behind the kind of operation
+        reason = first_fault(exc, 0 if is_first or is_last else 1)  # after the kind of operation
         raise StoreConfigError(
             f"line {number} is not a valid operation: {reason}", path=path
         ) from exc

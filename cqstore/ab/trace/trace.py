@@ -5,7 +5,6 @@ the disk: operations that arrive faster than they can be written are dropped and
 stops the trace, which reports it, and never affects the store.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import Self
 
 from cqstore.ab.trace.operation_lines import StoreOp, first_line, operation_line
+from cqstore.ab.trace.trace_output import TraceOutput
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
-from cqstore.store.errors import StoreConfigError, os_errors
-from cqstore.store.files import open_regular, write_all
 from cqstore.store.service.runtime.bounded_queue import BoundedQueue
 from cqstore.store.service.runtime.watched_thread import Worker
 
@@ -39,28 +37,12 @@ class Trace:
             StoreConfigError: the file already exists, or ``max_bytes`` is too small.
             StoreIOError: the file cannot be created.
         """
-        self._first = first_line(int(time.time() * 1000))
-        if max_bytes < len(self._first):
-            raise StoreConfigError(
-                f"max_bytes {max_bytes} is too small for a trace: expected at least"
-                f" {len(self._first)}"
-            )
         self.path = path
-        with os_errors("create the trace", path):
-            try:
-                self._fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            except FileExistsError as exc:
-                raise StoreConfigError(
-                    "cannot create the trace: the file already exists", path=path
-                ) from exc
-        self.operations = 0
-        """Number of operations written, one line each after the first line."""
-        self.total_bytes = 0
+        self._output = TraceOutput(path, max_bytes, first_line(int(time.time() * 1000)))
         self.full = False
         """Whether the trace reached ``max_bytes`` and stopped itself."""
         self.failure: BaseException | None = None
         """The error that ended the trace, if any."""
-        self._max_bytes = max_bytes
         self._stopped = stopped
         self._waiting: BoundedQueue[_Noted] = BoundedQueue(_MAX_WAITING)
         self._began = _now()
@@ -85,15 +67,10 @@ class Trace:
         self._stopped(self)
         self.worker.end()
         with self._closing:
-            fd, self._fd = self._fd, -1
-            if fd < 0:
-                return
             try:
-                os.fsync(fd)
+                self._output.close()
             except OSError as exc:
                 self.failure = self.failure or exc
-            finally:
-                os.close(fd)
         if self.dropped:
             _LOG.warning(
                 "trace %s: %d operations are missing, because its queue was full",
@@ -104,6 +81,16 @@ class Trace:
     def is_ending(self) -> bool:
         """Return whether ``stop`` was called."""
         return self._stop.is_set()
+
+    @property
+    def operations(self) -> int:
+        """Return the number of operations written, one line each after the first line."""
+        return self._output.operations
+
+    @property
+    def total_bytes(self) -> int:
+        """Return the size of the file."""
+        return self._output.total_bytes
 
     @property
     def dropped(self) -> int:
@@ -128,24 +115,15 @@ class Trace:
     def _write(self) -> bool:
         """Write the waiting operations; return False if the file is full."""
         lines: list[bytes] = []
-        first = b"" if self.total_bytes else self._first
-        size, waiting = self.total_bytes + len(first), self._waiting
+        waiting = self._waiting
         for _ in range(len(waiting)):
             if (noted := waiting.poll()) is None:
                 break
             op, at, values = noted
-            line = operation_line(op, values, at - self._began)
-            size += len(line)
-            if size > self._max_bytes:
-                self.full = True
-                self._stopped(self)
-                break
-            lines.append(line)
-        data = b"".join([first, *lines])
-        with os_errors("write the trace", self.path):
-            write_all(self._fd, data, self.total_bytes)
-        self.operations += len(lines)
-        self.total_bytes += len(data)
+            lines.append(operation_line(op, values, at - self._began))
+        if self._output.write(lines) < len(lines):
+            self._stopped(self)
+            self.full = True
         return not self.full
 
     def _give_up(self, exc: BaseException) -> None:

@@ -97,7 +97,7 @@ def follow(
     end = _End.given(until, quiet_timeout, until_quiet=until_quiet)
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
-    rounds, tls = Intervals(tables=metadata_interval or _ROUND_SECONDS), _tls(tls_ca, tls_cert)
+    rounds, tls = Intervals(tables=metadata_interval or _ROUND_SECONDS), tls_of(tls_ca, tls_cert)
     tables = _Tables(broker_address, rounds, accept_lower_offsets)
     source = _MasterSource(master, place, _timing(ha), verify_tail, tls, learner, tables)
     settings = _settings(config, root, learner)
@@ -232,7 +232,12 @@ def _settings(config: Path | None, root: Path, learner: Learner | None) -> Store
     return settings
 
 
-def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
+def tls_of(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
+    """Return the TLS context of the options; ``None``: no TLS.
+
+    Raises:
+        typer.BadParameter: ``cert`` is given without ``ca``.
+    """
     if cert is not None and ca is None:
         raise typer.BadParameter("--tls-cert needs --tls-ca")
     return None if ca is None else follower_context(ca, cert)

@@ -6,12 +6,15 @@ the last file.
 
 import asyncio
 
+from cqstore.replication.endpoint import MASTER_CLOSED, nothing_received, reason_of
 from cqstore.replication.errors import WireError
 from cqstore.replication.follow.log_receiver import READ_BYTES
 from cqstore.replication.follow.master_port import MasterPort
 from cqstore.replication.wire import REPORT, FrameParser, Report
+from cqstore.store.errors import StoreIOError
 
 _ENOUGH_HEARTBEATS = 2
+_HINT = "is this the replication port (haListenPort) of a master without a controller?"
 
 
 async def last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
@@ -39,6 +42,24 @@ async def request_last_file(port: MasterPort, seconds: float, *, whole: bool) ->
             return await _span(reader, whole=whole)
         finally:
             writer.transport.abort()
+
+
+async def check_master(port: MasterPort, seconds: float) -> range:
+    """Receive one frame, to check the address of a master; return its phy offsets.
+
+    Raises:
+        StoreIOError: the connection failed, or nothing was received within ``seconds``.
+        WireError: the received bytes are not from a master.
+    """
+    try:
+        found = await request_last_file(port, seconds, whole=False)
+    except TimeoutError as exc:
+        raise StoreIOError(f"{port}: {nothing_received(seconds)}: {_HINT}") from exc
+    except OSError as exc:
+        raise StoreIOError(f"{port}: {reason_of(exc)}") from exc
+    if found is None:
+        raise StoreIOError(f"{port}: {MASTER_CLOSED}: {_HINT}")
+    return found
 
 
 async def _span(reader: asyncio.StreamReader, *, whole: bool) -> range | None:

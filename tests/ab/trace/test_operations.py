@@ -8,8 +8,10 @@ import pytest
 
 from cqstore.ab.trace.operation_lines import (
     FIELDS,
+    MASTER,
     StoreOp,
     first_line,
+    last_line,
     operation_line,
 )
 from cqstore.ab.trace.operations import (
@@ -22,6 +24,7 @@ from cqstore.ab.trace.operations import (
     trace_lines,
 )
 from cqstore.ab.trace.trace_control import record_trace
+from cqstore.ab.trace.trace_marks import KILLED
 from cqstore.ab.workloads.timing import run_closed
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.record.message import Message
@@ -49,15 +52,15 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
         list(store.topics("h"))
         store.query_message("hot", "k")
         store.put_message(Message("hot", b"12345", 1, {"TAGS": "t"}))
-    operations, queries, recorded = read_trace(path)
-    assert (queries, recorded) == (1, True)
+    operations, queries, recorded, missing = read_trace(path)
+    assert (queries, recorded, missing) == (1, True, ())
     assert [each.op for each in operations] == [
         "pull", "pull", "minOffset", "estimate", "listTopics", "put",
     ]  # fmt: skip
     assert operations[1].model_dump()["topic"] == "half \ud800"
     again = tmp_path / "again"
     again.write_bytes(b"".join(trace_lines(operations)))
-    assert read_trace(again) == (operations, 0, False)
+    assert read_trace(again) == (operations, 0, False, ())
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,40 @@ def test_a_first_line_is_as_a_store_writes_it(tmp_path: Path, line: str, sentenc
     with pytest.raises(StoreConfigError) as reported:
         read_trace(path)
     assert sentence in str(reported.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b'{"trace":"end"}', "line 3 is not a valid operation: at: Field required"),
+        (b'{"trace":"end","at":-1,"missing":[]}', "at: Input should be greater"),
+        (b'{"trace":"end","at":1,"missing":"x"}', "missing: Input should be a valid list"),
+        (last_line(1.0, []) + last_line(1.0, []), "line 4 follows the last line"),
+        (last_line(1.0, []) + b'{"op":"listTopics"}', "line 4 follows the last line"),
+        (b'{"trace":"beginning"}', "line 3 is not a valid operation"),
+    ],
+)
+def test_a_last_line_is_last_and_as_a_recording_writes_it(
+    tmp_path: Path, line: bytes, sentence: str
+) -> None:
+    operation = operation_line(StoreOp.MIN_OFFSET, ("t", 0), 0.5)
+    (tmp_path / "trace").write_bytes(first_line(17, MASTER) + operation + line)
+    with pytest.raises(StoreConfigError, match=sentence):
+        read_trace(tmp_path / "trace")
+
+
+def test_what_a_recording_lacks_is_read_after_the_last_operation_too(tmp_path: Path) -> None:
+    path, operation = tmp_path / "trace", operation_line(StoreOp.MIN_OFFSET, ("t", 0), 0.5)
+    missing = ['"5" puts\n are missing']
+    end = last_line(1.0, missing)
+    path.write_bytes(first_line(17, MASTER) + operation * 5 + end)
+    assert read_trace(path)[1:] == (0, True, missing)
+    found = read_trace(path, limit=2)
+    assert (len(found.operations), found.missing) == (2, missing)
+    path.write_bytes(first_line(17, MASTER) + operation * 5)
+    assert read_trace(path).missing == read_trace(path, limit=2).missing == (KILLED,)
+    path.write_bytes(first_line(17) + operation * 5 + b"not read")
+    assert read_trace(path, limit=5).missing == ()
 
 
 def test_a_trace_without_an_operation_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
