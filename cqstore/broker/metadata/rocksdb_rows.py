@@ -4,6 +4,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from cqstore.broker.metadata.model import BrokerMetadata
 from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
@@ -33,6 +34,6 @@ def read_rows(
         into.faults.append(exc)
 
 
-def row_json(content: Mapping[str, object]) -> bytes:
+def row_json(content: Mapping[Any, object]) -> bytes:
     """Return JSON as 5.5.1 writes it; releases that escape non-ASCII text can read both."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
