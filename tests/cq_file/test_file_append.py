@@ -12,7 +12,6 @@ from cqstore.store.errors import (
     StoreClosedError,
     StoreFailedError,
     StoreIOError,
-    UnsupportedFormatError,
 )
 from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import BlockStop, QueueKey
@@ -157,16 +156,6 @@ def test_a_topic_named_like_a_file_in_the_folder_is_refused(tmp_path: Path) -> N
     (tmp_path / "consumequeue" / "CURRENT").write_text("MANIFEST-000005")
     with pytest.raises(IllegalMessageError, match="CURRENT"):
         put(store, 0, rows(1, 1), topic="CURRENT")
-    store.close()
-
-
-def test_a_put_to_a_batch_topic_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
-    disk.folder("B", 0, "batchconsumequeue").mkdir(parents=True)
-    store = disk.open()
-    with pytest.raises(UnsupportedFormatError):
-        put(store, 0, rows(1, 1), topic="B")
-    assert not disk.folder("B").exists()
     store.close()
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -32,6 +31,7 @@ from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreCon
 from tests.kit.engines import ENGINES
 from tests.kit.power_cut import Disk, Image
 from tests.kit.promised import Promises, Put, Queue, settle
+from tests.kit.shim.clock import CLOCK
 from tests.kit.two_paths import in_two_paths
 
 LOG_FILE = 16384
@@ -72,7 +72,7 @@ class Run:
         self.promises = Promises()
         self.numbers = count()
         self.folders = count()
-        self.clock = count(1_700_000_000_000)
+        self.clock = 1_700_000_000_000_000_000
         self.root = folder / "new"
         self.root.mkdir()
         self.at_each: Callable[[Disk], None] | None = None
@@ -87,12 +87,9 @@ class Run:
         self.disk.at_each = self.at_each
         with ExitStack() as watched:
             watched.enter_context(self.disk.watching())
-            for module in (
-                "cqstore.store.log.commit_log",
-                "cqstore.store.service.writing.fast_put",
-            ):
-                clock = SimpleNamespace(time_ns=self.now)
-                watched.enter_context(mock.patch(f"{module}.time", clock))
+            clock = watched.enter_context(pytest.MonkeyPatch.context())
+            clock.setattr(CLOCK, "stopped", self.clock)
+            clock.setattr(CLOCK, "step", 1_000_000)
             # Images are copies, in which the mark would not be believed.
             watched.enter_context(
                 mock.patch("cqstore.store.log.synced_mark._tie", return_value=(1, 1))
@@ -107,6 +104,7 @@ class Run:
                 getattr(self, name)(argument)
                 self.disk.instant(f"after {name}")
             self.store.close()
+            self.clock = CLOCK.stopped
         self.fail()
 
     def promised(self) -> Promises:
@@ -219,9 +217,6 @@ class Run:
             self.promises.durable = durable  # until they are flushed again
 
     # ---- inside
-
-    def now(self) -> int:
-        return next(self.clock) * 1_000_000
 
     def flushing(self) -> Any:
         original = RocksDBConsumeQueueStore.flush

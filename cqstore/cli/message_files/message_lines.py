@@ -42,6 +42,9 @@ class IllegalLineError(IllegalMessageError):
         super().__init__(reason)
         self.number = number
 
+    def __reduce__(self) -> tuple[type["IllegalLineError"], tuple[str, int]]:
+        return type(self), (str(self), self.number)
+
 
 class BeyondEndError(StoreConfigError):
     """The input ends before the first line or row to read."""

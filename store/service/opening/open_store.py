@@ -125,8 +125,7 @@ def open_served(
     except BaseException:
         undo.__exit__(*sys.exc_info())
         raise
-    else:  # no call in between: an interrupt is undone, or the caller has the store
-        return store
+    return store  # no call in between: an interrupt is undone, or the caller has the store
 
 
 def _open_what_is_there(
@@ -191,10 +190,8 @@ def _lock_and_prepare(
     undo.callback(_release, locks)  # before it is locked: an exception may keep its frame alive
     locks.append(StoreLock(paths))
     if not recovery.rebuild:
-        refuse_sound_places(
-            layout, config, recovery.cut_at, recovery.pass_over,
-            partial(_report, paths.root, config),
-        )  # fmt: skip
+        report = partial(_report, paths.root, config)
+        refuse_sound_places(layout, config, recovery.cut_at, recovery.pass_over, report)
     if layout.is_new:
         make_log_folders(layout.log_paths)
     begin_again(paths)

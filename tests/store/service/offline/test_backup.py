@@ -406,11 +406,14 @@ def test_an_interrupted_backup_is_whole_or_not_there(tmp_path: Path, every: int)
     assert tree_digest(root) == before
 
 
-@pytest.mark.parametrize("every", [2 * SHARE, pytest.param(1, marks=pytest.mark.long)])
-def test_a_killed_backup_is_whole_or_not_there(tmp_path: Path, every: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "every"),
+    [(1, 2 * SHARE), *(pytest.param(each, 4, marks=pytest.mark.long) for each in range(1, 5))],
+)
+def test_a_killed_backup_is_whole_or_not_there(tmp_path: Path, first: int, every: int) -> None:
     root, target = tmp_path / "s", tmp_path / "to"
     filled(root, 30)
-    for number in range(1, places_of(root, target) + 1, every):
+    for number in range(first, places_of(root, target) + 1, every):
         killed = partial(
             backed_up, root, target, number, lambda: os.kill(os.getpid(), signal.SIGKILL)
         )
