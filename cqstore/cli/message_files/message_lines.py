@@ -9,6 +9,7 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from cqstore.cli.message_files.message_fields import PLACES, host_of, to_put
 from cqstore.cli.output import HAS_MORE
@@ -37,13 +38,10 @@ class MessageLine:
 class IllegalLineError(IllegalMessageError):
     """Line ``number`` is not a valid message."""
 
-    def __init__(self, reason: str, number: int = 0) -> None:
-        """``reason`` is the message and names the line."""
-        super().__init__(reason)
+    def __init__(self, reason: str, number: int = 0, **place: Any) -> None:
+        """``reason`` is the message and names the line; ``place`` as in ``StoreError``."""
+        super().__init__(reason, **place)
         self.number = number
-
-    def __reduce__(self) -> tuple[type["IllegalLineError"], tuple[str, int]]:
-        return type(self), (str(self), self.number)
 
 
 class BeyondEndError(StoreConfigError):
