@@ -219,10 +219,8 @@ class UnitBatch(_batch.UnitColumns):
         return np.frombuffer(memoryview(self.queue_offset), np.int64)
 
     def _phys(self) -> list[int]:
-        phys: list[int] = np.frombuffer(memoryview(self.units), QUEUE_UNIT.dtype)[
-            "phy_offset"
-        ].tolist()
-        return phys
+        found: list[int] = phy_offsets(self._packed()).tolist()
+        return found
 
     def _packed(self) -> NDArray[np.uint8]:
         return np.frombuffer(memoryview(self.units), np.uint8).reshape(-1, QUEUE_UNIT.size)

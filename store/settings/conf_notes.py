@@ -94,7 +94,7 @@ def log_below(values: Mapping[str, str], root: Path) -> dict[str, str]:
     if not base or os.path.realpath(base) == os.path.realpath(root):
         return {}
     moved = dict[str, str]()
-    splitter = values.get("multiPathSplitter", ",")
+    splitter = _splitter(values)
     for key in _FOLDERS:
         if text := java_trim(values.get(key, "")):
             parts = [_part_below(part, base, root) for part in text.split(splitter)]
@@ -112,13 +112,17 @@ def _part_below(part: str, base: str, root: Path) -> Path | None:
     return root / below if Path(part).is_absolute() == Path(base).is_absolute() else None
 
 
+def _splitter(values: Mapping[str, str]) -> str:
+    return values.get("multiPathSplitter", ",")
+
+
 _FOLDERS = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
 
 
 def read_only_without_effect(values: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence if a broker ignores the read-only folders of a log."""
     text, read_only = (java_trim(values.get(key, "")) for key in _FOLDERS)
-    splitter = values.get("multiPathSplitter", ",")
+    splitter = _splitter(values)
     if read_only and splitter not in text:
         yield (
             f"readOnlyCommitLogStorePaths has no effect: a broker reads these folders only if"

@@ -18,6 +18,7 @@ from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.log_receiver import READ_BYTES, LogReceiver
 from cqstore.replication.wire import Piece
 from cqstore.store.errors import StoreError
+from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.opening.components import components_of
 
@@ -99,7 +100,7 @@ class FollowerWorker(SideWorker):
         """
         receiver = LogReceiver(self._side.store)
         at, folder = receiver.request, StorePaths(Path(root)).commit_log
-        files = sorted(path for path in folder.iterdir() if path.name.isdecimal())
+        files = log_file_paths([folder])
         for file, following in zip(files, [*files[1:], None], strict=True):
             stop = end if following is None else min(int(following.name), end)
             with file.open("rb") as data:

@@ -138,8 +138,7 @@ def change_mode(
     if to == now:
         return ModeChange(now, to, dict(layout.backend_state.lagging))
     _require_step(layout, now, to, now.reachable if passing else now.neighbours)
-    lock = StoreLock(layout.paths)
-    try:
+    with StoreLock(layout.paths):
         look = _StepObstacles(layout, config, progress, known)
         reasons = look.reasons(now, to, locked=True)
         if reasons:
@@ -149,8 +148,6 @@ def change_mode(
             )
         ready(layout.paths)
         set_mode(layout.paths, to, _lagging(layout, now, to, look.log_end))
-    finally:
-        lock.release()
     done = _finish(layout, config, now, to, settled, progress)
     return replace(done, passed_over=look.passed_over)
 

@@ -198,16 +198,12 @@ def clear(layout: StoreLayout, file_size: int, obstacles: Sequence[Obstacle]) ->
         path = obstacle.path
         if not any(map(path.is_relative_to, places)) and obstacle.kind not in OF_QUEUES:
             raise RefusedStoreError("cannot repair a file outside the store", path=path)
-    lock = StoreLock(paths)
-    try:
-        with os_errors("repair the store", root):
-            if obstacles and not exists(paths.abort):
-                mark_open(paths)  # the record of a clean stop is no longer valid
-            for obstacle in obstacles:
-                if obstacle.kind is ObstacleKind.LOG_FILE:
-                    _fill_up(obstacle.path, file_size)
-    finally:
-        lock.release()
+    with StoreLock(paths), os_errors("repair the store", root):
+        if obstacles and not exists(paths.abort):
+            mark_open(paths)  # the record of a clean stop is no longer valid
+        for obstacle in obstacles:
+            if obstacle.kind is ObstacleKind.LOG_FILE:
+                _fill_up(obstacle.path, file_size)
 
 
 def _fill_up(path: Path, size: int) -> None:
