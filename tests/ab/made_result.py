@@ -196,7 +196,7 @@ def made_method(seed: int, truth: Truth) -> Method:
     """Return the method as a run by default has it."""
     return Method(
         seed=seed, rounds=truth.rounds + truth.warm_up,
-        warm_up="The first round of each workload is dropped.",
+        warm_up="The first round of each workload is dropped.", new_processes=True,
         cache=Cache.WARM, confidence=0.95, min_compared=1_000, max_width=1.5, min_ratio=1.05,
     )  # fmt: skip
 

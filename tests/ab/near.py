@@ -21,10 +21,10 @@ class NearSide(SideProcess):
     """A side whose worker runs here; what is asked and answered goes through JSON all the same."""
 
     def __init__(self, spec: SideSpec, root: str, mix: dict[str, int]) -> None:
-        self.spec = spec
+        super().__init__(spec, root, mix)
+
+    def start(self) -> None:
         self.worker = SideWorker()
-        config = spec.config.model_dump(mode="json", exclude_unset=True)
-        self.request("begin", root=root, backend=spec.backend, config=config, mix=mix)
 
     @property
     def pid(self) -> int:
@@ -49,6 +49,15 @@ class WrittenDown(SideProcess):
         self._answers = answers
         self._cost = cost
         self._last: list[str] = []
+
+    def start(self) -> None:
+        self._log.append((self.spec.name, "start", ()))
+
+    def begin(self) -> None:
+        self._log.append((self.spec.name, "begin", ()))
+
+    def stop(self) -> None:
+        self._log.append((self.spec.name, "stop", ()))
 
     @property
     def pid(self) -> int:

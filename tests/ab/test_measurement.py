@@ -10,7 +10,7 @@ from hdrh.histogram import HdrHistogram
 
 from cqstore.ab.results.result import Cache, Method
 from cqstore.ab.results.result import WorkloadFigures as Figures
-from cqstore.ab.run.rounds import WARM_UP, Effort, Measurement
+from cqstore.ab.run.rounds import Effort, Measurement
 from cqstore.ab.stores.store_survey import survey
 from cqstore.ab.workloads import workloads
 from cqstore.ab.workloads.base import Setting
@@ -56,23 +56,45 @@ def test_short_turns_come_in_a_random_order_and_its_reverse() -> None:
     tried = [(side, at, count, False) for at, count in ((0, 1), (1, 256)) for side in "abc"]
     assert turns[:6] == tried
     assert {count for *_, count, _ in turns[6:]} == {int(0.03 * 3 / 6e-4)} == {150}
-    assert [number for _, number, *_ in turns[6:]] == [at for at in range(2, 14) for _ in "abc"]
+    passes = 2 + 5 * 3  # the first round has no turn to warm a new process up
+    assert [number for _, number, *_ in turns[6:]] == [
+        at for at in range(2, 2 + passes) for _ in "abc"
+    ]
     orders = ["".join(side for side, *_ in each) for _, each in groupby(turns[6:], lambda t: t[1])]
-    assert all(orders[at + 1] == orders[at][::-1] for at in range(0, 12, 2))
-    assert len(set(orders)) > 2, "the order is drawn anew"
+    rounds = [orders[:2], *(orders[at:][:3] for at in range(2, passes, 3))]
+    assert all(each[-1] == each[-2][::-1] for each in rounds)
+    assert len({each[-2] for each in rounds}) > 2, "the order is drawn anew"
+    assert len({each[0] for each in rounds[1:]}) > 2, "also that of the turns that do not count"
     assert [request for _, request, _ in log].count("tick") == 6
-    assert [each for each in log if each[1] == "tick"] == log[-4 - 5 * 7 : -3 : 7]
     begun = [(side, reported) for side, request, reported in log[:3] if request == "begin_workload"]
     assert [side for side, _ in begun] == ["a", "b", "c"]
     assert begun[0][1] == {"name": "offsets", "setting": Setting().model_dump(mode="json")}
     assert [each[:2] for each in log[-3:]] == [(side, "end_workload") for side in "abc"]
-    assert [turn.turn for turn in found.rounds] == list(range(36))
+    assert [turn.turn for turn in found.rounds] == list(range(3 * passes))
     assert [(turn.side, turn.number) for turn in found.rounds] == [
-        (side, at // 2) for at, order in enumerate(orders) for side in order
+        (side, number) for number, each in enumerate(rounds) for order in each for side in order
     ]
-    assert [turn.warm_up for turn in found.rounds] == [True] * 6 * WARM_UP + [False] * 24
-    assert found.answers.compared == 1 + 256 + 12 * 150
+    assert [turn.warm_up for turn in found.rounds] == [True] * 6 + 5 * ([True] * 3 + [False] * 6)
+    assert found.answers.compared == 1 + 256 + passes * 150
     assert (found.answers.different, found.answers.first) == (0, [])
+
+
+def test_each_round_of_short_turns_has_new_processes() -> None:
+    _, log = measured("offsets", Effort(3, 0.03))
+    started = [
+        "end_workload", "end_workload", "end_workload", *["close", "stop"] * 3,
+        *["start"] * 3, *["begin"] * 3, *["begin_workload"] * 3,
+    ]  # fmt: skip
+    requests = [request for _, request, _ in log]
+    first = requests.index("start") - 9
+    assert requests[first : first + len(started)] == started
+    assert requests[first - 1] == "tick", "after the first round"
+    assert requests.count("start") == 6, "before each round but the first"
+    _, log = measured("restart", Effort(3, 0.03))
+    assert "start" not in [request for _, request, _ in log], "a long turn opens a store itself"
+    found, log = measured("offsets", Effort(3, 0.03, new_processes=False))
+    assert "start" not in [request for _, request, _ in log], "not requested"
+    assert [turn.warm_up for turn in found.rounds] == [True] * 6 + [False] * 12
 
 
 def test_a_round_has_what_its_side_has_told() -> None:
@@ -85,10 +107,10 @@ def test_a_round_has_what_its_side_has_told() -> None:
     assert (turn.service_ns, turn.intended_ns) == ({"p50": 7}, {"p50": 8})
     assert {each.seconds for each in found.rounds} == {150 * 1e-4, 150 * 3e-4, 150 * 2e-4}
     assert found.intended == {}
-    for text in found.service.values():  # of the last round: those of warm-up are left out
+    for text in found.service.values():  # of turns 5, 6, 8 and 9: those of warm-up are left out
         merged = HdrHistogram.decode(text)
         values = [merged.get_value_at_percentile(share) for share in (0, 100)]
-        assert (merged.get_total_count(), values) == (2, [1006, 1007])
+        assert (merged.get_total_count(), values) == (4, [1005, 1009])
 
 
 def test_long_turns_come_one_a_round_and_every_other_order_is_the_mirror() -> None:
@@ -157,7 +179,7 @@ def test_what_differs_is_named_and_nothing_more_is_measured() -> None:
         (side, reported["block"]) for side, request, reported in log if request == "answers"
     ]
     assert requested == [(side, at) for other in "bc" for at in (0, 1) for side in ("a", other)]
-    assert [turn.number for turn in found.rounds] == [at for at in (0, 0, 1, 1) for _ in "abc"]
+    assert [turn.number for turn in found.rounds] == [at for at in (0, 0, 1, 1, 1) for _ in "abc"]
     assert [each[1] for each in log[-3:]] == ["end_workload"] * 3
 
 

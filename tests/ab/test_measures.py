@@ -151,6 +151,8 @@ def test_a_plan_says_what_is_left_out_and_takes_longer_for_more(tmp_path: Path) 
     assert plan.left_out.keys() == {"filtered-pull", "expiry"}
     assert len(plan.workloads) == len(requested) - 2
     assert seconds(12, 0.1) < seconds(13, 0.1) < seconds(13, 0.2) < seconds(13, 0.2, 10**6)
+    kept = plan_of(found, specs, requested, Effort(12, 0.1, new_processes=False), 1, None)
+    assert kept.seconds < seconds(12, 0.1)
 
 
 # ---- how whole files are shared

@@ -38,7 +38,7 @@ SIDES = ["file", "file,queue_files_max=99"]
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["Noting"]]:
     """All sides are of this process."""
-    Noting.started = []
+    Noting.started, Noting.processes = [], []
     monkeypatch.setattr(building, "SideProcess", Noting)
     monkeypatch.setattr(running, "DERIVED", 100)
     monkeypatch.setattr(rounds, "_OPEN_SECONDS", 0.001)
@@ -50,11 +50,16 @@ def near(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["Noting"]]:
 
 class Noting(NearSide):
     started: list["Noting"] = []  # noqa: RUF012 - of one test
+    processes: list[str] = []  # noqa: RUF012 - of one test: the side of each process
 
     def __init__(self, *given: Any) -> None:
         self.root = Path(given[1])
         super().__init__(*given)
         Noting.started.append(self)
+
+    def start(self) -> None:
+        super().start()
+        Noting.processes.append(self.root.name)
 
 
 @pytest.fixture
@@ -105,8 +110,11 @@ def test_sides_are_built_proved_and_measured_one_workload_after_the_other(
         assert found.proof is not None
         proof = (found.proof.digest, found.proof.queues, found.proof.units)
         assert proof == whole_digest(store)
-    assert len(near) == 6, "what queues take is measured by processes that have done nothing else"
-    assert [side.root.name for side in near] == [f"side-{at}" for at in range(3)] * 2
+    sides = [f"side-{at}" for at in range(3)]
+    assert [side.root.name for side in near] == sides
+    # What queues take is measured by processes that have done nothing else; the last two of three
+    # rounds of each workload with short turns have new ones.
+    assert Noting.processes == sides * (2 + 2 * 2)
     assert [each.name for each in found.workloads] == ["expiry", "filtered-pull", "offsets"]
     lacking, filtered, offsets = found.workloads
     assert "newest is never deleted" in lacking.not_measured
@@ -122,7 +130,7 @@ def test_sides_are_built_proved_and_measured_one_workload_after_the_other(
     for each in (filtered, offsets):
         assert each.answers.different == 0 < each.answers.compared
         assert set(each.service) == {*names, twin}
-        assert len(each.rounds) == 3 * 2 * 3
+        assert len(each.rounds) == 3 * (2 + 3 + 3)
         assert all(turn.operations > 0 < turn.seconds for turn in each.rounds)
         assert not each.not_measured
     assert found.command == ["cqstore", "ab"]
@@ -316,8 +324,8 @@ def test_points_are_stores_of_so_many_queues(root: Path, near: list[Noting]) -> 
     for point in found.points:
         assert point.footprint.files == 16
     assert said[-2:] == [(f"{name}: 16 queues", 0.98) for name in names]
-    assert [side.root.name for side in near[6:]] == ["point"] * 4
-    assert {side.spec.config.mapped_file_size_commit_log for side in near[6:]} == {64 << 20}
+    assert [side.root.name for side in near[3:]] == ["point"] * 4
+    assert {side.spec.config.mapped_file_size_commit_log for side in near[3:]} == {64 << 20}
     assert found.project_to == 16
 
 

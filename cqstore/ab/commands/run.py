@@ -91,6 +91,14 @@ TurnSeconds = Annotated[
         help="Approximate time per side and round, in seconds.",
     ),
 ]
+OneProcess = Annotated[
+    bool,
+    typer.Option(
+        "--one-process",
+        help="Keep one process per side instead of new ones in each round. This saves time if a"
+        " store opens slowly, but equal sides can then differ by several per cent.",
+    ),
+]
 PageCache = Annotated[
     Cache, typer.Option(help="Keep the page cache warm, or drop it before each turn.")
 ]
@@ -124,7 +132,7 @@ def run_command(
     rounds: Rounds = 12, turn_seconds: TurnSeconds = 0.08, cache: PageCache = Cache.WARM,
     project: Project = None, seed: Seed = 1, work: Work = None, result: ResultFile = _RESULT,
     matters: Matters = None, html: Page = None, config: ConfigFile = None,
-    kind: Format = OutputFormat.TABLE,
+    kind: Format = OutputFormat.TABLE, *, one_process: OneProcess = False,
 ) -> None:  # fmt: skip
     """Compare backends on copies of the store in DIR: same log, same operations.
 
@@ -147,7 +155,8 @@ def run_command(
     check_place(html, "HTML report", "--html", result)
     options = RunOptions(
         root, read_config(config, root), sides=side or (), workloads=workload or (), trace=trace,
-        rate=given.rate, speed=given.speed, effort=Effort(rounds, turn_seconds), cache=cache,
+        rate=given.rate, speed=given.speed, cache=cache,
+        effort=Effort(rounds, turn_seconds, new_processes=not one_process),
         seed=seed, work=work, matters=matters or (), project=project, mix=parse_mix(mix),
         readers=readers, command=["cqstore", *sys.argv[1:]],
     )  # fmt: skip

@@ -80,6 +80,11 @@ def _notes(result: Result) -> Iterator[str]:
         yield (
             "No noise floor was measured: the reference was not compared with a repeat of itself."
         )
+    if not result.method.new_processes:
+        yield (
+            "Each side was one process. One of two equal processes can be several per cent faster"
+            " for as long as it runs, and the rounds do not show that."
+        )
     found = {
         (workload.name, side): pairs(
             workload, FIGURES[headline(result, workload)], side, result.sides[0].name

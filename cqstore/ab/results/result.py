@@ -96,6 +96,9 @@ class Method(_ResultModel):
     seed: int
     rounds: NonNegativeInt = Field(description="Rounds per side and workload, including warm-up.")
     warm_up: str = Field(description="Sentence about the rounds that do not count.")
+    new_processes: bool = Field(
+        default=False, description="Whether each round of short turns has new processes."
+    )
     cache: Cache
     confidence: Annotated[float, Field(gt=0, lt=1)]
     min_compared: NonNegativeInt = Field(
@@ -109,10 +112,12 @@ class Method(_ResultModel):
     )
 
     @classmethod
-    def today(cls, *, seed: int, rounds: int, warm_up: str, cache: Cache) -> Self:
+    def today(
+        cls, *, seed: int, rounds: int, warm_up: str, cache: Cache, new_processes: bool = False
+    ) -> Self:
         """Return how today's version measures, with the bounds by which it judges."""
         return cls(
-            seed=seed, rounds=rounds, warm_up=warm_up, cache=cache,
+            seed=seed, rounds=rounds, warm_up=warm_up, cache=cache, new_processes=new_processes,
             confidence=0.95, min_compared=1_000, max_width=1.5, min_ratio=1.03,
         )  # fmt: skip
 

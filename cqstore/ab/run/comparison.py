@@ -30,7 +30,7 @@ from cqstore.ab.results.result import (
 )
 from cqstore.ab.results.result import WorkloadFigures as Figures
 from cqstore.ab.run.growth import Growth
-from cqstore.ab.run.rounds import WARM_UP_RULE, Effort, Measurement
+from cqstore.ab.run.rounds import Effort, Measurement, warm_up_rule
 from cqstore.ab.run.run_plan import RunPlan, plan_of
 from cqstore.ab.run.unknown_queues import unknown_queues
 from cqstore.ab.sides.building import PROOF, Sides
@@ -225,8 +225,8 @@ class Run:
     def _method(self) -> Method:
         options = self._options
         return Method.today(
-            seed=options.seed, rounds=options.effort.rounds, warm_up=WARM_UP_RULE,
-            cache=options.cache,
+            seed=options.seed, rounds=options.effort.rounds, warm_up=warm_up_rule(options.effort),
+            cache=options.cache, new_processes=options.effort.new_processes,
         )  # fmt: skip
 
     def _result(self, sides: Sides, figures: list[Figures], points: list[Point]) -> Result:

@@ -3,6 +3,10 @@
 In each round the sides run in random order, and if turns are short, again in reverse order (ABBA):
 so a drift during the round affects all sides. All sides of a pass run the same operations. Answers
 are compared after each pass.
+
+Processes of equal sides differ: where the kernel and the allocator place memory makes one of them
+faster for as long as it runs. More turns of the same process do not show that, so a round of short
+turns has new processes, which warm up in a pass of their own. See decision 107.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +19,13 @@ from cqstore.ab.measuring.histograms import histogram
 from cqstore.ab.measuring.measures import MachineTimes
 from cqstore.ab.results.result import Answers, Cache, Difference, Method, Round
 from cqstore.ab.results.result import WorkloadFigures as Figures
-from cqstore.ab.sides.side_process import SideProcess
+from cqstore.ab.sides.side_process import SideProcess, renew
 from cqstore.ab.sides.side_worker import TurnReport
 from cqstore.ab.workloads.base import Setting, Workload
 from cqstore.store.progress import noop
 
-WARM_UP = 2
-"""Warm-up rounds of a workload; workloads with long turns have one."""
-WARM_UP_RULE = (
-    f"The first {WARM_UP} rounds of a workload do not count; only the first one, if a round has one"
-    " turn per side."
-)
+_WARM_UP = "The first round of a workload does not count."
+_RENEWED = "If turns are short, every round has new processes, whose first turn does not count."
 STEAL, OTHERS = 0.02, 0.3
 """Share of the CPU taken by other guests, and CPU seconds per second of other processes, above
 which a turn is disturbed."""
@@ -39,12 +39,18 @@ _MAX_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Extent of a measurement: rounds, and seconds per turn."""
+    """Extent of a measurement: rounds, seconds per turn, and processes."""
 
     rounds: int
     """Maximum number of rounds per workload, including warm-up."""
     turn_seconds: float
     """Approximate seconds per turn of a workload that scales, averaged over the sides."""
+    new_processes: bool = True
+    """Whether each round of short turns has new processes."""
+
+    def renews(self, workload: Workload) -> bool:
+        """Return whether each round of a workload has new processes."""
+        return self.new_processes and workload.passes > 1
 
 
 class Measurement:
@@ -78,25 +84,44 @@ class Measurement:
         Raises:
             StoreError: a side failed.
         """
+        self._begin()
+        count = self._calibrated() if self._workload.scales else self._workload.count
+        order = list(self._sides)
+        renews = self._effort.renews(self._workload)
+        for number in range(rounds_of(self._workload, self._effort)):
+            if self._answers.different:
+                break
+            if renews and number:
+                self._renew()
+                self._pass(number, self._drawn(order), count, warm_up=True)
+            if self._workload.passes > 1 or number % 2 == 0:  # else the mirror of the last round
+                order = self._drawn(order)
+            for _ in range(self._workload.passes):
+                self._pass(number, order, count, warm_up=not number)
+                order = order[::-1]
+            tick()
+        self._end()
+        return self._figures()
+
+    def _drawn(self, order: Sequence[SideProcess]) -> list[SideProcess]:
+        return [order[at] for at in self._draw.permutation(len(order))]
+
+    def _begin(self) -> None:
         for side in self._sides:
             side.request(
                 "begin_workload", name=self._workload.name,
                 setting=self._setting.model_dump(mode="json"),
             )  # fmt: skip
-        count = self._calibrated() if self._workload.scales else self._workload.count
-        order = list(self._sides)
-        for number in range(rounds_of(self._workload, self._effort)):
-            if self._answers.different:
-                break
-            if self._workload.passes > 1 or number % 2 == 0:  # else the mirror of the last round
-                order = [order[at] for at in self._draw.permutation(len(order))]
-            for _ in range(self._workload.passes):
-                self._pass(number, order, count)
-                order = order[::-1]
-            tick()
+
+    def _end(self) -> None:
         for side in self._sides:
             side.request("end_workload")
-        return self._figures()
+
+    def _renew(self) -> None:
+        """Continue the workload in a new process of each side."""
+        self._end()
+        renew(self._sides)
+        self._begin()
 
     def _calibrated(self) -> int:
         """Return the number of operations per turn of this workload."""
@@ -109,11 +134,12 @@ class Measurement:
         cost = sum(each.seconds / max(each.operations, 1) for each in reports.values())
         return max(int(self._effort.turn_seconds * len(self._sides) / max(cost, 1e-9)), 1)
 
-    def _pass(self, number: int, order: Sequence[SideProcess], count: int) -> None:
+    def _pass(
+        self, number: int, order: Sequence[SideProcess], count: int, *, warm_up: bool
+    ) -> None:
         """Run a turn of each side, in ``order``, and compare the answers."""
         pids = [side.pid for side in self._sides]
         reports: dict[str, TurnReport] = {}
-        warm_up = number < (WARM_UP if self._workload.passes > 1 else 1)
         for side in order:
             before = MachineTimes.now(pids)
             found = side.turn(self._passes, count, drop=self._drop)
@@ -177,6 +203,11 @@ class Measurement:
         turns = self._kept[self._sides[0].spec.name]
         seconds = sum(turn.due_seconds for turn in turns)
         return sum(turn.operations for turn in turns) / seconds if seconds else None
+
+
+def warm_up_rule(effort: Effort) -> str:
+    """Return which turns do not count."""
+    return f"{_WARM_UP} {_RENEWED}" if effort.new_processes else _WARM_UP
 
 
 def rounds_of(workload: Workload, effort: Effort) -> int:

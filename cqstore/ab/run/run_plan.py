@@ -53,8 +53,11 @@ def plan_of(
     seconds = sides * (3 * _START_SECONDS + shape.units / _BUILT_UNITS)
     seconds += sides * found.log_file_size / 2 / _COPIED_BYTES
     for workload in runs:
-        turns = rounds_of(workload, effort) * workload.passes * sides
-        seconds += 0.5 + turns * _turn_seconds(workload, found, effort)
+        rounds, turns = rounds_of(workload, effort), workload.passes
+        if effort.renews(workload):
+            turns += 1
+            seconds += rounds * sides * (_START_SECONDS / 2 + _open_seconds(found))
+        seconds += 0.5 + rounds * sides * turns * _turn_seconds(workload, found, effort)
     if project is not None:
         units = units_a_queue(shape.units, shape.queues) * sum(points(project, shape.queues))
         seconds += (sides - 1) * (units / _PUT_UNITS + 6 * _START_SECONDS)
@@ -70,10 +73,14 @@ def _turn_seconds(workload: Workload, found: StoreSurvey, effort: Effort) -> flo
         minimum = found.shape.queues / _LISTED_QUEUES if workload.name == "list-all" else 0.0
         return max(effort.turn_seconds, minimum) * _UNTIMED
     copied = found.shape.queues / _COPIED_QUEUES + found.log_file_size / 4 / _COPIED_BYTES
-    opened = 0.02 + found.shape.queues / 60_000
+    opened = _open_seconds(found)
     return {
         "dispatch": 1.0,
         "restart": workload.count * 2 * opened,
         "restart-after-kill": _START_SECONDS + 5 * opened,
         "expiry": copied + 3 * opened + found.log_file_size / _COPIED_BYTES,
     }.get(workload.name, 0.5)
+
+
+def _open_seconds(found: StoreSurvey) -> float:
+    return 0.02 + found.shape.queues / 60_000

@@ -11,7 +11,7 @@ from typing import Self
 
 from cqstore.ab.results.result import Difference, Footprint, Point, Proof, Side
 from cqstore.ab.sides.side import SideSpec
-from cqstore.ab.sides.side_process import SideProcess
+from cqstore.ab.sides.side_process import SideProcess, renew
 from cqstore.ab.stores import copies, equality
 from cqstore.ab.stores.projected_points import LOG_FILE_BYTES, points, units_a_queue
 from cqstore.ab.stores.store_survey import StoreSurvey
@@ -133,15 +133,13 @@ class Sides:
 
     def measure_footprints(self) -> None:
         """Measure the resources of each side's queues, each in a fresh process."""
+        renew(self.processes)
         for number, process in enumerate(self.processes):
-            process.finish()
-            fresh = SideProcess(process.spec, str(self._folder / f"side-{number}"), self._mix)
-            self.processes[number] = fresh
-            footprint = Footprint.model_validate(fresh.request("footprint"))
+            footprint = Footprint.model_validate(process.request("footprint"))
             self.described[number] = self.described[number].model_copy(
                 update={"footprint": footprint}
             )
-            versions = fresh.request("versions")
+            versions = process.request("versions")
             if process.spec.twin_of is None:
                 self.versions |= {f"{process.spec.name}: {key}": text
                                   for key, text in versions.items()}  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,16 +25,32 @@ class SideProcess:
     ) -> None:
         """Start the process for the store in ``root``; ``program`` is its module."""
         self.spec = spec
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", program, str(os.getpid())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=worker_environment(),
-        )  # fmt: skip
-        config = spec.config.model_dump(mode="json", exclude_unset=True)
+        self._begin = {
+            "root": root, "backend": spec.backend, "mix": mix,
+            "config": spec.config.model_dump(mode="json", exclude_unset=True),
+        }  # fmt: skip
+        self._program = program
+        self.start()
         try:
-            self.request("begin", root=root, backend=spec.backend, config=config, mix=mix)
+            self.begin()
         except BaseException:
             self.stop()
             raise
+
+    def start(self) -> None:
+        """Start a process, which imports its modules; the previous one has ended."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self._program, str(os.getpid())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=worker_environment(),
+        )  # fmt: skip
+
+    def begin(self) -> None:
+        """Set the store and the workloads of a process that was started; touches no file.
+
+        Raises:
+            StoreError: the process did not start.
+        """
+        self.request("begin", **self._begin)
 
     @property
     def pid(self) -> int:
@@ -81,3 +98,17 @@ class SideProcess:
         """Close the side's store, then end the process."""
         self.request("close")
         self.stop()
+
+
+def renew(sides: Sequence[SideProcess]) -> None:
+    """Close each side's store and end its process; start new ones, all at the same time.
+
+    Raises:
+        StoreError: a store could not be closed, or a process did not start.
+    """
+    for side in sides:
+        side.finish()
+    for side in sides:
+        side.start()
+    for side in sides:
+        side.begin()
