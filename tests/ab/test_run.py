@@ -96,7 +96,7 @@ def test_a_side_that_answers_one_pull_in_a_thousand_wrongly_is_found_and_named(
         "--workload",
         "mixed",
     ]
-    done = command(root, *words, "--rounds", "40", "--turn-seconds", "0.2", code=1)
+    done = command(root, *words, "--rounds", "40", "--turn-seconds", "0.02", code=1)
     found = result_of(root)
     (one,) = found.workloads  # what comes behind is not measured any more
     first = one.answers.first[0]
