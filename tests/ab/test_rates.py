@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from cqstore.ab.commands.duration import seconds_of
+from cqstore.cli.duration import seconds_of
 from cqstore.ab.commands.rate import GivenRate, rate_of
 
 
