@@ -123,16 +123,11 @@ def topics(
         run_clean(root, config, backend, request, kind, clean=clean, others=others)
         return
     if delete or delete_from:
-        if of_list or idle is not None:
-            raise StoreConfigError(
-                "--delete and --delete-from cannot be combined with --limit, --after, --commitlog,"
-                " --times or --idle"
-            )
-        if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
+        _refuse_beside_delete(others=of_list or idle is not None)
+        if delete != bool(given or prefix) or (prefix and (given or delete_from)):
             raise StoreConfigError("--delete requires either topic names or --prefix")
         going = _delete(root, config, backend, given, delete_from, prefix, yes=yes)
-        output(kind).rows(going.rows)
-        _report(going, done=yes)
+        _report(going, kind, done=yes)
         return
     if given or yes:
         raise StoreConfigError(
@@ -141,11 +136,32 @@ def topics(
     if idle is not None and (after or times):
         raise StoreConfigError("--idle cannot be combined with --after or --times")
     with open_store(root, config, backend, commit_log) as store:
-        answer = BoundedAnswer()
-        rows = _rows(store, prefix, limit, _queue(after), answer, times=times)
-        if idle is not None:
-            rows = answer.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
-        output(kind).rows(rows, answer.has_more)
+        _print(store, prefix, limit, after, idle, kind, times=times)
+
+
+def _print(
+    store: MessageStore, prefix: str, limit: int, after: str, idle: float | None,
+    kind: OutputFormat, *, times: bool,
+) -> None:  # fmt: skip
+    """Print the queues, or the topics that are ``idle`` for that many days."""
+    answer = BoundedAnswer()
+    rows = _rows(store, prefix, limit, _queue(after), answer, times=times)
+    if idle is not None:
+        rows = answer.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
+    output(kind).rows(rows, answer.has_more)
+
+
+def _refuse_beside_delete(*, others: bool) -> None:
+    """Refuse options of a list together with those of a deletion.
+
+    Raises:
+        StoreConfigError: there are such ``others``.
+    """
+    if others:
+        raise StoreConfigError(
+            "--delete and --delete-from cannot be combined with --limit, --after, --commitlog,"
+            " --times or --idle"
+        )
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -306,8 +322,9 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     return found
 
 
-def _report(going: _TopicsToDelete, *, done: bool) -> None:
-    """Print a sentence on what was deleted or would be deleted."""
+def _report(going: _TopicsToDelete, kind: OutputFormat, *, done: bool) -> None:
+    """Print the topics, and a sentence on what was deleted or would be deleted."""
+    output(kind).rows(going.rows)
     known = {row["topic"] for row in going.rows}
     unknown = [name for name in going.names if name not in known]
     if unknown:
