@@ -241,11 +241,19 @@ def _size(queue: QueueFolder, start: int) -> int:
 
 def allocated_bytes(folder: Path) -> int:
     """Return the disk blocks of all files of queues below ``folder``, in bytes."""
+    return sum(_allocated_bytes(queue.path) for queue in queue_folders(folder))
+
+
+def allocated_bytes_of(topic_folder: Path) -> int:
+    """Return the disk blocks of all files of the queues of one topic, in bytes; 0 without any."""
+    return sum(_allocated_bytes(queue.path) for queue in sub_folders(str(topic_folder)))
+
+
+def _allocated_bytes(queue_folder: str) -> int:
     total = 0
-    for queue in queue_folders(folder):
-        for entry in entries(queue.path):
-            with suppress(FileNotFoundError):  # removed between the listing and here
-                total += bytes_on_disk(entry.stat()) if entry.is_file() else 0
+    for entry in entries(queue_folder):
+        with suppress(FileNotFoundError):  # removed between the listing and here
+            total += bytes_on_disk(entry.stat()) if entry.is_file() else 0
     return total
 
 

@@ -33,7 +33,7 @@ from cqstore.cq_file.ends import find_ends, safe_phy_offset
 from cqstore.cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
 from cqstore.cq_file.known_ends import write_ends
 from cqstore.cq_file.layout import FILE_UNIT, batch_folder
-from cqstore.cq_file.listing import allocated_bytes, check_folder_name
+from cqstore.cq_file.listing import allocated_bytes, allocated_bytes_of, check_folder_name
 from cqstore.cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cqstore.cq_file.opening import OpenedQueues, load_queues
 from cqstore.cq_file.queue_files import FileAccess, QueueFiles
@@ -368,6 +368,15 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         """Return the allocated blocks of queue, batch queue and extension files."""
         self._table.check_open()
         return sum(map(allocated_bytes, self.folders(self.context.paths)))
+
+    def topic_size_bytes(self, topic: str) -> int:
+        """Return the allocated blocks of a topic's queue, batch queue and extension files."""
+        self._table.check_open()
+        if not _can_have_queues(topic):
+            return 0
+        return sum(
+            allocated_bytes_of(parent / topic) for parent in self.folders(self.context.paths)
+        )
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield damage, invalid names and sizes, gaps, data after ends, invalid addresses."""

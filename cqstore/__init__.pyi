@@ -3,6 +3,13 @@ from cqstore.ab.trace.trace import Trace as Trace
 from cqstore.ab.trace.trace_control import record_trace as record_trace
 from cqstore.analysis.scan import Scan as Scan
 from cqstore.analysis.scan import scan as scan
+from cqstore.broker.cleaning.report import CleaningReport as CleaningReport
+from cqstore.broker.cleaning.rules import CleanedTopic as CleanedTopic
+from cqstore.broker.cleaning.rules import CleaningRule as CleaningRule
+from cqstore.broker.cleaning.rules import CleaningRules as CleaningRules
+from cqstore.broker.cleaning.rules import KeptReason as KeptReason
+from cqstore.broker.cleaning.topic_cleaner import TopicCleaner as TopicCleaner
+from cqstore.broker.cleaning.topic_cleaner import clean_topics as clean_topics
 from cqstore.broker.groups.group_offsets import OffsetChange as OffsetChange
 from cqstore.embedded.errors import PutRefusedError as PutRefusedError
 from cqstore.embedded.log import EmbeddedLog as EmbeddedLog
@@ -84,6 +91,7 @@ from cqstore.store.service.metrics.by_group import GroupSnapshot as GroupSnapsho
 from cqstore.store.service.metrics.by_topic import FiguresByTopic as FiguresByTopic
 from cqstore.store.service.metrics.by_topic import TopicFigures as TopicFigures
 from cqstore.store.service.metrics.by_topic import TopicSnapshot as TopicSnapshot
+from cqstore.store.service.metrics.cleaning import CleaningFigures as CleaningFigures
 from cqstore.store.service.metrics.metrics import MetricsSnapshot as MetricsSnapshot
 from cqstore.store.service.metrics.metrics import StoreMetrics as StoreMetrics
 from cqstore.store.service.opening.options import RecoveryOptions as RecoveryOptions

@@ -48,7 +48,7 @@ from cqstore.cq_rocksdb.queues.consume_queue import RocksDBConsumeQueue
 from cqstore.cq_rocksdb.queues.cut import clean_expired, truncate_dirty
 from cqstore.cq_rocksdb.queues.offset_table import NO_UNIT, OffsetTable
 from cqstore.cq_rocksdb.queues.orphans import Orphans
-from cqstore.cq_rocksdb.queues.spans import queue_spans, unit_timestamps
+from cqstore.cq_rocksdb.queues.spans import entry_bytes, queue_spans, unit_timestamps
 from cqstore.cq_rocksdb.queues.unit_table import UnitTable
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.concurrency.logger import StoreLogger
@@ -391,6 +391,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Return the allocated bytes of the database's files, without file queues next to them."""
         self._open_engine()
         return database_bytes(self.folder)
+
+    def topic_size_bytes(self, topic: str) -> int:
+        """Return the bytes of a topic's entries before compression, without expired units."""
+        return sum(map(entry_bytes, self.spans(topic)))
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield invalid keys and values, entries that do not match their units, and holes."""

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
-from cqstore.cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, min_key, passing_prefix, unit_key
+from cqstore.cq_rocksdb.keys import (
+    OFFSET_ENTRY,
+    OffsetEntry,
+    max_key,
+    min_key,
+    passing_prefix,
+    unit_key,
+)
 from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 
@@ -58,6 +65,13 @@ def unit_timestamps(
             else:
                 phy_offset, _, _, timestamp = _UNIT(unit)
                 yield timestamp if low <= phy_offset < high else -1
+
+
+def entry_bytes(span: QueueSpan) -> int:
+    """Return the bytes of a queue's keys and values: its units, and its ``max`` and ``min``."""
+    prefix = passing_prefix(*span.queue)
+    units = (span.max_offset - span.min_offset) * (len(unit_key(prefix, 0)) + QUEUE_UNIT.size)
+    return units + len(max_key(prefix)) + len(min_key(prefix)) + 2 * OFFSET_ENTRY.size
 
 
 def _is_live(last: OffsetEntry, min_phy_offset: int) -> bool:

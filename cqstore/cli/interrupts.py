@@ -9,8 +9,8 @@ INTERRUPTED = 128 + 2
 
 
 @contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield a check whether Ctrl-C was pressed; only the second Ctrl-C raises.
+def interrupts(*others: signal.Signals) -> Iterator[Callable[[], bool]]:
+    """Yield a check whether Ctrl-C was pressed, or one of ``others`` arrived; only a second raises.
 
     An exception in the middle of a write would leave already written lines in a buffer, and an
     exception in the middle of a put would leave a message uncounted.
@@ -23,12 +23,12 @@ def interrupts() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         received.append(number)
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:  # a background job of a shell
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, note)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *others)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # a background job of a shell ignores Ctrl-C
+            signal.signal(number, note)
     try:
         yield lambda: bool(received)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

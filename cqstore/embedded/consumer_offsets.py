@@ -99,6 +99,11 @@ class ConsumerOffsets:
         with self._lock.entry():
             return dict(self._offsets.get(_key(topic, group), {}))
 
+    def rows(self) -> Offsets:
+        """Return a copy of all offsets."""
+        with self._lock.entry():
+            return {key: dict(row) for key, row in self._offsets.items()}
+
     def page(self, at: int, count: int) -> list[tuple[str, str, dict[int, int]]]:
         """Return group, topic and offsets of ``count`` rows from row ``at`` on, for metrics.
 

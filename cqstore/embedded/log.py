@@ -8,8 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Literal, Self, overload
 
+from cqstore.broker.cleaning.rules import CleaningRules
+from cqstore.broker.cleaning.topic_cleaner import EVERY_SECONDS, TopicCleaner
 from cqstore.broker.conversion.owned_tables import OwnedTables
 from cqstore.broker.groups.group_offsets import OffsetChange
+from cqstore.embedded.clean_log import clean_log
 from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from cqstore.embedded.group_members import LogMembers
 from cqstore.embedded.log_message import LogMessage, log_message
@@ -216,7 +219,26 @@ class EmbeddedLog:
         check_topic_name(topic)
         self._members.forget(topic)
         self._store.delete_topic(topic)
-        topics.forget(topic)
+        topics.forget([topic])
+
+    def clean_topics(
+        self, rules: CleaningRules, *, every: float = EVERY_SECONDS, dry_run: bool = True
+    ) -> TopicCleaner:
+        """Delete topics by ``rules`` once per ``every`` seconds, until the log is closed.
+
+        As ``cqstore.clean_topics``, but with the topics and consumer offsets of the log, also those
+        that are only in memory. Deleted topics leave the table. A topic with open consumers is
+        kept.
+
+        Raises:
+            StoreConfigError: the log has such a service already, or ``every`` is not above 0.
+            ReadOnlyStoreError: the log was opened read-only.
+            StoreStateError: the log is closed, or this is a child process.
+        """
+        return clean_log(
+            self._store, self._writable_topics(), self._writable_offsets(), self._members, rules,
+            every, dry_run=dry_run,
+        )  # fmt: skip
 
     def topics(self) -> list[str]:
         """Return the topics of the log, including light queues and topics of brokers."""

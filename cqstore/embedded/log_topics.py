@@ -6,9 +6,10 @@ the same queue as long as the number does not change.
 Source: RocketMQ ``TopicConfigManager``, ``SelectMessageQueueByHash``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 
+from cqstore.broker.metadata.model import Json
 from cqstore.broker.metadata.owned_table import OwnedTable, Rows
 from cqstore.embedded.names import check_topic_name
 from cqstore.store.concurrency.checked_lock import CheckedLock
@@ -86,17 +87,23 @@ class LogTopics:
         """
         self.create(topic, None if topic in self._rows else queues)
 
-    def forget(self, topic: str) -> None:
-        """Remove ``topic``, whose queues were deleted, from the table, durably.
+    def rows(self) -> dict[str, Json]:
+        """Return a copy of the table: topic → its configuration."""
+        with self._lock.entry():
+            return {topic: dict(row) for topic, row in self._rows.items()}
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Remove ``topics``, whose queues were deleted, from the table, durably.
 
         Raises:
             StoreIOError: the table cannot be written; nothing has changed.
         """
         with self._lock.entry():
-            if topic in self._rows:
-                self._table.write({topic: None})
-                self._rows.pop(topic)
-            self._writable.pop(topic, None)
+            if known := [topic for topic in topics if topic in self._rows]:
+                self._table.write(dict.fromkeys(known))
+            for topic in topics:
+                self._rows.pop(topic, None)
+                self._writable.pop(topic, None)
 
     def queue_of(self, topic: str, key: str | None) -> int:
         """Return the queue for a message: by the hash of its key, or else each queue in turn.

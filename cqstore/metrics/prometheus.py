@@ -26,6 +26,7 @@ from cqstore.store.journals.following import Following
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.by_group import GroupOffsets
 from cqstore.store.service.metrics.by_topic import LIMIT, FiguresByTopic, TopicSnapshot
+from cqstore.store.service.metrics.cleaning import CleaningFigures
 from cqstore.store.service.metrics.metrics import MetricsSnapshot
 from cqstore.store.service.runtime.histogram_snapshot import HistogramSnapshot
 from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures
@@ -71,6 +72,10 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Pulls, time searches and key queries answered without the fast path",
         ("kind", "reason"),
     ),
+    "cqstore_cleaned_topics": ("Topics deleted by the cleaning service", ("rule",)),
+    "cqstore_cleaned_queue_bytes": ("Size of the queues of the topics deleted by it", ()),
+    "cqstore_clean_rounds": ("Rounds of the cleaning service, also failed ones", ()),
+    "cqstore_clean_failures": ("Rounds of the cleaning service that failed", ()),
     "cqstore_ab_reads": ("Mirrored reads by outcome", ("op", "outcome")),
     "cqstore_ab_dropped": ("Reads not mirrored because the queue of the mirror was full", ()),
 }
@@ -108,6 +113,9 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
         "How long the next delayed message is overdue in seconds",
         ("level",),
     ),
+    "cqstore_clean_selected": ("Topics to delete in the last round, deleted unless a dry run", ()),
+    "cqstore_clean_kept": ("Topics that a rule selected and the last round kept", ("reason",)),
+    "cqstore_clean_last_seconds": ("End of the last round in seconds since the epoch", ()),
     "cqstore_ab_failed": ("1 if the mirror failed and reads are no longer mirrored", ()),
     "cqstore_ab_waiting": ("Reads waiting to be mirrored", ()),
     "cqstore_disk_used_ratio": ("Used share of the file system of a folder, 0 to 1", ("folder",)),
@@ -284,6 +292,8 @@ class _Families:
             )
         if of.delay_late_seconds is not None:
             self._add_delays(root, of.delay_levels, of.delay_late_seconds)
+        if of.cleaning is not None:
+            self._add_cleaning(root, of.cleaning)
         if isinstance(of.interceptor, MirrorSnapshot):
             self._add_mirror(root, of.interceptor)
         for name, part, value in of.queue_stats:
@@ -307,6 +317,19 @@ class _Families:
         self._histograms["cqstore_delay_late_seconds"].add_metric(
             (root,), list(_buckets(late)), late.total_seconds
         )
+
+    def _add_cleaning(self, root: str, of: CleaningFigures) -> None:
+        """Add the samples of the service that deletes topics."""
+        self._counters["cqstore_clean_rounds"].add_metric((root,), of.rounds)
+        self._counters["cqstore_clean_failures"].add_metric((root,), of.failures)
+        self._counters["cqstore_cleaned_queue_bytes"].add_metric((root,), of.queue_bytes)
+        for rule, count in of.topics.items():
+            self._counters["cqstore_cleaned_topics"].add_metric((root, rule), count)
+        self.gauge("cqstore_clean_selected", root, of.selected)
+        for reason, count in of.kept.items():
+            self.gauge("cqstore_clean_kept", root, count, reason)
+        if of.last_ended:
+            self.gauge("cqstore_clean_last_seconds", root, of.last_ended)
 
     def _add_mirror(self, root: str, of: MirrorSnapshot) -> None:
         """Add the samples of the mirror."""

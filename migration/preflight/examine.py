@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cqstore.broker.lite_topics import LiteRules, lite_rules
 from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
 from cqstore.migration.preflight.broker_rules import meaning
 from cqstore.migration.preflight.combined import CombinedStart
@@ -23,7 +24,7 @@ from cqstore.migration.preflight.folder_verdict import (
     state_findings,
 )
 from cqstore.migration.preflight.limits import Extent, machine_findings
-from cqstore.migration.preflight.lite_queues import LiteQueues, LiteRules, lite_rules
+from cqstore.migration.preflight.lite_queues import LiteQueues
 from cqstore.migration.preflight.machine_facts import MachineLimits
 from cqstore.migration.preflight.metadata_check import table_findings
 from cqstore.migration.preflight.names import QueueIds, TopicNames

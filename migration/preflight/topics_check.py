@@ -8,9 +8,9 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field no
 
 from collections.abc import Iterator, Mapping
 
+from cqstore.broker.lite_topics import lite_expirations
 from cqstore.broker.metadata.model import Table
 from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
-from cqstore.migration.preflight.lite_queues import lite_expiration
 from cqstore.migration.preflight.preflight_report import (
     NameCount,
     PreflightFinding,
@@ -99,6 +99,4 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFind
         return TopicsCheck(set(), complete=False), [
             finding("no-topic-table", Severity.WARN, sentence)
         ]
-    limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
-    lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}
-    return TopicsCheck(set(found.topics), lite_expirations=lite), []
+    return TopicsCheck(set(found.topics), lite_expirations=lite_expirations(found.topics)), []

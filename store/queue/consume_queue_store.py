@@ -189,6 +189,10 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def total_size_bytes(self) -> int:
         """Return the disk use of the queues in real bytes (allocated blocks)."""
 
+    def topic_size_bytes(self, topic: str) -> int:
+        """Return the size of the queues of ``topic``: allocated blocks, or uncompressed entries."""
+        return sum(each.topic_size_bytes(topic) for each in self.backends())
+
     @abstractmethod
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield problems of the backend's own files: sizes, names, keys, stored min offsets.

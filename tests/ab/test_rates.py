@@ -3,8 +3,8 @@
 import pytest
 import typer
 
-from cqstore.ab.commands.duration import seconds_of
 from cqstore.ab.commands.rate import GivenRate, rate_of
+from cqstore.cli.duration import seconds_of
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Brokers
+from tests.kit.verbs import rows
 from tests.kit.waiting import until
 from tests.migration.preflight.kit import FakeMachine, names, the
 from tests.migration.preflight.test_lite_queues import write_lite_topics
@@ -56,8 +57,12 @@ def test_a_broker_deletes_the_lite_queues_that_preflight_has_named(
     queues = root / "consumequeue"
     folders = {path.name for path in queues.iterdir()}
     assert folders == {*OLD, "%LMQ%$brief$new"}
+    words = ["--clean", "--lite", "--config", conf]
+    ours = rows("topics", root, *words)
     with brokers.running(root, **settings):
         until(lambda: not any((queues / name.partition("/")[0]).exists() for name in names(found)))
     gone = folders - {path.name for path in queues.iterdir()}
     assert sorted(f"{name}/0" for name in gone) == sorted(names(found)) != []
     assert gone == {"%LMQ%$brief$a", "%LMQ%$brief$b"}
+    assert {row["topic"] for row in ours} == gone
+    assert {row["result"] for row in ours} == {"selected"}

@@ -19,6 +19,7 @@ from tools.bench import demo
 from tools.bench.sample_messages import put_messages
 
 DOCS = ROOT / "docs"
+CLEANING = DOCS / "api" / "cleaning.md"
 GETTING_STARTED, MIGRATION, ANALYSIS, REPLICATION = (
     DOCS / f"{name}.md" for name in ("getting-started", "migration", "analysis", "replication")
 )
@@ -33,6 +34,10 @@ def test_getting_started(tmp_path: Path) -> None:
 @pytest.mark.disk  # a log file of a gigabyte
 def test_monitoring(tmp_path: Path) -> None:
     run_programs(DOCS / "monitoring.md", tmp_path)
+
+
+def test_cleaning_of_topics(tmp_path: Path) -> None:
+    run_programs(CLEANING, tmp_path)
 
 
 @pytest.mark.disk  # a log file of a gigabyte
@@ -108,7 +113,8 @@ def test_every_page_that_shows_output_is_run() -> None:
     texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
     programs = {page for page in PAGES if ("python", "text") in _neighbours(page)}
     embedded = DOCS / "embedded-log.md"  # in tests/embedded
-    assert programs == {ROOT / "README.md", GETTING_STARTED, DOCS / "monitoring.md", embedded}
+    monitoring, readme = DOCS / "monitoring.md", ROOT / "README.md"
+    assert programs == {readme, GETTING_STARTED, monitoring, CLEANING, embedded}
     shown = {page for page in PAGES if consoles(page)}
     assert shown == {GETTING_STARTED, MIGRATION, ANALYSIS, REPLICATION}
     unfenced = re.compile(r"^ {4}\$ .*\n {4}(?!\$ )", re.MULTILINE)

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from cqstore.ab.commands.duration import seconds_of
 from cqstore.ab.commands.report import Matters, Page, check_place, end_with, report
 from cqstore.ab.commands.run import EXIT_STOPPED, ResultFile, Sides, progress_bar
 from cqstore.ab.extras import need_extras
@@ -21,6 +20,7 @@ from cqstore.ab.live.followed_broker import FollowedBroker, FollowPlan
 from cqstore.ab.results.result_file import write_result
 from cqstore.ab.sides.side import default_sides, parse_sides
 from cqstore.ab.stores.ab_workspace import ScratchFolder
+from cqstore.cli.duration import seconds_of
 from cqstore.cli.options import ConfigFile, Format, note, read_config
 from cqstore.cli.output import OutputFormat
 from cqstore.cli.path_marks import OutputPath

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from cqstore.ab.commands.duration import seconds_of
 from cqstore.ab.commands.report import check_place
 from cqstore.ab.record.broker_recording import BrokerRecording, RecordingPlan
 from cqstore.ab.record.missing import Ending
 from cqstore.ab.record.names import AnonymousNames, Names
 from cqstore.ab.trace.trace import MAX_TRACE_BYTES
+from cqstore.cli.duration import seconds_of
 from cqstore.cli.options import Format, bounded, java_long, note
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.path_marks import OutputPath

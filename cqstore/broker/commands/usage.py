@@ -8,6 +8,7 @@ import typer
 
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.metadata.topic_source import require_topics
 from cqstore.broker.one_form import end_with_faults, note_remarks, read_one_form
 from cqstore.broker.ranking import Limit, Sort, ranked
 from cqstore.broker.usage.owner_usage import Owners, OwnersPass, UsageBy, total_bytes
@@ -24,7 +25,7 @@ from cqstore.cli.options import (
 )
 from cqstore.cli.output import RowFormat, output
 from cqstore.cli.progress import progress
-from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
@@ -123,18 +124,9 @@ def _known_topics(store: MessageStore, form: Form | None, config: Path | None) -
     """Return the topics that the metadata configures.
 
     Raises:
-        RefusedStoreError: the metadata is missing or damaged, has no topics, or has several forms.
+        RefusedStoreError: see ``read_one_form`` and ``require_topics``.
     """
-    metadata = read_one_form(components_of(store).paths, form, config)
-    if metadata.faults:
-        raise RefusedStoreError(
-            f"cannot find unused topics: the broker metadata is damaged: {metadata.faults[0]}"
-        )
-    if not metadata.topics:
-        raise RefusedStoreError(
-            "cannot find unused topics: the broker metadata has no topics", path=metadata.path
-        )
-    return metadata.topics
+    return require_topics(read_one_form(components_of(store).paths, form, config))
 
 
 def _metadata(store: MessageStore, by: UsageBy) -> list[BrokerMetadata]:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from cqstore.broker.metadata.model import Table
+from cqstore.broker.metadata.model import BrokerMetadata, Json, Table
 from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
 from cqstore.store.broker_files.known_topics import TopicTable
-from cqstore.store.errors import CorruptionError, StoreIOError
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from cqstore.store.paths import StorePaths
 
 
@@ -28,3 +28,20 @@ def known_topics(config: Path) -> TopicTable | None:
             path=fault.path,
         ) from fault
     return TopicTable(source.form.value, source.topics)
+
+
+def require_topics(metadata: BrokerMetadata) -> dict[str, Json]:
+    """Return the topics that ``metadata`` configures, for a caller that looks for missing ones.
+
+    Raises:
+        RefusedStoreError: the metadata is missing or damaged, or has no topics.
+    """
+    if metadata.faults:
+        raise RefusedStoreError(
+            f"cannot find unused topics: the broker metadata is damaged: {metadata.faults[0]}"
+        )
+    if not metadata.topics:
+        raise RefusedStoreError(
+            "cannot find unused topics: the broker metadata has no topics", path=metadata.path
+        )
+    return metadata.topics

@@ -29,6 +29,19 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.path_marks import InputStream
 from cqstore.cli.progress import counted
 from cqstore.cli.table import Row
+from cqstore.cli.topics_clean import (
+    RATE,
+    Clean,
+    CleanForm,
+    CleanRequest,
+    Every,
+    Lagging,
+    Lite,
+    Rate,
+    Unused,
+    interval,
+)
+from cqstore.cli.topics_clean import clean as run_clean
 from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.queue.facts import QueueSpan, known_time
 from cqstore.store.queue.units import QueueKey
@@ -36,6 +49,7 @@ from cqstore.store.record.message import RETRY_PREFIX
 from cqstore.store.record.topic_names import is_reserved, is_system_topic
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.reading.last_put import last_put
 
 _DAY_MS = 86_400_000
 
@@ -77,7 +91,9 @@ DeleteFrom = Annotated[
 def topics(
     root: Dir, names: Names = None, prefix: Prefix = "", limit: Limit = 0, after: After = "", *,
     times: Times = False, idle: Idle = None, delete: Delete = False,
-    delete_from: DeleteFrom = None, yes: Yes = False, config: ConfigFile = None,
+    delete_from: DeleteFrom = None, clean: Clean = False, unused: Unused = False,
+    lite: Lite = False, lagging: Lagging = False, rate: Rate = RATE, every: Every = None,
+    form: CleanForm = None, yes: Yes = False, config: ConfigFile = None,
     backend: Backend = None, commit_log: CommitLogFolder = None, kind: Format = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """List every queue with its type, offset range and message count. Changes nothing.
@@ -89,36 +105,63 @@ def topics(
     their queues and consumer offsets. Records stay in the log until they expire, and the topics
     stay in the broker's metadata (topics.json). --delete --prefix leaves system topics out.
 
+    With --clean, the command lists the topics that --unused, --idle or --lite select, with the
+    reason for each that it keeps; add --yes to delete the others. System topics are always kept.
+
     Deletion is refused while another process has the store open. Nothing is deleted if a name is
     invalid, or if a topic on the command line has no queues. Topics in FILE may have none.
 
     Examples:
         cqstore topics DIR --prefix orders --times
         cqstore topics DIR orders --delete --yes
+        cqstore topics DIR --clean --unused --idle 30
     """
-    given = names or []
+    given, of_list = names or [], bool(limit or after or commit_log or times)
+    request = CleanRequest(unused, idle, lite, lagging, prefix, rate, interval(every), form, yes)
+    if clean or request.has_options_of_its_own:
+        others = bool(given or delete or delete_from or of_list)
+        run_clean(root, config, backend, request, kind, clean=clean, others=others)
+        return
     if delete or delete_from:
-        if limit or after or commit_log or times or idle is not None:
-            raise StoreConfigError(
-                "--delete and --delete-from cannot be combined with --limit, --after, --commitlog,"
-                " --times or --idle"
-            )
-        if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
+        _refuse_beside_delete(others=of_list or idle is not None)
+        if delete != bool(given or prefix) or (prefix and (given or delete_from)):
             raise StoreConfigError("--delete requires either topic names or --prefix")
         going = _delete(root, config, backend, given, delete_from, prefix, yes=yes)
-        output(kind).rows(going.rows)
-        _report(going, done=yes)
+        _report(going, kind, done=yes)
         return
     if given or yes:
-        raise StoreConfigError("topic names and --yes require --delete or --delete-from")
+        raise StoreConfigError(
+            "topic names require --delete, and --yes requires --delete, --delete-from or --clean"
+        )
     if idle is not None and (after or times):
         raise StoreConfigError("--idle cannot be combined with --after or --times")
     with open_store(root, config, backend, commit_log) as store:
-        answer = BoundedAnswer()
-        rows = _rows(store, prefix, limit, _queue(after), answer, times=times)
-        if idle is not None:
-            rows = answer.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
-        output(kind).rows(rows, answer.has_more)
+        _print(store, prefix, limit, after, idle, kind, times=times)
+
+
+def _print(
+    store: MessageStore, prefix: str, limit: int, after: str, idle: float | None,
+    kind: OutputFormat, *, times: bool,
+) -> None:  # fmt: skip
+    """Print the queues, or the topics that are ``idle`` for that many days."""
+    answer = BoundedAnswer()
+    rows = _rows(store, prefix, limit, _queue(after), answer, times=times)
+    if idle is not None:
+        rows = answer.limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
+    output(kind).rows(rows, answer.has_more)
+
+
+def _refuse_beside_delete(*, others: bool) -> None:
+    """Refuse options of a list together with those of a deletion.
+
+    Raises:
+        StoreConfigError: there are such ``others``.
+    """
+    if others:
+        raise StoreConfigError(
+            "--delete and --delete-from cannot be combined with --limit, --after, --commitlog,"
+            " --times or --idle"
+        )
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -186,15 +229,13 @@ def _idle_rows(store: MessageStore, prefix: str, days: float) -> Iterator[Row]:
     for topic, spans in groupby(every, lambda span: span.queue.topic):
         if topic.startswith(prefix) and not is_system_topic(topic):
             queues = list(spans)
-            filled = [span for span in queues if span.min_offset < span.max_offset]
-            times = [_store_time(store, span, span.max_offset - 1) for span in filled]
-            known = [timestamp for timestamp in times if timestamp is not None]
-            if len(known) == len(times) and all(timestamp < before for timestamp in known):
+            last = last_put(components_of(store).queues, queues)
+            if last.is_before(before):
                 yield {
                     "topic": topic,
                     "queues": len(queues),
-                    "messages": sum(span.max_offset - span.min_offset for span in filled),
-                    "newestStoreTimestamp": max(known) if known else None,
+                    "messages": sum(span.max_offset - span.min_offset for span in queues),
+                    "newestStoreTimestamp": last.newest,
                 }
 
 
@@ -281,8 +322,9 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     return found
 
 
-def _report(going: _TopicsToDelete, *, done: bool) -> None:
-    """Print a sentence on what was deleted or would be deleted."""
+def _report(going: _TopicsToDelete, kind: OutputFormat, *, done: bool) -> None:
+    """Print the topics, and a sentence on what was deleted or would be deleted."""
+    output(kind).rows(going.rows)
     known = {row["topic"] for row in going.rows}
     unknown = [name for name in going.names if name not in known]
     if unknown:

@@ -8,7 +8,7 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 ``DefaultMessageStore.cleanUnusedTopic``.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cqstore.store.broker_files.topic_positions import TopicPositions
@@ -53,6 +53,11 @@ class ExpiryReport(NamedTuple):
     """Why a file could not be deleted; this file and all later ones still exist."""
 
 
+def always_due(_topic: str) -> bool:
+    """Return True: every topic is deleted."""
+    return True
+
+
 class CleanService:
     """Deletes topics and expired log files of one open store. Any thread may call."""
 
@@ -88,8 +93,13 @@ class CleanService:
         self.in_use: frozenset[str] = frozenset()
         """Topics that must not be deleted: a service of the store reads them."""
 
-    def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete topics in batches, see ``MessageStore.delete_topics``.
+    def delete_topics(
+        self, topics: Iterable[str], is_due: Callable[[str], bool] = always_due
+    ) -> list[str]:
+        """Delete topics in batches, see ``MessageStore.delete_topics``; return the deleted topics.
+
+        ``is_due`` is called with each topic while puts to it wait and all earlier messages are in
+        its queues. A topic for which it returns False is kept.
 
         Raises:
             IllegalMessageError: a name is invalid for a topic.
@@ -106,11 +116,13 @@ class CleanService:
                 )
         self._state.check_writable()
         self.positions.check(names)  # raises its errors before anything is changed
+        deleted: list[str] = []
         for first in range(0, len(names), TOPICS_AT_ONCE):
-            self._delete_slice(names[first : first + TOPICS_AT_ONCE])
+            deleted += self._delete_slice(names[first : first + TOPICS_AT_ONCE], is_due)
+        return deleted
 
-    def _delete_slice(self, topics: Sequence[str]) -> None:
-        """Delete a batch of topics.
+    def _delete_slice(self, topics: Sequence[str], is_due: Callable[[str], bool]) -> list[str]:
+        """Delete a batch of topics, except those that are not due; return the deleted ones.
 
         Puts to other topics continue: none of their locks is held while anything is read or
         written. Puts to these topics wait until they are deleted; all units in their queues at that
@@ -123,26 +135,36 @@ class CleanService:
             self._dispatcher.drain()  # without space for units nothing is begun
             try:
                 with self._state.failing():
-                    self._delete_held(hold, topics)
+                    due = self._delete_held(hold, topics, is_due)
             finally:
                 hold.end()
             self._deleted.compact(self._log.min_phy_offset())
+            return due
 
-    def _delete_held(self, hold: TopicHold, topics: Sequence[str]) -> None:
-        """Delete the queues of the topics of ``hold``, which refuses puts to them; release it."""
+    def _delete_held(
+        self, hold: TopicHold, topics: Sequence[str], is_due: Callable[[str], bool]
+    ) -> list[str]:
+        """Delete the queues of the due topics of ``hold``, which refuses puts; release it."""
         below = self._hold(hold)
         self._dispatcher.drain()  # earlier puts are deleted with the queues
-        self._commit.flush()
-        light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
-        gone = sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
-        self._deleted.begin(topics, below)
-        with self.positions.deleting(topics):
-            self._queues.delete_topics(topics)
-        self._expired.forget(topics)
-        self._deleted.finish(topics)
+        due = [topic for topic in topics if is_due(topic)]
+        gone, kept = self._light_queues(due), self._light_queues({*topics}.difference(due))
+        if due:
+            self._commit.flush()
+            self._deleted.begin(due, below)
+            with self.positions.deleting(due):
+                self._queues.delete_topics(due)
+            self._expired.forget(due)
+            self._deleted.finish(due)
         with self._pending.owner.entry(), self._pending.lock:
-            self._quota.release(gone)
+            self._quota.release(gone, kept)
             self._pending.offsets.hold(None)
+        return due
+
+    def _light_queues(self, topics: Iterable[str]) -> int:
+        """Return the number of light queues among ``topics``."""
+        light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
+        return sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
 
     def _hold(self, hold: TopicHold) -> int:
         """Refuse puts to the topics of ``hold``; return the end of the log before that."""

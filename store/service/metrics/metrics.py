@@ -21,6 +21,7 @@ from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.metrics.by_group import GroupOffsets
 from cqstore.store.service.metrics.by_topic import LIMIT, FiguresByTopic
+from cqstore.store.service.metrics.cleaning import CleaningFigures
 from cqstore.store.service.reading.puller import Puller
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.service.runtime.environment import used_blocks
@@ -107,6 +108,8 @@ class MetricsSnapshot:
     """The levels that ever had a message, by level; empty if delayed messages are not delivered."""
     delay_late_seconds: HistogramSnapshot | None = None
     """Delay between due time and delivery; ``None`` if delayed messages are not delivered."""
+    cleaning: CleaningFigures | None = None
+    """Counts of the service that deletes topics; ``None``: none was started."""
 
     @property
     def is_page_cache_busy(self) -> bool:
@@ -145,6 +148,8 @@ class StoreMetrics:
         self._intercepted = intercepted
         self._schedule = schedule
         self._opened_end = log.max_phy_offset()
+        self.cleaning: Callable[[], CleaningFigures] | None = None
+        """Returns the counts of the service that deletes topics, once it is started."""
 
     def __repr__(self) -> str:
         return f"<StoreMetrics of {str(self._layout.paths.root)!r}, {self._state.word}>"
@@ -195,6 +200,7 @@ class StoreMetrics:
             dispatcher_failures=0 if dispatchers is None else dispatchers.failures,
             delay_levels=() if schedule is None else schedule.figures(),
             delay_late_seconds=None if schedule is None else schedule.late_seconds.snapshot(),
+            cleaning=self.cleaning() if self.cleaning is not None else None,
         )
 
     def by_topic(

@@ -100,8 +100,8 @@ class StoreComponents:
     services: list[ThreadService] = field(default_factory=list)
     """The services with threads, in the order in which they were started."""
     attached: dict[type, InterceptorService] = field(default_factory=dict)
-    """Services that intercept the calls of the open store for a while, by ``route_calls``; at most
-    one per type. A close ends them first."""
+    """Services of upper layers that run for the open store, such as those that intercept its calls
+    by ``route_calls``; at most one per type. A close ends them first."""
 
     @property
     def paths(self) -> StorePaths:

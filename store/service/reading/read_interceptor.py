@@ -53,7 +53,7 @@ class ReadInterceptor(Protocol):
 
 
 class InterceptorService(Protocol):
-    """Owner of an interceptor that runs for an open store."""
+    """Service of an upper layer for an open store, such as the owner of an interceptor."""
 
     @property
     def worker(self) -> Worker | None:

@@ -55,7 +55,10 @@ class LightQuota:
         """Record that topics are held from now on, see ``release``."""
         self._counted_before = self._count is not None
 
-    def release(self, gone: int) -> None:
-        """Record that ``gone`` light queues of the held topics were deleted."""
-        if self._count is not None and self._counted_before:
-            self._count -= gone
+    def release(self, gone: int, kept: int) -> None:
+        """Record that ``gone`` light queues of the held topics were deleted, and ``kept`` were not.
+
+        A count that was made while the topics were held has neither.
+        """
+        if self._count is not None:
+            self._count += -gone if self._counted_before else kept

@@ -6,14 +6,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from cqstore.broker.lite_topics import LiteRules, lite_expiration, lite_rules, parent_topic
 from cqstore.migration.preflight import Severity, preflight
-from cqstore.migration.preflight.lite_queues import (
-    LiteQueues,
-    LiteRules,
-    lite_expiration,
-    lite_rules,
-    parent_topic,
-)
+from cqstore.migration.preflight.lite_queues import LiteQueues
 from cqstore.migration.preflight.preflight_report import Affected, PreflightFinding, PreflightReport
 from cqstore.migration.preflight.queue_survey import UnitRange
 from cqstore.store.record.message import Message

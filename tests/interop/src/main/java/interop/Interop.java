@@ -1,5 +1,7 @@
 package interop;
 
+import static java.util.stream.Collectors.toSet;
+
 import com.alibaba.fastjson2.JSON;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -50,6 +52,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * slave  ROOT TYPE QUEUES [key=value ...]          follows haMasterAddress; for each line of its input, a phy
  *                                                  offset, prints where its log ends once it and its queues
  *                                                  have come there; at its end it closes
+ * unused ROOT TYPE QUEUES [key=value ...]          deletes the topics that are not those of QUEUES, as its broker
+ *                                                  does, and prints how many
  * </pre>
  *
  * A message for a light queue, %LMQ%..., is put to topic parent and dispatched to it.
@@ -78,6 +82,8 @@ public final class Interop {
                 serve(store, queues);
             } else if (words[0].equals("slave")) {
                 follow(store);
+            } else if (words[0].equals("unused")) {
+                line("deleted", store.cleanUnusedTopic(queues.stream().map(Interop::name).collect(toSet())));
             } else if (words[0].equals("read")) {
                 for (String queue : queues) {
                     read(store, queue);
@@ -213,8 +219,12 @@ public final class Interop {
 
     /** What a message for the queue is put to. */
     private static String topic(String queue) {
-        String topic = queue.substring(0, queue.lastIndexOf('/'));
+        String topic = name(queue);
         return MixAll.isLmq(topic) ? "parent" : topic;
+    }
+
+    private static String name(String queue) {
+        return queue.substring(0, queue.lastIndexOf('/'));
     }
 
     private static int queueId(String queue) {

@@ -1,0 +1,1 @@
+"""Deletion of unused, idle and expired lite topics, by rules and at a limited rate."""
