@@ -20,6 +20,7 @@ from cqstore.migration.tasks import MASTER
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import bulk_names
+from cqstore.store.queue.topic_choice import ONLY_LIGHT
 from cqstore.store.settings.config import StoreConfig
 
 Target = Annotated[
@@ -51,12 +52,35 @@ Replace = Annotated[
 ]
 
 
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics",
+        metavar="TOPICS",
+        help="Topics to move, written like doubleWriteTopics. Brokers serve only one such division:"
+        f" '{ONLY_LIGHT}' moves all light queues to RocksDB. Default: all topics.",
+    ),
+]
+
+Leave = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--leave",
+        metavar="TOPIC",
+        help="BatchCQ topic to leave in its files, where a broker with RocksDB does not serve it."
+        " May be repeated.",
+    ),
+]
+
+
 def plan(
     root: Dir,
     to: Target = "rocksdb",
     source: Source = None,
     segment_units: SegmentUnits = SEGMENT_UNITS,
     *,
+    topics: Topics = None,
+    leave: Leave = None,
     replace: Replace = False,
     master: Master = MASTER,
     workspace: Space = None,
@@ -69,8 +93,13 @@ def plan(
     have the store open. The plan leaves out messages that arrive later: migrate switch, for which
     the broker must be stopped, adds them from the log.
 
+    With --topics '%LMQ%*', only the light queues are moved, and a broker (RocketMQ 5.5.0 or later)
+    reads all other topics from files. With --leave, every topic is moved but the named ones: their
+    clients get nothing until migrate rollback, and migrate switch requires that they are closed.
+
     Examples:
         cqstore migrate plan DIR
+        cqstore migrate plan DIR --topics '%LMQ%*'
         cqstore migrate plan DIR --from log --to rocksdb --master none
     """
     space = workspace_of(root, workspace)
@@ -83,6 +112,11 @@ def plan(
                 " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
                 path=root,
             )
+        if source == LOG and (topics or leave):
+            raise RefusedStoreError(
+                "--topics and --leave cannot be used with --from log: they need the old queues",
+                path=root,
+            )
         if source == LOG:
             made = make_log_plan(
                 root, settings, target=to, master=master, workspace=space,
@@ -91,10 +125,16 @@ def plan(
         else:
             made = make_plan(
                 root, settings, target=to, source=source, workspace=space,
-                segment_units=segment_units, replace=replace, progress=tick,
+                segment_units=segment_units, replace=replace, topics=topics or (),
+                leave=leave or (), progress=tick,
             )  # fmt: skip
     tables = _tables(root, settings, made.target)
     output(kind).record(_plan_row(made, opener, tables, space.plan))
+    if made.left:
+        note(
+            f"not moved, and not served by a broker with RocksDB: {', '.join(made.left)}. Close"
+            " them before migrate switch: mqadmin updateTopicPerm -t TOPIC -p 0"
+        )
     if opener:
         note(
             f"{root}: process {opener} has the store open: the plan does not contain messages that"
@@ -107,6 +147,7 @@ def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
     return {
         "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
         "expiredQueues": made.expired, "emptyQueues": made.empty, "segments": len(made.segments),
+        "topics": made.topics, "leftTopics": made.left, "queuesNotMoved": made.not_moved,
         "completeTo": made.complete_to, "openedBy": opener or None, "plan": made.digest,
         "tables": tables, "file": str(file),
     }  # fmt: skip

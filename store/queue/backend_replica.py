@@ -28,6 +28,8 @@ class Roles:
     """The settings require light queues in that backend alone."""
     selections: Mapping[str, str] = field(default_factory=dict)
     """Backend → the topics it gets, see ``selects``; a backend without an entry gets all."""
+    left: frozenset[str] = frozenset()
+    """BatchCQ topics that a move left in files: only the file backend has them."""
 
     @property
     def needed(self) -> set[str]:
