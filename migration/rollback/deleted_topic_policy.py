@@ -60,13 +60,19 @@ def returning_topics(
 
 
 def _topics(
-    left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics, moved: str | None
+    left: ConsumeQueueStore,
+    served: ConsumeQueueStore,
+    deleted: DeletedTopics,
+    moved: str | None = None,
 ) -> list[str]:
     return sorted({key.topic for key in _queues(left, served, deleted, moved)})
 
 
 def _queues(
-    left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics, moved: str | None
+    left: ConsumeQueueStore,
+    served: ConsumeQueueStore,
+    deleted: DeletedTopics,
+    moved: str | None = None,
 ) -> Iterator[QueueKey]:
     """Yield the queues that ``left`` has and ``served`` lost without an entry in the journal."""
     has_all_before = served.dispatch_from_phy_offset()

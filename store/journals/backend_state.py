@@ -33,15 +33,15 @@ class BackendState:
     """
     covers: Mapping[str, str] = field(default_factory=dict)
     """Backend → the topics that it gets (``selects``); without an entry: all."""
-    choice: Mapping[str, str] = field(default_factory=dict)
-    """Backend → the topics that a move gave it (``selects``), whatever the settings are.
-
-    Empty unless a move took only some topics, see ``store/queue/topic_choice.py``.
-    """
     alike: int = 0
     """Time of the file ``lock``, ns, when all backends were last equal, by a comparison or a fill.
 
     RocketMQ writes that file at each start: if its time differs, they must be compared again.
+    """
+    choice: Mapping[str, str] = field(default_factory=dict)
+    """Backend → the topics that a move gave it (``selects``), whatever the settings are.
+
+    Empty unless a move took only some topics, see ``store/queue/topic_choice.py``.
     """
 
 
@@ -62,7 +62,7 @@ def read_backend_state(paths: StorePaths) -> BackendState:
             f"the record of the backends is damaged: {exc}", path=paths.mode
         ) from exc
     return BackendState(
-        mode, entry["behind"], entry["covers"], entry.get("choice", {}), entry.get("alike", 0)
+        mode, entry["behind"], entry["covers"], entry.get("alike", 0), entry.get("choice", {})
     )
 
 

@@ -4,6 +4,7 @@ Producers and consumers are RocketMQ's own, and each has its keys: acknowledged,
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,8 +71,10 @@ class Clients:
         return lost, sorted(key for key, count in got.items() if count > 1)
 
 
-def move(root: Path, settings: StoreConfig, **choice: list[str]) -> None:
-    make_plan(root, settings, **choice)
+def move(
+    root: Path, settings: StoreConfig, topics: Sequence[str] = (), leave: Sequence[str] = ()
+) -> None:
+    make_plan(root, settings, topics=topics, leave=leave)
     run_plan(root, master=NO_SPARK)
     assert verify_migration(root, master=NO_SPARK).equal
     switch(root, settings)

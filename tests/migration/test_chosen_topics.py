@@ -1,6 +1,7 @@
 """Moves of some topics: light queues alone, and all but the BatchCQ topics that stay in files."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,17 @@ from cqstore.store.journals.backend_state import read_backend_state
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT
 from cqstore.store.queue.topic_choice import ONLY_LIGHT
-from cqstore.store.queue.units import QueueKey
+from cqstore.store.queue.units import CqUnit, QueueKey
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.offline.mode import StoreMode, current_mode, possible_steps
+from cqstore.store.service.offline.mode import (
+    StoreMode,
+    change_mode,
+    current_mode,
+    possible_steps,
+)
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
@@ -37,7 +43,7 @@ CONFIG = StoreConfig(
     mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400, max_index_num=100,
     enable_lmq=True, enable_multi_dispatch=True,
 )  # fmt: skip
-Contents = dict[QueueKey, list[tuple[int, ...]]]
+Contents = dict[QueueKey, list[CqUnit]]
 LIGHT = ("%LMQ%a", "%LMQ%$p$b")
 SIZES = (3, 1, 4)
 REFUSED = 2
@@ -84,13 +90,13 @@ def contents(root: Path, config: StoreConfig = CONFIG) -> Contents:
         queues = components_of(store).queues
         assert [found for found in store.check() if found.damage] == []
         return {
-            key: [tuple(unit) for unit in queues.queue(*key).iterate(store.min_offset(*key))]
+            key: [*queues.queue(*key).iterate(store.min_offset(*key))]
             for key in sorted(store.queue_keys())
         }
 
 
-def move(root: Path, **choice: list[str]) -> None:
-    make_plan(root, CONFIG, segment_units=40, **choice)
+def move(root: Path, topics: Sequence[str] = (), leave: Sequence[str] = ()) -> None:
+    make_plan(root, CONFIG, segment_units=40, topics=topics, leave=leave)
     run_plan(root, master=NO_SPARK)
     assert verify_migration(root, master=NO_SPARK).equal
 
@@ -212,8 +218,8 @@ def test_a_division_that_no_broker_serves_is_refused(
     before = tree_digest(tmp_path)
     with pytest.raises(RefusedStoreError, match=words):
         make_plan(tmp_path, CONFIG, topics=topics)
-    words = [word for each in topics for word in ("--topics", each)]
-    done = command("migrate", "plan", tmp_path, *words, code=REFUSED)
+    options = [word for each in topics for word in ("--topics", each)]
+    done = command("migrate", "plan", tmp_path, *options, code=REFUSED)
     assert "a broker reads all topics from one backend" in done.stderr
     assert tree_digest(tmp_path) == before
 
@@ -292,7 +298,7 @@ def test_a_switch_that_compares_again_leaves_the_batch_topic_too(tmp_path: Path)
 def test_a_batch_topic_stays_left_after_the_move_is_finished(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with_batches(root)
-    batches = files_below(root / "batchconsumequeue")
+    before, batches = contents(root), files_below(root / "batchconsumequeue")
     move(root, leave=["b"])
     switch(root, CONFIG)
     finish(root, CONFIG)
@@ -302,6 +308,10 @@ def test_a_batch_topic_stays_left_after_the_move_is_finished(tmp_path: Path) -> 
         assert not store.put_message(Message("b", b"x")).ok
     command("recover", root)
     assert {key.topic for key in contents(root)} == {"p", "t", *LIGHT}
+    after = contents(root)
+    for state in ("double-write-rocksdb", "double-write-file", "file"):
+        change_mode(root, StoreMode(state), CONFIG)
+    assert contents(root) == {**after, QueueKey("b", 0): before[QueueKey("b", 0)]}
 
 
 @pytest.mark.parametrize("perm", [2, 4, 6, None])
@@ -338,7 +348,7 @@ def test_what_no_broker_serves_is_refused_by_name(
     with_batches(tmp_path)
     before = tree_digest(tmp_path)
     with pytest.raises(RefusedStoreError, match=words):
-        make_plan(tmp_path, CONFIG, **choice)
+        make_plan(tmp_path, CONFIG, topics=choice.get("topics", ()), leave=choice.get("leave", ()))
     assert tree_digest(tmp_path) == before
 
 
