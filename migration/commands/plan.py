@@ -1,5 +1,6 @@
 """``cqstore migrate plan``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -74,19 +75,11 @@ Leave = Annotated[
 
 
 def plan(
-    root: Dir,
-    to: Target = "rocksdb",
-    source: Source = None,
-    segment_units: SegmentUnits = SEGMENT_UNITS,
-    *,
-    topics: Topics = None,
-    leave: Leave = None,
-    replace: Replace = False,
-    master: Master = MASTER,
-    workspace: Space = None,
-    config: ConfigFile = None,
-    kind: Format = OutputFormat.TABLE,
-) -> None:
+    root: Dir, to: Target = "rocksdb", source: Source = None,
+    segment_units: SegmentUnits = SEGMENT_UNITS, *, topics: Topics = None, leave: Leave = None,
+    replace: Replace = False, master: Master = MASTER, workspace: Space = None,
+    config: ConfigFile = None, kind: Format = OutputFormat.TABLE,
+) -> None:  # fmt: skip
     """Write a plan to move all queues. Changes nothing of the store.
 
     With --from log, tasks scan the commit log, and the queues are built from it alone. A broker may
@@ -106,18 +99,8 @@ def plan(
     settings = read_config(config, root)
     opener = opened_by(root)
     with progress("planning", unit="units") as tick:
-        if source == LOG and replace:
-            raise RefusedStoreError(
-                "--replace cannot be used with --from log: to rebuild existing queues from the log"
-                " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
-                path=root,
-            )
-        if source == LOG and (topics or leave):
-            raise RefusedStoreError(
-                "--topics and --leave cannot be used with --from log: they need the old queues",
-                path=root,
-            )
         if source == LOG:
+            _refuse_with_log(root, replace=replace, chosen=bool(topics or leave))
             made = make_log_plan(
                 root, settings, target=to, master=master, workspace=space,
                 segment_units=segment_units, progress=tick,
@@ -130,13 +113,38 @@ def plan(
             )  # fmt: skip
     tables = _tables(root, settings, made.target)
     output(kind).record(_plan_row(made, opener, tables, space.plan))
+    for sentence in _notes(root, made, opener):
+        note(sentence)
+
+
+def _refuse_with_log(root: Path, *, replace: bool, chosen: bool) -> None:
+    """Refuse options that need existing queues, for --from log.
+
+    Raises:
+        RefusedStoreError: one was given.
+    """
+    if replace:
+        raise RefusedStoreError(
+            "--replace cannot be used with --from log: to rebuild existing queues from the log"
+            " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
+            path=root,
+        )
+    if chosen:
+        raise RefusedStoreError(
+            "--topics and --leave cannot be used with --from log: they need the old queues",
+            path=root,
+        )
+
+
+def _notes(root: Path, made: Plan, opener: int) -> Iterator[str]:
+    """Yield what to do before the switch; process ``opener`` has the store open."""
     if made.left:
-        note(
+        yield (
             f"not moved, and not served by a broker with RocksDB: {', '.join(made.left)}. Close"
             " them before migrate switch: mqadmin updateTopicPerm -t TOPIC -p 0"
         )
     if opener:
-        note(
+        yield (
             f"{root}: process {opener} has the store open: the plan does not contain messages that"
             " arrive from now on. Stop it before migrate switch, which adds them from the log"
         )

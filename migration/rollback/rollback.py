@@ -31,7 +31,13 @@ from cqstore.migration.switch.metadata_steps import (
     replaced_folder,
     wait_for_broker,
 )
-from cqstore.migration.switch.switch import SwitchReport, read_switched, recover, walk
+from cqstore.migration.switch.switch import (
+    SwitchReport,
+    read_switched,
+    recover,
+    report_of,
+    walk,
+)
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import sync_folder
@@ -120,7 +126,7 @@ def _walk_back(
     root, done, config = layout.paths.root, read_switched(space), broker.config
     plan = read_plan(space)
     before, goal = current_mode(layout, config), StoreMode(done.source)
-    report = SwitchReport(before=before, state=before, topics=plan.topics, left_topics=plan.left)
+    report = report_of(plan, before)
     if not dry_run:
         wait_for_broker(layout.paths, space, on_event)
     if conversion := plan_conversion(layout.paths, broker):

@@ -17,6 +17,7 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.backend_state import read_backend_state, set_mode
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths
+from cqstore.store.progress import OnEvent
 from cqstore.store.queue.backend_replica import NO_LIGHT
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
@@ -39,8 +40,14 @@ def goal_of(plan: Plan, to: StoreMode | None, root: Path) -> StoreMode:
     """Return the state after the switch.
 
     Raises:
-        RefusedStoreError: no broker serves the moved and the other topics in state ``to``.
+        RefusedStoreError: state ``to`` does not use the new queues, or no broker serves the moved
+            and the other topics in it.
     """
+    if to is not None and plan.target not in to.backends:
+        raise RefusedStoreError(
+            f"cannot switch to state {to}: it does not use the new {plan.target} queues",
+            path=root,
+        )
     if plan.topics is None:
         return to or StoreMode(plan.target)
     goal = StoreMode.of(plan.source, plan.target) if plan.is_light else StoreMode(plan.target)
@@ -84,19 +91,24 @@ def _perm(value: object) -> int:
 
 
 def set_apart(
-    root: Path, config: StoreConfig, plan: Plan, forget: Callable[[MessageStore], object]
+    root: Path,
+    config: StoreConfig,
+    plan: Plan,
+    forget: Callable[[MessageStore], object],
+    on_event: OnEvent,
 ) -> None:
-    """Read the light queues from the new backend, after a comparison; a second call does nothing.
+    """Read the light queues from the new backend, after a comparison, if only they are moved.
 
-    ``forget`` is called first, with the store open for writing.
+    A second call does nothing. ``forget`` is called first, with the store open for writing.
 
     Raises:
         RefusedStoreError: units differ; the light queues are then read from files as before.
         StoreError: the store cannot be opened or read.
     """
     paths = StorePaths(root)
-    if plan.source in read_backend_state(paths).choice:
+    if not plan.is_light or plan.source in read_backend_state(paths).choice:
         return
+    on_event("comparing the light queues")
     with MessageStore.open(root, config, housekeeping=False) as store:
         forget(store)
     with StoreLock(paths):

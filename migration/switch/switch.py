@@ -130,11 +130,7 @@ def switch(
         layout, config = resolve_layout(root, config, read_only=True)
         before = current_mode(layout, config)
         goal = goal_of(plan, to, root)
-        _require_target_kept(plan, goal, root)
-        report = SwitchReport(
-            before=before, state=before, topics=plan.topics, left_topics=plan.left
-        )
-        refuse_open_topics(layout.paths, plan)
+        report = report_of(plan, before)
         wait_for_broker(layout.paths, own, on_event)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
         plan_conversion(layout.paths, broker)  # refuse before anything is changed
@@ -147,19 +143,14 @@ def switch(
             report.caught_up_units = _accept_queues_from_log(root, config, plan, on_event)
             forget = noop
         walk(root, config, goal, report, on_event, forget, skippable)
-        if plan.is_light:
-            on_event("comparing the light queues")
-            set_apart(root, config, plan, forget)
+        set_apart(root, config, plan, forget, on_event)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
 
-def _require_target_kept(plan: Plan, goal: StoreMode, root: Path) -> None:
-    if plan.target not in goal.backends:
-        raise RefusedStoreError(
-            f"cannot switch to state {goal}: it does not use the new {plan.target} queues",
-            path=root,
-        )
+def report_of(plan: Plan, before: StoreMode) -> SwitchReport:
+    """Return the report of a step from state ``before`` that has done nothing yet."""
+    return SwitchReport(before=before, state=before, topics=plan.topics, left_topics=plan.left)
 
 
 def _note_deleted(report: SwitchReport, plan: Plan, store: MessageStore) -> None:
@@ -257,6 +248,7 @@ def _check(
         raise RefusedStoreError(
             "no new queues found: run cqstore migrate run first", path=space.root
         )
+    refuse_open_topics(layout.paths, plan)
     going_on = _is_publishing(plan, layout)
     reason = None if going_on else verified(space, plan)
     if reason is not None:

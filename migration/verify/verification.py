@@ -69,13 +69,12 @@ def verify_migration(
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
         made, paths, known = made_digest(space), StorePaths(root), ""
         stamp = lock_stamp(paths)
-        rest: list[bytes] = []
-        if plan.source != LOG:
-            rest = digests_at_rest(paths, plan.source, folders, plan.complete_to)
+        end = plan.complete_to
+        rest = [] if plan.source == LOG else digests_at_rest(paths, plan.source, folders, end)
         report, facts = _compare(
-            source, target, complete_to=plan.complete_to, master=master, deep=deep,
-            progress=progress, range_units=range_units, range_queues=range_queues, facts=bool(rest),
-            topics=plan.topics,
+            source, target, complete_to=plan.complete_to, topics=plan.topics, facts=bool(rest),
+            master=master, deep=deep, progress=progress, range_units=range_units,
+            range_queues=range_queues,
         )  # fmt: skip
         if rest and is_at_rest(paths) and lock_stamp(paths) == stamp:
             known = VerifiedQueues.write(space.known_queues, facts + rest)

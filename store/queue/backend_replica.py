@@ -37,6 +37,16 @@ class Roles:
         light = {self.light} if self.light and self.light_alone else set()
         return {self.read, self.assign} | light
 
+    def describe(self, light: str | None) -> dict[str, object]:
+        """Return the facts of the roles; ``light``: the backend that alone has the light queues."""
+        facts: dict[str, object] = {"offsets from": self.assign}
+        if light is not None:
+            reason = "" if self.light_alone else ", although combineCQUseRocksdbForLmq is not set"
+            facts["light queues in"] = f"{light} alone{reason}"
+        if self.left:
+            facts["topics left in files"] = ", ".join(sorted(self.left))
+        return facts
+
 
 class BackendReplica:
     """One backend inside the combined store."""

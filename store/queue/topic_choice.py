@@ -6,9 +6,10 @@ serves no other division: ``CombineConsumeQueueStore`` reads all topics from one
 light queues from RocksDB (``combineCQUseRocksdbForLmq``).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
-from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
 from cqstore.store.record.message import LMQ_PREFIX
 
 ONLY_LIGHT = f"{LMQ_PREFIX}*"
@@ -35,6 +36,25 @@ def is_left(topic: str) -> str:
         f"topic {topic!r} is not served: the move left its queues in files (migrate plan --leave)."
         " Run cqstore migrate rollback to serve it again"
     )
+
+
+def takers(
+    replicas: Sequence[BackendReplica], topic: str, left: Container[str]
+) -> list[BackendReplica]:
+    """Return the replicas that get units of ``topic``; ``left``: topics that stay in files.
+
+    Raises:
+        IllegalMessageError: it is one of ``left``, and the files are not in use.
+    """
+    found = [replica for replica in replicas if replica.accepts(topic)]
+    if not found and topic in left:
+        raise IllegalMessageError(is_left(topic))
+    return found
+
+
+def takes_batches(replicas: Iterable[BackendReplica], topic: str) -> bool:
+    """Return whether a replica that gets units of ``topic`` has batch queues for it."""
+    return any(each.store.takes_batches(topic) for each in replicas if each.accepts(topic))
 
 
 def is_whole(choice: Mapping[str, str], name: str, given: str | None) -> bool:
