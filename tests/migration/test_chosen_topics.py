@@ -202,6 +202,34 @@ def test_a_finished_move_puts_the_light_queue_files_away(tmp_path: Path) -> None
         rollback(root, CONFIG)
 
 
+@pytest.mark.parametrize("then", ["switch", "rollback"])
+def test_an_interrupted_switch_still_reads_files_and_goes_on_or_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    root = tmp_path / "store"
+    light(root)
+    before = contents(root)
+    move(root, topics=[ONLY_LIGHT])
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cqstore.migration.switch.chosen_topics.compare_backends", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            switch(root, CONFIG)
+    assert contents(root) == before
+    with pytest.raises(RefusedStoreError, match="light queues are still read from files"):
+        finish(root, CONFIG)
+    if then == "switch":
+        assert switch(root, CONFIG).state == "double-write-file"
+        assert NO_LIGHT in read_backend_state(StorePaths(root)).choice.values()
+    else:
+        assert rollback(root, CONFIG) is not None
+        assert read_backend_state(StorePaths(root)).choice == {}
+    assert contents(root) == before
+
+
 @pytest.mark.parametrize(
     ("topics", "words"),
     [
