@@ -113,11 +113,15 @@ class FileBulk:
                 _move_in(Path(topic.path), target / topic.name)
             sync_folder(target)
 
-    def withdraw(self, paths: StorePaths, folder: Path) -> None:
-        """Remove the saved ends of the queues, then move the topics' folders to ``folder``."""
+    def withdraw(self, paths: StorePaths, folder: Path, prefix: str = "") -> None:
+        """Remove the saved ends of the queues, then move the topics' folders to ``folder``.
+
+        With a ``prefix``, only the folders whose names begin with it are moved.
+        """
         with os_errors("move the file queues away", paths.consume_queue):
             ends_path(paths).unlink(missing_ok=True)
             topics = sub_folders(str(paths.consume_queue))
+            topics = [topic for topic in topics if topic.name.startswith(prefix)]
             if not topics:
                 return
             make_folder(folder / paths.consume_queue.name)

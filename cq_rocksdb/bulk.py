@@ -37,7 +37,12 @@ from cqstore.cq_rocksdb.keys import (
 )
 from cqstore.cq_rocksdb.queues.offset_table import NO_UNIT
 from cqstore.store.broker_files.file_names import CURRENT
-from cqstore.store.errors import IllegalMessageError, RefusedStoreError, os_errors
+from cqstore.store.errors import (
+    IllegalMessageError,
+    RefusedStoreError,
+    StoreConfigError,
+    os_errors,
+)
 from cqstore.store.files import make_folder, sync_folder
 from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
@@ -195,8 +200,14 @@ class RocksDBBulk:
             ready.rename(target / CURRENT)
             sync_folder(target)
 
-    def withdraw(self, paths: StorePaths, folder: Path) -> None:
-        """Move the files to ``folder``, ``CURRENT`` first: without it there is no database."""
+    def withdraw(self, paths: StorePaths, folder: Path, prefix: str = "") -> None:
+        """Move the files to ``folder``, ``CURRENT`` first: without it there is no database.
+
+        Raises:
+            StoreConfigError: a ``prefix`` was given: one database has all topics.
+        """
+        if prefix:
+            raise StoreConfigError("RocksDB queues cannot be moved away topic by topic")
         for held in database_folders(paths):
             files = [path for path in _files_of(held) if DATABASE_FILE.fullmatch(path.name)]
             if not files:

@@ -61,6 +61,8 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
             "unitsMoved": sum(each.units for each in done.values())
             + sum(units for number, units in reported.items() if number not in done),
             "completeTo": plan.complete_to,
+            "topics": plan.topics,
+            "leftTopics": plan.left,
         }
     if tables := last_conversion(space):
         facts["tables"] = {name: tables[name] for name in tables if name != "at"}

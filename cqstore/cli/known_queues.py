@@ -5,7 +5,9 @@ from difflib import get_close_matches
 from itertools import islice
 
 from cqstore.store.errors import NoSuchQueueError
+from cqstore.store.queue.topic_choice import is_left, left_topics
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _COMPARED = 20_000
 """Maximum number of topic names that an unknown name is compared with; more take seconds."""
@@ -19,6 +21,8 @@ def require_topic(store: MessageStore, topic: str) -> list[int]:
         NoSuchQueueError: the topic has no queue; the error suggests similar names.
     """
     ids = sorted(key.queue_id for key in store.queue_keys(topic))
+    if not ids and topic in left_topics(components_of(store).layout.backend_state.choice):
+        raise NoSuchQueueError(is_left(topic))
     if not ids:
         raise NoSuchQueueError(f"no topic {topic!r} in this store{near(store, topic)}")
     return ids

@@ -135,5 +135,8 @@ def _facts(report: VerifyReport) -> Row:
     facts: dict[str, object] = {"verdict": report.verdict, "queues": result.queues}
     for side, name in both.items():
         facts[side] = f"{name}, {sums[side].units:,} units, checksum {sums[side].checksum}"
+    if report.plan is not None and report.plan.topics is not None:
+        facts["topics"] = report.plan.topics
+        facts["left topics"] = ", ".join(report.plan.left)
     noted = {name: value for name, value in result.notes.model_dump().items() if value}
     return facts | {"differing queues": result.differing, **noted}

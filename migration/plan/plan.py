@@ -17,6 +17,7 @@ from cqstore.migration.workspace import Workspace, write_file
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.files import reading
 from cqstore.store.path_kind import exists
+from cqstore.store.queue.topic_choice import ONLY_LIGHT, left_topics
 from cqstore.store.queue.units import MAX_UNITS, QueueKey
 from cqstore.store.settings.config import StoreConfig
 
@@ -100,6 +101,10 @@ class Plan(BaseModel):
     """Queues that never had a unit: nothing to move."""
     replaces: bool = False
     """The target has queues already, which the switch moves away."""
+    topics: str | None = None
+    """Selection of the topics that are moved, see ``topic_choice``; ``None``: all topics."""
+    not_moved: int = 0
+    """Queues of topics that are not moved."""
     segments: list[Segment]
     digest: str = ""
     """BLAKE2b of everything above and of all lines."""
@@ -108,6 +113,21 @@ class Plan(BaseModel):
     def config(self) -> StoreConfig:
         """Return the settings."""
         return StoreConfig.from_mapping(self.settings)
+
+    @property
+    def choice(self) -> dict[str, str]:
+        """Return the topics that the target gets, for the store's record; empty: all."""
+        return {} if self.topics is None else {self.target: self.topics}
+
+    @property
+    def left(self) -> list[str]:
+        """Return the BatchCQ topics that stay in files, where a broker will not serve them."""
+        return sorted(left_topics(self.choice))
+
+    @property
+    def is_light(self) -> bool:
+        """Return whether only the light queues are moved; the other topics are read from files."""
+        return self.topics == ONLY_LIGHT
 
     def refuse_other_settings(self, config: StoreConfig) -> None:
         """Refuse ``config`` if it contains settings that differ from those of the plan.
@@ -132,7 +152,8 @@ class Plan(BaseModel):
 
     def own_digest(self) -> str:
         """Return the correct value of ``digest``."""
-        beside = {"digest"} if self.replaces else {"digest", "replaces"}
+        beside = {"digest", *(() if self.replaces else ("replaces",))}
+        beside |= set() if self.topics else {"topics", "not_moved"}
         text = self.model_dump_json(exclude=beside)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

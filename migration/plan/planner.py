@@ -1,10 +1,11 @@
 """Make a plan: range and checksum of every queue, in segments, in key order."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cqstore.migration.plan.both_sides import compare_backends
+from cqstore.migration.plan.chosen_topics import choose_topics
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
 from cqstore.migration.plan.plan import (
     Plan,
@@ -17,7 +18,7 @@ from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.progress import Progress, noop
-from cqstore.store.queue.backends import only_as_files
+from cqstore.store.queue.backend_replica import selects
 from cqstore.store.queue.bulk import (
     BulkBackend,
     bulk_backend,
@@ -41,14 +42,17 @@ def make_plan(
     workspace: Workspace | None = None,
     segment_units: int = SEGMENT_UNITS,
     replace: bool = False,
+    topics: Sequence[str] = (),
+    leave: Sequence[str] = (),
     progress: Progress = noop,
 ) -> Plan:
     """Plan to move the queues of the store in ``root`` to backend ``target``; write the plan.
 
     Reads the store and changes nothing in it. ``source`` selects the backend to move from if
     several have queues. With ``replace``, existing, less complete queues of ``target`` are allowed:
-    the switch moves them to ``cqstore/replaced``. ``progress`` is called with the number of units
-    that were read.
+    the switch moves them to ``cqstore/replaced``. ``topics`` selects the topics to move, and
+    ``leave`` names BatchCQ topics that stay in files, see ``choose_topics``. ``progress`` is called
+    with the number of units that were read.
 
     Raises:
         RefusedStoreError: the store cannot be moved in its present state; the message gives the
@@ -63,8 +67,13 @@ def make_plan(
         refuse_second_plan(space)
         options = OpenOptions(read_only=True, backend=source, housekeeping=False)
         with open_served(MessageStore, root, config, options) as store:
+            chosen = choose_topics(store, target, topics, leave)
             replaces = _refuse(store, target, replace=replace)
-            planner = _Planner(store, to, space, segment_units, progress)
+            if replaces and chosen is not None:
+                raise RefusedStoreError(
+                    "--replace cannot be combined with --topics or --leave", path=root
+                )
+            planner = _Planner(store, to, space, segment_units, progress, chosen)
             plan = write_plan(space, planner.run(replaces=replaces))
         space.note("planned", digest=plan.digest, queues=plan.queues, units=plan.units)
     return plan
@@ -74,8 +83,6 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     """Refuse queues that cannot be moved; return whether to replace those of the target."""
     root = store.root
     refuse_read_only(components_of(store).layout)  # the switch would refuse it
-    if (refusal := only_as_files(components_of(store).paths, [target])) is not None:
-        raise refusal
     name = components_of(store).queues.backends()[0].name
     there = target in components_of(store).layout.backends
     if there and (name == target or len(components_of(store).queues.backends()) == 1):
@@ -111,7 +118,9 @@ class _Planner:
         space: Workspace,
         segment_units: int,
         progress: Callable[[int], object],
+        chosen: str | None,
     ) -> None:
+        self._chosen = chosen
         self._store = store
         self._target = target
         self._space = space
@@ -120,7 +129,7 @@ class _Planner:
         self._queues = components_of(store).queues.backends()[0]
         self._settings = task_settings(store)
         self._config = StoreConfig.from_mapping(self._settings)
-        self._count = self._expired = self._empty = 0
+        self._count = self._expired = self._empty = self._not_moved = 0
 
     def run(self, *, replaces: bool) -> Plan:
         """Write ``queues.jsonl`` and return the plan."""
@@ -147,7 +156,8 @@ class _Planner:
             min_phy_offset=store.min_phy_offset(),
             max_phy_offset=store.max_phy_offset(),
             complete_to=complete_to, queues=self._count, units=writer.units,
-            expired=self._expired, empty=self._empty, replaces=replaces, segments=segments,
+            expired=self._expired, empty=self._empty, replaces=replaces, topics=self._chosen,
+            not_moved=self._not_moved, segments=segments,
         )  # fmt: skip
 
     def _slices(self, writer: SegmentWriter) -> Iterator[Slice]:
@@ -158,6 +168,9 @@ class _Planner:
         """
         queues = self._queues
         for queue in sorted(queues.queues(), key=key_order):
+            if not selects(self._chosen, queue.topic):
+                self._not_moved += 1
+                continue
             self._target.check_queue(queue)
             begin, end = queues.queue(*queue).ends()
             if not end:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.queue.backend_replica import selects
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import QueueKey
@@ -31,11 +32,14 @@ class DeletedTopicPolicy(StrEnum):
     """Delete the topics from the old queues too, permanently."""
 
 
-def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
+def returning_topics(
+    root: Path, config: StoreConfig, left: str, moved: str | None = None
+) -> list[str]:
     """Return the sorted topics of queues that backend ``left`` has and the served one lacks.
 
-    Queues do not count if their records have expired, if a journal contains their deletion, or if
-    their records are still to be dispatched. Changes nothing.
+    ``moved``: selection of the topics that were moved. Queues of others do not count, nor if their
+    records have expired, if a journal contains their deletion, or if their records are still to be
+    dispatched. Changes nothing.
 
     Raises:
         StoreError: a backend cannot be read.
@@ -43,30 +47,38 @@ def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
     with MessageStore.open(root, config, read_only=True) as store:
         served = components_of(store).queues
         kept = {each.name: each for each in served.backends()}
-        if next(iter(kept)) == left:
+        if moved is None and next(iter(kept)) == left:
             return []
         if left in kept:
-            return _topics(kept[left], served, components_of(store).deleted)
+            return _topics(kept[left], served, components_of(store).deleted, moved)
         queues = backend(left)(replace(served.context, read_only=True)).load()
         try:
             queues.recover()
-            return _topics(queues, served, components_of(store).deleted)
+            return _topics(queues, served, components_of(store).deleted, moved)
         finally:
             queues.close()
 
 
 def _topics(
-    left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
+    left: ConsumeQueueStore,
+    served: ConsumeQueueStore,
+    deleted: DeletedTopics,
+    moved: str | None = None,
 ) -> list[str]:
-    return sorted({key.topic for key in _queues(left, served, deleted)})
+    return sorted({key.topic for key in _queues(left, served, deleted, moved)})
 
 
 def _queues(
-    left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
+    left: ConsumeQueueStore,
+    served: ConsumeQueueStore,
+    deleted: DeletedTopics,
+    moved: str | None = None,
 ) -> Iterator[QueueKey]:
     """Yield the queues that ``left`` has and ``served`` lost without an entry in the journal."""
     has_all_before = served.dispatch_from_phy_offset()
     for key in left.queues():
+        if not selects(moved, key.topic):
+            continue
         queue = left.queue(*key)
         low, high = queue.ends()
         if low >= high or served.queue(*key).max_offset():
@@ -93,16 +105,17 @@ def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
     )
 
 
-def delete_missing_topics(store: MessageStore, left: str) -> None:
+def delete_missing_topics(store: MessageStore, left: str, moved: str | None = None) -> None:
     """Delete the queues from backend ``left`` that the served backend lacks.
 
     Topics without remaining queues are deleted durably, so that no replay restores them.
+    ``moved``: selection of the topics that were moved; no others are deleted.
     """
     by_name = {each.name: each for each in components_of(store).queues.backends()}
     if left not in by_name:  # detached: the step is refused with the reason
         return
-    served = components_of(store).queues.backends()[0]
-    keys = list(_queues(by_name[left], served, components_of(store).deleted))
+    served = next((each for name, each in by_name.items() if name != left), by_name[left])
+    keys = list(_queues(by_name[left], served, components_of(store).deleted, moved))
     whole = {key.topic for key in keys if next(served.queues(key.topic), None) is None}
     for key in keys:
         if key.topic not in whole:

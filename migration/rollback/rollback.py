@@ -19,6 +19,11 @@ from cqstore.migration.rollback.deleted_topic_policy import (
     refuse_to_guess,
     returning_topics,
 )
+from cqstore.migration.switch.chosen_topics import (
+    bring_light_back,
+    goal_of,
+    refuse_later_batches,
+)
 from cqstore.migration.switch.metadata_steps import (
     last_conversion,
     note_tables,
@@ -26,7 +31,13 @@ from cqstore.migration.switch.metadata_steps import (
     replaced_folder,
     wait_for_broker,
 )
-from cqstore.migration.switch.switch import SwitchReport, read_switched, recover, walk
+from cqstore.migration.switch.switch import (
+    SwitchReport,
+    read_switched,
+    recover,
+    report_of,
+    walk,
+)
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import sync_folder
@@ -35,6 +46,7 @@ from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import OnEvent, noop
 from cqstore.store.queue.bulk import bulk_backend
+from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.message_store import MessageStore
@@ -112,8 +124,9 @@ def _walk_back(
 ) -> SwitchReport:
     """Serve the old queues again, or only report what would be done."""
     root, done, config = layout.paths.root, read_switched(space), broker.config
+    plan = read_plan(space)
     before, goal = current_mode(layout, config), StoreMode(done.source)
-    report = SwitchReport(before=before, state=before)
+    report = report_of(plan, before)
     if not dry_run:
         wait_for_broker(layout.paths, space, on_event)
     if conversion := plan_conversion(layout.paths, broker):
@@ -121,7 +134,9 @@ def _walk_back(
     if not dry_run:
         recover(root, config, on_event)
     on_event("looking for deleted topics")
-    report.returning = returning_topics(root, config, done.source)
+    if done.source not in before.backends:  # else it has caught up
+        refuse_later_batches(root, config, plan)
+    report.returning = returning_topics(root, config, done.source, plan.topics)
     if dry_run:
         return report
     if returning is None:
@@ -129,13 +144,16 @@ def _walk_back(
 
     def forget(store: MessageStore) -> None:
         if returning is DeletedTopicPolicy.DELETE:
-            delete_missing_topics(store, done.source)
+            delete_missing_topics(store, done.source, plan.topics)
 
     report.add(prepare(layout.paths, broker, space))
     note_tables(layout.paths, space)
+    if plan.is_light:
+        on_event("catching up the light queues")
+        bring_light_back(root, config, plan, forget)
     walk(root, config, goal, report, on_event, forget)
     on_event(f"moving the {done.target} queues to cqstore/replaced")
-    _withdraw(layout.paths, done.target, goal)
+    _withdraw(layout.paths, done.target, goal, ends_choice=True)
     report.left_behind = {}
     _clear(space, "rolled back")
     return report
@@ -160,18 +178,30 @@ def finish(
             raise RefusedStoreError(
                 "no migration to finish: the store was not switched", path=space.root
             )
-        done = read_switched(space)
+        done, plan = read_switched(space), read_plan(space)
         layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
-        now, wanted = current_mode(layout, config), StoreMode(done.target)
+        now, wanted = current_mode(layout, config), goal_of(plan, None, root)
         if now != wanted:
             raise RefusedStoreError(
                 f"cannot finish: the state of the store is {now}, expected {wanted}. Change it with"
                 f" cqstore mode --to {wanted}",
                 path=root,
             )
+        if plan.is_light and done.source not in layout.backend_state.choice:
+            raise RefusedStoreError(
+                "cannot finish: the light queues are still read from files. Run cqstore migrate"
+                " switch again",
+                path=root,
+            )
         left = dict(layout.backend_state.lagging)
         for name in left:
             _withdraw(layout.paths, name, wanted)
+        if plan.is_light:
+            left = {done.source: plan.complete_to}
+            with StoreLock(layout.paths):
+                bulk_backend(done.source).withdraw(
+                    layout.paths, replaced_folder(layout.paths), LMQ_PREFIX
+                )
         _clear(space, "finished")
     return left
 
@@ -195,13 +225,14 @@ def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) 
             path=space.switched,
         )
     if plan.target in backend_state.lagging and plan.target not in now.backends:
-        _withdraw(layout.paths, plan.target, now)
+        _withdraw(layout.paths, plan.target, now, ends_choice=True)
 
 
-def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
+def _withdraw(paths: StorePaths, name: str, state: StoreMode, *, ends_choice: bool = False) -> None:
+    """Move the queues of backend ``name`` away; ``ends_choice``: the other one has all topics."""
     with StoreLock(paths):
         bulk_backend(name).withdraw(paths, replaced_folder(paths))
-        set_mode(paths, state, {})
+        set_mode(paths, state, {}, {} if ends_choice else None)
 
 
 def _clear(space: Workspace, step: str) -> None:

@@ -23,6 +23,7 @@ from cqstore.migration.from_log.scan_plan import ScanSpace
 from cqstore.migration.markers import read_marker
 from cqstore.migration.plan.log_identity import tail_identity
 from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, read_plan
+from cqstore.migration.switch.chosen_topics import goal_of, refuse_open_topics, set_apart
 from cqstore.migration.switch.metadata_steps import (
     TablesReport,
     note_tables,
@@ -68,6 +69,10 @@ class SwitchReport(TablesReport):
     """Queues that were not compared again, because their files are unmodified."""
     left_behind: dict[str, int] = field(default_factory=dict)
     """Backend that is no longer written → phy offset up to which it is complete."""
+    topics: str | None = None
+    """Selection of the topics that were moved; ``None``: all."""
+    left_topics: list[str] = field(default_factory=list)
+    """BatchCQ topics that stay in files, where a broker with RocksDB does not serve them."""
     returning: list[str] = field(default_factory=list)
     """For a rollback: topics that only the old queues have, see ``DeletedTopicPolicy``."""
 
@@ -124,9 +129,8 @@ def switch(
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = resolve_layout(root, config, read_only=True)
         before = current_mode(layout, config)
-        goal = to or StoreMode(plan.target)
-        _require_target_kept(plan, goal, root)
-        report = SwitchReport(before=before, state=before)
+        goal = goal_of(plan, to, root)
+        report = report_of(plan, before)
         wait_for_broker(layout.paths, own, on_event)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
         plan_conversion(layout.paths, broker)  # refuse before anything is changed
@@ -139,16 +143,14 @@ def switch(
             report.caught_up_units = _accept_queues_from_log(root, config, plan, on_event)
             forget = noop
         walk(root, config, goal, report, on_event, forget, skippable)
+        set_apart(root, config, plan, forget, on_event)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
 
-def _require_target_kept(plan: Plan, goal: StoreMode, root: Path) -> None:
-    if plan.target not in goal.backends:
-        raise RefusedStoreError(
-            f"cannot switch to state {goal}: it does not use the new {plan.target} queues",
-            path=root,
-        )
+def report_of(plan: Plan, before: StoreMode) -> SwitchReport:
+    """Return the report of a step from state ``before`` that has done nothing yet."""
+    return SwitchReport(before=before, state=before, topics=plan.topics, left_topics=plan.left)
 
 
 def _note_deleted(report: SwitchReport, plan: Plan, store: MessageStore) -> None:
@@ -181,7 +183,9 @@ def _publish(
                 # Set first: queues must not be served while their files are moved away one by one.
                 set_mode(paths, before, {plan.target: 0})
                 target.withdraw(paths, replaced_folder(paths))
-        set_mode(paths, before, {plan.target: plan.complete_to})
+        had_choice = layout.backend_state.choice  # of an earlier move that was finished
+        choice = plan.choice if plan.choice or had_choice else None
+        set_mode(paths, before, {plan.target: plan.complete_to}, choice)
         target.publish(space.made, paths, config)
         if own != space:  # workspace of a copy: a rollback reads these files
             for path in (space.slices, space.report, space.plan):
@@ -244,6 +248,7 @@ def _check(
         raise RefusedStoreError(
             "no new queues found: run cqstore migrate run first", path=space.root
         )
+    refuse_open_topics(layout.paths, plan)
     going_on = _is_publishing(plan, layout)
     reason = None if going_on else verified(space, plan)
     if reason is not None:

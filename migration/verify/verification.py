@@ -69,19 +69,19 @@ def verify_migration(
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
         made, paths, known = made_digest(space), StorePaths(root), ""
         stamp = lock_stamp(paths)
-        rest: list[bytes] = []
-        if plan.source != LOG:
-            rest = digests_at_rest(paths, plan.source, folders, plan.complete_to)
+        end = plan.complete_to
+        rest = [] if plan.source == LOG else digests_at_rest(paths, plan.source, folders, end)
         report, facts = _compare(
-            source, target, complete_to=plan.complete_to, master=master, deep=deep,
-            progress=progress, range_units=range_units, range_queues=range_queues, facts=bool(rest),
+            source, target, complete_to=plan.complete_to, topics=plan.topics, facts=bool(rest),
+            master=master, deep=deep, progress=progress, range_units=range_units,
+            range_queues=range_queues,
         )  # fmt: skip
         if rest and is_at_rest(paths) and lock_stamp(paths) == stamp:
             known = VerifiedQueues.write(space.known_queues, facts + rest)
         report.max_phy_offset = plan.max_phy_offset  # the log, not its last file
         report.plan = PlanFacts(
             digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made,
-            known_queues=known,
+            known_queues=known, topics=plan.topics, left=plan.left,
         )  # fmt: skip
         _keep(space, report)
         space.note("verified", plan=plan.digest, verdict=report.verdict, made=made)
@@ -173,13 +173,18 @@ def _compare(
     range_units: int,
     range_queues: int,
     facts: bool = False,
+    topics: str | None = None,
 ) -> tuple[VerifyReport, list[bytes]]:
-    """Return the report, and with ``facts`` those of the queues that it names as good."""
+    """Return the report, and with ``facts`` those of the queues that it names as good.
+
+    ``topics``: the selection of the topics to compare; ``None``: all.
+    """
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     log_begin, log_end = _extent(source)
     bounds = Bounds(log_begin, complete_to)
     ranges = cut_ranges(source, target, max_units=range_units, max_queues=range_queues)
-    items = range_items(source, target, bounds, ranges, deep=deep, facts=facts)
+    chosen = [] if topics is None else [topics]
+    items = range_items(source, target, bounds, ranges, deep=deep, facts=facts, selections=chosen)
     progress(0, len(items))
     found = ComparisonFindings()
     for text in run_tasks(compare_range, items, master, lambda done: progress(done, len(items))):

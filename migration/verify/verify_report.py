@@ -41,6 +41,16 @@ class PlanFacts(TallyModel):
         description="Digest of the file that shows which files were modified later; empty if the"
         " store was in use.",
     )
+    topics: str | None = Field(
+        None,
+        description="The topics that were moved and compared, written like doubleWriteTopics; null:"
+        " all topics.",
+    )
+    left: list[str] = Field(
+        default_factory=list,
+        description="BatchCQ topics that stay in files and were not compared. A broker with RocksDB"
+        " does not serve them.",
+    )
 
 
 class VerifyReport(TallyModel):

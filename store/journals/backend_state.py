@@ -13,7 +13,7 @@ from cqstore.store.journals.note import read_note, write_note
 from cqstore.store.journals.store_mode import StoreMode
 from cqstore.store.paths import StorePaths
 
-_OLD, _NEW = {"cut"}, {"alike"}
+_OLD, _NEW = {"cut"}, {"alike", "choice"}
 """Fields that a record may lack, because they were dropped or added later."""
 
 
@@ -38,6 +38,11 @@ class BackendState:
 
     RocketMQ writes that file at each start: if its time differs, they must be compared again.
     """
+    choice: Mapping[str, str] = field(default_factory=dict)
+    """Backend → the topics that a move gave it (``selects``), whatever the settings are.
+
+    Empty unless a move took only some topics, see ``store/queue/topic_choice.py``.
+    """
 
 
 def read_backend_state(paths: StorePaths) -> BackendState:
@@ -56,7 +61,9 @@ def read_backend_state(paths: StorePaths) -> BackendState:
         raise CorruptionError(
             f"the record of the backends is damaged: {exc}", path=paths.mode
         ) from exc
-    return BackendState(mode, entry["behind"], entry["covers"], entry.get("alike", 0))
+    return BackendState(
+        mode, entry["behind"], entry["covers"], entry.get("alike", 0), entry.get("choice", {})
+    )
 
 
 def write_backend_state(paths: StorePaths, state: BackendState) -> None:
@@ -65,12 +72,14 @@ def write_backend_state(paths: StorePaths, state: BackendState) -> None:
     Raises:
         StoreIOError: the record cannot be written; the old one is unchanged.
     """
-    entry = {
+    entry: dict[str, object] = {
         "state": state.mode,
         "behind": dict(state.lagging),
         "covers": dict(state.covers),
         "alike": state.alike,
     }
+    if state.choice:  # a release that does not know the key must refuse the record
+        entry["choice"] = dict(state.choice)
     if state == BackendState():  # the same as no record
         unregister(paths.mode)
     write_note(paths.mode, entry)
@@ -78,16 +87,25 @@ def write_backend_state(paths: StorePaths, state: BackendState) -> None:
         register(paths.mode)
 
 
-def set_mode(paths: StorePaths, mode: StoreMode, lagging: Mapping[str, int]) -> None:
+def set_mode(
+    paths: StorePaths,
+    mode: StoreMode,
+    lagging: Mapping[str, int],
+    choice: Mapping[str, str] | None = None,
+) -> None:
     """Set the mode, and the phy offset up to which each lagging backend is complete, durably.
 
-    A backend that is not in ``lagging`` counts as complete from now on. The caller holds the
+    A backend that is not in ``lagging`` counts as complete from now on. ``choice`` replaces the
+    topics that backends get; each backend counts as having exactly these. The caller holds the
     store's lock.
 
     Raises:
         StoreIOError: the record cannot be written; the old one is unchanged.
     """
-    write_backend_state(paths, replace(read_backend_state(paths), mode=mode, lagging=dict(lagging)))
+    state = replace(read_backend_state(paths), mode=mode, lagging=dict(lagging))
+    if choice is not None:
+        state = replace(state, choice=dict(choice), covers=dict(choice))
+    write_backend_state(paths, state)
 
 
 def _is_entry(entry: Entry) -> bool:
@@ -99,6 +117,7 @@ def _is_entry(entry: Entry) -> bool:
     return (
         _is_table(entry["behind"], is_offset)
         and _is_table(entry["covers"], lambda value: isinstance(value, str))
+        and _is_table(entry.get("choice", {}), lambda value: isinstance(value, str))
         and is_offset(entry.get("alike", 0))
     )
 

@@ -28,12 +28,24 @@ class Roles:
     """The settings require light queues in that backend alone."""
     selections: Mapping[str, str] = field(default_factory=dict)
     """Backend → the topics it gets, see ``selects``; a backend without an entry gets all."""
+    left: frozenset[str] = frozenset()
+    """BatchCQ topics that a move left in files: only the file backend has them."""
 
     @property
     def needed(self) -> set[str]:
         """Return the backends that the store needs in order to work."""
         light = {self.light} if self.light and self.light_alone else set()
         return {self.read, self.assign} | light
+
+    def describe(self, light: str | None) -> dict[str, object]:
+        """Return the facts of the roles; ``light``: the backend that alone has the light queues."""
+        facts: dict[str, object] = {"offsets from": self.assign}
+        if light is not None:
+            reason = "" if self.light_alone else ", although combineCQUseRocksdbForLmq is not set"
+            facts["light queues in"] = f"{light} alone{reason}"
+        if self.left:
+            facts["topics left in files"] = ", ".join(sorted(self.left))
+        return facts
 
 
 class BackendReplica:

@@ -1,6 +1,6 @@
 """Backends by name."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from cqstore.store.errors import RefusedStoreError, StoreConfigError, os_errors
@@ -45,20 +45,35 @@ def unlike_others(paths: StorePaths) -> Path | None:
     return next((folder for folder in found if folder is not None), None)
 
 
-def only_as_files(paths: StorePaths, names: Iterable[str] = ()) -> RefusedStoreError | None:
+def topics_only_as_files(paths: StorePaths) -> list[str]:
+    """Return the topics that only one backend supports, sorted.
+
+    Raises:
+        StoreIOError: a folder cannot be listed.
+    """
+    folder = unlike_others(paths)
+    if folder is None:
+        return []
+    with os_errors("list a queue folder", folder):
+        return sorted(path.name for path in folder.iterdir())
+
+
+def only_as_files(
+    paths: StorePaths, names: Iterable[str] = (), left: Container[str] = ()
+) -> RefusedStoreError | None:
     """Return the refusal to move topics that only one backend supports, with the way to do it.
 
-    ``None`` without such topics, or if each of the backends ``names`` supports them.
+    ``None`` without such topics, or if each of the backends ``names`` supports them. Topics in
+    ``left`` stay in files by the operator's decision, and do not count.
 
     Raises:
         StoreIOError: a folder cannot be listed.
     """
     folder = unlike_others(paths)
     supported = [backend(name).unlike_others(paths) is not None for name in names]
-    if folder is None or (supported and all(supported)):
+    topics = [repr(each) for each in topics_only_as_files(paths) if each not in left]
+    if not topics or (supported and all(supported)):
         return None
-    with os_errors("list a queue folder", folder):
-        topics = sorted(repr(path.name) for path in folder.iterdir())
     return RefusedStoreError(
         f"BatchCQ topics exist only as files: {some_of(topics[:_MAX_TOPICS], len(topics))}. A"
         f" broker cannot serve them from RocksDB. {MOVE_AS_PLAIN}",
@@ -68,7 +83,8 @@ def only_as_files(paths: StorePaths, names: Iterable[str] = ()) -> RefusedStoreE
 
 MOVE_AS_PLAIN = (
     "Export each one (cqstore export DIR --topic T --to FILE), delete it (cqstore topics DIR T"
-    " --delete --yes), and import FILE after the move: it contains plain messages"
+    " --delete --yes), and import FILE after the move: it contains plain messages. Or leave it in"
+    " files, where no broker with RocksDB serves it: cqstore migrate plan DIR --leave T"
 )
 """What to do with a BatchCQ topic before queues move to RocksDB."""
 _MAX_TOPICS = 5

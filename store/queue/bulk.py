@@ -218,10 +218,14 @@ class BulkBackend(Protocol):
         queues, or complete, and the same call continues.
         """
 
-    def withdraw(self, paths: StorePaths, folder: Path) -> None:
+    def withdraw(self, paths: StorePaths, folder: Path, prefix: str = "") -> None:
         """Move all queues of this backend into ``folder``; after the first move there are none.
 
-        After an interruption the same call continues. Without queues it does nothing.
+        With a ``prefix``, only those of topics that begin with it. After an interruption the same
+        call continues. Without queues it does nothing.
+
+        Raises:
+            StoreConfigError: there is a ``prefix``, and the backend has all topics in one place.
         """
 
 

@@ -43,6 +43,7 @@ from cqstore.store.queue.facts import (
 from cqstore.store.queue.light_home import diverged_replica, is_light, light_home
 from cqstore.store.queue.read_router import QueueApart, ReadRouter
 from cqstore.store.queue.reconcile import IsDeleted, backfill, reconcile_unlogged, refuse_lack
+from cqstore.store.queue.topic_choice import takers, takes_batches
 from cqstore.store.queue.units import QueueKey, UnitBatch
 
 _LOG = StoreLogger(__name__)
@@ -224,9 +225,12 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 f"topic {topic!r} cannot be stored: the {light.name} backend, which may have its"
                 " light queue, is detached"
             )
-        for replica in self._replicas:
-            if replica.accepts(topic):
-                replica.store.check_topic(topic)
+        for replica in takers(self._replicas, topic, self.roles.left):
+            replica.store.check_topic(topic)
+
+    def takes_batches(self, topic: str) -> bool:
+        """Return whether it is a topic that a move left in files, and those are in use."""
+        return topic in self.roles.left and takes_batches(self._live(), topic)
 
     def dispatch_from_phy_offset(self) -> int:
         """Return the smallest offset of all; read-only, without catching up, of those needed."""
@@ -459,13 +463,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     def describe(self) -> dict[str, object]:
         """Return the facts of all replicas, each label with its backend's name."""
-        roles = self.roles
-        facts: dict[str, object] = {"offsets from": roles.assign}
+        light = self._router.light
+        facts = self.roles.describe(None if light is None else light.name)
         if given := self.context.config.read_topics:
             facts["topics read apart"] = given
-        if (light := self._router.light) is not None:
-            reason = "" if roles.light_alone else ", although combineCQUseRocksdbForLmq is not set"
-            facts["light queues in"] = f"{light.name} alone{reason}"
         for replica in self._replicas:
             for label, value in replica.describe().items():
                 facts[f"{replica.name} {label}"] = value

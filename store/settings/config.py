@@ -353,11 +353,6 @@ class StoreConfig(ReplicaConfig):
                 " serve reads (combineCQPreferCQType) nor assign offsets"
                 " (combineAssignOffsetCQType)"
             )
-        if self.combine_cq_use_rocksdb_for_lmq:
-            raise ValueError(
-                "rocksdbCQSelectiveDoubleWriteEnable and combineCQUseRocksdbForLmq exclude each"
-                " other"
-            )
         if not self.double_write_selection:
             raise ValueError(
                 "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics to"

@@ -191,7 +191,8 @@ class TestDamaged:
         paths = StorePaths(tmp_path)
         backend_state = BackendState(StoreMode("file"), {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
         seeds = []
-        for each in (backend_state, BackendState()):
+        chosen = BackendState(StoreMode("rocksdb"), {}, {"rocksdb": "!b"}, 7, {"rocksdb": "!b"})
+        for each in (backend_state, chosen, BackendState()):
             write_backend_state(paths, each)
             seeds.append(paths.mode.read_bytes())
 

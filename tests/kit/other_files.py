@@ -72,8 +72,8 @@ class OtherBulk(FileBulk):
     def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
         super().publish(_paths(made), _paths(paths), config)
 
-    def withdraw(self, paths: StorePaths, folder: Path) -> None:
-        super().withdraw(_paths(paths), folder)
+    def withdraw(self, paths: StorePaths, folder: Path, prefix: str = "") -> None:
+        super().withdraw(_paths(paths), folder, prefix)
 
 
 def install(

@@ -4,7 +4,7 @@ Stores that this project must not write to are detected here, with the reasons; 
 read if their records have our format.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -17,6 +17,7 @@ from cqstore.store.path_kind import exists, is_dir, is_file, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
 from cqstore.store.queue.backends import backend, backends, only_as_files
+from cqstore.store.queue.topic_choice import ONLY_LIGHT, is_whole, left_topics, roles_of
 from cqstore.store.service.layout.log_paths import (
     LogPaths,
     log_paths,
@@ -199,7 +200,9 @@ def choose_backends(
     if requested is not None:
         backend(requested)
     names = _kept(layout, config, requested, read_only=read_only)
-    if len(names) > 1 and not read_only and (refusal := only_as_files(layout.paths)) is not None:
+    left = left_topics(layout.backend_state.choice)
+    refusal = only_as_files(layout.paths, left=left) if len(names) > 1 and not read_only else None
+    if refusal is not None:
         raise refusal
     if requested is not None and requested not in names:
         _refuse_requested(layout, requested)
@@ -235,7 +238,9 @@ def check_backend(config: StoreConfig, name: str | None) -> None:
 
 def _is_servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
     given = layout.backend_state.covers.get(name)
-    whole = given is None or (given == NO_LIGHT and taking_a_share(names) is not None)
+    whole = is_whole(layout.backend_state.choice, name, given) or (
+        given == NO_LIGHT and taking_a_share(names) is not None
+    )
     return whole and name not in layout.backend_state.lagging
 
 
@@ -300,8 +305,12 @@ def _configured(config: StoreConfig) -> list[str]:
     return [first, *(name for name in config.loaded_backends if name != first)]
 
 
-def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
+def choose_roles(
+    names: Sequence[str], config: StoreConfig, choice: Mapping[str, str] | None = None
+) -> Roles:
     """Return the roles of the backends, the first of which is read.
+
+    ``choice``: the topics that a move gave to backends; it counts before the settings.
 
     Raises:
         StoreConfigError: RocksDB gets some topics only, and would be read or assign offsets.
@@ -309,17 +318,27 @@ def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
     read, assign = names[0], config.assigning_backend
     assign = assign if assign in names and assign is not None else read
     sharing = taking_a_share(names)
+    given = {name: text for name, text in (choice or {}).items() if name in names}
+    if ONLY_LIGHT in {given.get(read), given.get(assign)}:
+        raise StoreConfigError(
+            f"the {sharing or read} queues hold only the light queues, so they can neither serve"
+            " the other topics nor assign their offsets"
+        )
+    if (chosen := roles_of(given, read, assign, sharing if len(names) > 1 else None)) is not None:
+        return chosen
     if sharing is None or len(names) == 1:
         return Roles(read, assign)
-    selection = config.double_write_selection
+    selection, light = config.double_write_selection, config.combine_cq_use_rocksdb_for_lmq
     if selection is None:
-        return Roles(read, assign, sharing, config.combine_cq_use_rocksdb_for_lmq)
+        return Roles(read, assign, sharing, light)
     if sharing in {read, assign}:
         raise StoreConfigError(
             "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so RocksDB"
             " cannot serve reads"
         )
-    return Roles(read, assign, selections={sharing: selection})
+    if light:
+        selection = f"{selection};{ONLY_LIGHT}"
+    return Roles(read, assign, sharing if light else None, light, {sharing: selection})
 
 
 def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:

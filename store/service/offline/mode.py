@@ -22,6 +22,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backend_replica import NO_LIGHT
 from cqstore.store.queue.backends import backend, only_as_files
+from cqstore.store.queue.topic_choice import is_whole, left_topics
 from cqstore.store.sentences import some_of
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
@@ -255,7 +256,8 @@ class _StepObstacles:
     def _not_for(self, store: MessageStore, name: str) -> list[str]:
         """Return the reasons why backend ``name`` does not support the existing queues."""
         found: list[str] = []
-        if (refusal := only_as_files(self._paths)) is not None:
+        left = left_topics(self._layout.backend_state.choice)
+        if (refusal := only_as_files(self._paths, left=left)) is not None:
             found.append(refusal.reason)
         kind = backend(name)(components_of(store).queues.context)  # not loaded: it accesses no file
         unfit: list[str] = []
@@ -282,7 +284,7 @@ class _StepObstacles:
         given = backend_state.covers.get(name)
         if given == NO_LIGHT and len(kept) == 1:
             return [f"the {name} queues have no light queues: only the other backend has them"]
-        if given not in {None, NO_LIGHT}:
+        if given != NO_LIGHT and not is_whole(backend_state.choice, name, given):
             return [f"the {name} queues hold only the topics {given!r}"]
         if len(components_of(store).queues.backends()) == 1:
             if components_of(store).queues.backends()[0].name == name:

@@ -277,7 +277,7 @@ def _queues(
         *lines.backend_state.covers,
     }:
         return kinds[0](context)
-    roles = choose_roles(names, context.config)
+    roles = choose_roles(names, context.config, lines.backend_state.choice)
     return CombinedConsumeQueueStore(context, kinds, roles, lines, deleted.has_record)
 
 

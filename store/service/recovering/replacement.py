@@ -23,6 +23,7 @@ from cqstore.store.log.synced_mark import SyncedMark
 from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend, only_as_files
+from cqstore.store.queue.topic_choice import left_topics
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
@@ -88,9 +89,10 @@ def prepare(
         )
         kept = [name for name in layout.backends if elsewhere or name in opened]
         moved = [requested] if requested in layout.backends else kept
+        left = left_topics(layout.backend_state.choice)
         if Rebuild.QUEUES not in rebuild:
             opened, moved = choose_backends(layout, config, requested), []
-        elif (refusal := only_as_files(paths, opened)) is not None:
+        elif (refusal := only_as_files(paths, opened, left)) is not None:
             raise refusal
         else:
             ExpiredQueues(paths.expired_queues).add(ends())

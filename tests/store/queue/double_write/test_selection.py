@@ -38,7 +38,6 @@ SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "
         ({"rocksdbCQSelectiveDoubleWriteEnable": True}, "doubleWriteTopics"),
         (SELECTIVE | {"combineCQPreferCQType": "defaultRocksDB"}, "leaves topics out"),
         (SELECTIVE | {"combineAssignOffsetCQType": "defaultRocksDB"}, "leaves topics out"),
-        (SELECTIVE | {"combineCQUseRocksdbForLmq": True}, "exclude each other"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(
@@ -123,6 +122,21 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
         assert store.max_offset("t", 0) == 4
         assert store.max_offset("%LMQ%a", 0) == next_offset(store, "%LMQ%a") == 5
         assert len(store.get_message("%LMQ%a", 0, 0, 32).queue_offsets) == 5
+
+
+def test_with_selective_double_write_light_queues_can_be_rocksdbs_too(tmp_path: Path) -> None:
+    changes = {
+        **SELECTIVE, "combineCQUseRocksdbForLmq": True, "enableLmq": True,
+        "enableMultiDispatch": True,
+    }  # fmt: skip
+    with open_store(tmp_path / "store", "file", **changes) as store:
+        for topic in ("t", "other"):
+            message = Message(topic, b"", 0, {"INNER_MULTI_DISPATCH": f"%LMQ%{topic}"})
+            assert store.put_message(message).ok
+        assert store.max_offset("%LMQ%other", 0) == 1
+        assert {key.topic for key in rocksdb_ends(store)} == {"t", "%LMQ%t", "%LMQ%other"}
+        file = components_of(store).queues.backends()[0]
+        assert {key.topic for key in file.queues()} == {"t", "other"}
 
 
 def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:

@@ -47,7 +47,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * <pre>Broker ROOT key=value…     settings of broker and store</pre>
  *
  * It says its ports, then answers each line of its input: topics PREFIX COUNT, groups PREFIX COUNT,
- * topic NAME, batchTopic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
+ * topic NAME, perm TOPIC PERM, liteTopic NAME, batchTopic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
  * pull TOPIC QUEUE OFFSET (what the store answers, and the messages in the records, as a client takes them apart),
  * put TOPIC QUEUES COUNT [NAME] (keys NAME0 …), offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
@@ -55,7 +55,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC, halves (how many of each topic are open, as it counts),
  * filter GROUP TOPIC (keys that the group's expression lets through, as the broker remembers it; no consumer is asked).
  *
- * Of its clients: routed TOPIC, batches TOPIC QUEUE SIZES… (bodies are counted from 0 in each batch), transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
+ * Of its clients: send TOPIC QUEUES COUNT NAME [LIGHT,…], consume GROUP ROUTED_TOPIC TOPIC QUEUE, routed TOPIC, batches TOPIC QUEUE SIZES… (bodies are counted from 0 in each batch), transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
  * checked from now on and has such a key), open, check, checks GROUP, pop GROUP TOPIC COUNT INVISIBLE_MS [ordered],
  * ack GROUP TOPIC KEY [HANDLE], delayed TOPIC LEVEL COUNT NAME, subscribe GROUP TOPIC EXPRESSION (in SQL92).
  */
@@ -70,11 +70,13 @@ public final class Broker {
         try {
             BrokerController broker = start(Path.of(words[0]), words);
             Clients clients = new Clients(broker);
+            Counted counted = new Counted(broker.getBrokerConfig().getNamesrvAddr());
             BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = input.readLine(); line != null; line = input.readLine()) {
-                line(answer(broker, clients, line.split(" ")));
+                line(answer(broker, clients, counted, line.split(" ")));
             }
             clients.shutdown();
+            counted.shutdown();
             broker.shutdown();
         } catch (Throwable fault) {
             fault.printStackTrace();
@@ -114,7 +116,8 @@ public final class Broker {
         return broker;
     }
 
-    private static Object answer(BrokerController broker, Clients clients, String[] words) throws Exception {
+    private static Object answer(BrokerController broker, Clients clients, Counted counted, String[] words)
+        throws Exception {
         var topics = broker.getTopicConfigManager();
         switch (words[0]) {
             case "topics":
@@ -131,6 +134,22 @@ public final class Broker {
                 made.setAttributes(new HashMap<>(Map.of("+queue.type", "BatchCQ")));
                 topics.updateTopicConfig(made);
                 return Map.of("attributes", topics.selectTopicConfig(words[1]).getAttributes());
+            case "liteTopic":
+                TopicConfig parent = new TopicConfig(words[1], 4, 4);
+                parent.setAttributes(new HashMap<>(Map.of("+message.type", "LITE")));
+                topics.updateTopicConfig(parent);
+                return Map.of("type", parent.getTopicMessageType().name());
+            case "perm":
+                TopicConfig changed = new TopicConfig(topics.selectTopicConfig(words[1]));
+                changed.setPerm(Integer.parseInt(words[2]));
+                changed.setAttributes(new HashMap<>()); // what is to change of them
+                topics.updateTopicConfig(changed);
+                return Map.of("perm", topics.selectTopicConfig(words[1]).getPerm());
+            case "send":
+                return counted.send(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), words[4],
+                    words.length > 5 ? words[5] : null);
+            case "consume":
+                return counted.consume(words[1], words[2], words[3], Integer.parseInt(words[4]));
             case "groups":
                 for (int i = 0; i < Integer.parseInt(words[2]); i++) {
                     SubscriptionGroupConfig group = new SubscriptionGroupConfig();
