@@ -39,11 +39,11 @@ help: ## list the targets
 $(INSTALLED): pyproject.toml setup.py tools/constraints.txt $(wildcard tools/rocksdb-library/*.* tools/rocksdb-library/src/*/*.py)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c tools/constraints.txt setuptools cython
+	$(BIN)/python -m pip install --quiet -c tools/constraints.txt setuptools cython packaging pyspark
+	$(BIN)/python tools/rocksdb-library/make_wheels.py --install # out of pyspark's jar; the project requires it
 	rm -rf cqstore.egg-info
 	$(BIN)/python -m pip install --quiet -c tools/constraints.txt --no-build-isolation --editable '.[dev]'
 	rm -rf cqstore.egg-info  # it would be found before what is installed, and get out of date
-	$(BIN)/python tools/rocksdb-library/make_wheels.py --install
 	touch $@
 
 # After a change of compiled code only the modules that depend on it are compiled.
@@ -126,7 +126,7 @@ dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's l
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/pytest tests/packaging
 
-wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (Docker or Podman)
+wheels: rocksdb-wheels ## wheels for all interpreters and machines, in dist/, by cibuildwheel (Docker or Podman)
 	$(PYTHON) -m venv build/wheels
 	build/wheels/bin/python -m pip install --quiet 'cibuildwheel==4.3.*'
 	build/wheels/bin/python -m cibuildwheel --platform linux --output-dir dist
@@ -134,7 +134,7 @@ wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (
 rocksdb-wheels: $(READY) ## RocksDB's library as wheels for each machine, in dist/, out of the pinned jar (Maven, readelf)
 	$(BIN)/python tools/rocksdb-library/make_wheels.py --out dist
 
-constraints: ## renew tools/constraints.txt, the versions that the development environment gets
+constraints: rocksdb-wheels ## renew tools/constraints.txt, the versions that the development environment gets
 	$(PYTHON) -m venv build/constraints
 	build/constraints/bin/python -m pip install --quiet --upgrade pip
 	build/constraints/bin/python tools/constraints.py

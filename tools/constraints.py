@@ -16,15 +16,20 @@ HEAD = """\
 BUILD = ["setuptools", "cython"]
 """What ``make`` installs before the project, to compile it."""
 
+OWN = {"cqstore", "cqstore-rocksdb"}
+"""Made in this repository."""
+
 
 def main() -> None:
-    """Resolve the environment anew and write the file."""
+    """Resolve the environment anew and write the file; RocksDB's library is in ``dist``."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
     report = subprocess.run(
-        [*command, "--report", "-", *BUILD, ".[dev]"], check=True, stdout=subprocess.PIPE
+        [*command, "--find-links", "dist", "--report", "-", *BUILD, ".[dev]"],
+        check=True,
+        stdout=subprocess.PIPE,
     )
     packages = (one["metadata"] for one in json.loads(report.stdout)["install"])
-    pins = {one["name"].lower(): one["version"] for one in packages if one["name"] != "cqstore"}
+    pins = {one["name"].lower(): one["version"] for one in packages if one["name"] not in OWN}
     lines = [f"{name}=={version}\n" for name, version in sorted(pins.items())]
     TARGET.write_text(HEAD + "".join(lines), encoding="utf-8")
 

@@ -7,14 +7,13 @@ and sizes of ranges.
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
-from cqstore.cq_rocksdb.engine.database_options import database_options
 from cqstore.cq_rocksdb.engine.errors import RocksDBError
 from cqstore.cq_rocksdb.engine.private_folder import DATABASE_FILE
 from cqstore.cq_rocksdb.engine.rocks_engine import RocksEngine
-from cqstore.cq_rocksdb.engine.tuning import tuned
+from cqstore.cq_rocksdb.engine.tuning import options_of
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError, UnsupportedFormatError, os_errors
 from cqstore.store.files import check_folder
@@ -27,10 +26,12 @@ OpenEngine = Callable[..., RocksEngine]
 _ENGINES = "cqstore.cq_rocksdb.engine"
 """Opens a database with an engine, which is imported on first use."""
 _TRIES = 100
+_LACKS = "no compaction filter for expired units, no cancellation of compactions, no topic sizes"
+"""What rocksdict lacks."""
 WITHOUT_FILTER = (
-    "no compaction filter for expired units: the native RocksDB engine is not available"
-    " (cqstore info shows why). Set rocksdbLibrary to a RocksDB library, for example to the lib"
-    " folder of a RocketMQ broker"
+    f"{_LACKS}: the native RocksDB engine is not available (cqstore info shows why). Install"
+    " cqstore-rocksdb, or set rocksdbLibrary to a RocksDB library, for example to the lib folder of"
+    " a RocketMQ broker"
 )
 """Warning for writers about the engine that is used if the other one does not work."""
 _FAMILY_MISSING = "Column family not found"
@@ -52,7 +53,7 @@ def open_engine(
             check_folder(folder)
             tables = len(matching(folder, "*.sst"))
     make, reason = _choose(config)
-    options = tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
+    options = options_of(config)
     options = options.of_so_many_tables(tables)
     open_once = partial(make, folder, options, log_folder, read_only=read_only)
     if not read_only:
@@ -112,7 +113,7 @@ def check_settings(config: StoreConfig) -> None:
         StoreConfigError: an option of ``rocksdb_options`` is invalid.
         UnsupportedFormatError: the configured engine is not available.
     """
-    tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
+    options_of(config)
     _choose(config)
 
 
@@ -128,10 +129,14 @@ def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
         if wanted is RocksDBEngine.NATIVE or library is not None:
             raise
         _LOG.info("using the rocksdict engine: %s", exc)
-        return _rocksdict_engine(), (
-            "no compaction filter for expired units, no cancellation of compactions, no topic"
-            f" sizes; the native engine is not available: {exc.reason}"
-        )
+        reason = f"{_LACKS}; the native engine is not available: {exc.reason}"
+        return _rocksdict_engine(), reason
+
+
+@cache
+def warn_once(sentence: str) -> None:
+    """Log a warning about the engine, once a process."""
+    _LOG.warning("%s", sentence)
 
 
 def _rocksdict_engine() -> OpenEngine:

@@ -26,10 +26,14 @@ NEVER = 1 << 30
 
 
 class Compression(Enum):
-    """Block compressions in use."""
+    """Compressions of blocks, by RocksDB's names."""
 
     NONE = "none"
+    SNAPPY = "snappy"
+    ZLIB = "zlib"
+    BZIP2 = "bzip2"
     LZ4 = "lz4"
+    LZ4HC = "lz4hc"
     ZSTD = "zstd"
 
 

@@ -92,6 +92,10 @@ _KINDS = {
 }  # fmt: skip
 REBUILD = "cqstore rebuild creates new queues from the commit log and keeps the old files"
 """Remedies for a damaged database."""
+_ZLIB = "Corrupted compressed block contents: Zlib"
+_NOT_OF_ROCKSDICT = (
+    "the rocksdict engine cannot read zlib, the native one can; if it cannot either, "
+)
 
 
 @contextmanager
@@ -143,5 +147,5 @@ def rocksdb_error(text: str, folder: Path) -> RocksDBError:
     if status is RocksDBStatus.CORRUPTION:
         if (block := _BLOCK.search(text)) is not None:
             path, position, text = Path(block[1]), int(block[2]), text[: block.start()]
-        text = f"{text}; {REBUILD}"
+        text = f"{text}; {_NOT_OF_ROCKSDICT if _ZLIB in text else ''}{REBUILD}"
     return kind(f"RocksDB: {text}", status=status, path=path, position=position)

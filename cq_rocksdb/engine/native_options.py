@@ -12,7 +12,16 @@ from cqstore.cq_rocksdb.engine.database_options import Compression, DatabaseOpti
 
 Settings = list[tuple[str, str, object]]
 """Name of the setter without ``rocksdb_``, C type of its argument, value."""
-_COMPRESSIONS = {Compression.NONE: 0, Compression.LZ4: 4, Compression.ZSTD: 7}
+_COMPRESSIONS = {
+    Compression.NONE: 0,
+    Compression.SNAPPY: 1,
+    Compression.ZLIB: 2,
+    Compression.BZIP2: 3,
+    Compression.LZ4: 4,
+    Compression.LZ4HC: 5,
+    Compression.ZSTD: 7,
+}
+"""``rocksdb_*_compression`` of RocksDB's ``c.h``."""
 _UNIVERSAL, _LEVELLED = 1, 0
 _POINT_IN_TIME = 2
 _BINARY_AND_HASH = 1

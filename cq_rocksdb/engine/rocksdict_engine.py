@@ -50,7 +50,7 @@ from cqstore.cq_rocksdb.engine.rocks_engine import (
     row_bytes,
     unit_columns,
 )
-from cqstore.cq_rocksdb.engine.rocksdict_options import family_options
+from cqstore.cq_rocksdb.engine.rocksdict_options import check_compressions, family_options
 from cqstore.cq_rocksdb.folders import as_text
 from cqstore.cq_rocksdb.keys import UNIT_PLACE, unit_key
 from cqstore.store.concurrency.checked_lock import CheckedLock
@@ -115,6 +115,7 @@ class RocksdictEngine:
 
     def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
         """Open the database; read-only: a private folder of links to its files."""
+        check_compressions(options)
         folder, opened, access = self.folder, self.folder, AccessType.read_write()
         if self._read_only:
             self._held.private = private = PrivateFolder(folder, is_empty=is_empty)

@@ -17,11 +17,28 @@ from rocksdict import (
 )
 
 from cqstore.cq_rocksdb.engine.database_options import Compression, DatabaseOptions, FamilyOptions
+from cqstore.store.errors import UnsupportedFormatError
 
 Settings = Sequence[tuple[Any, ...]]
 """Setters and their arguments."""
+_NO_ZLIB = (
+    "the rocksdict engine does not support the compression zlib (rocksdbCompressionType=z): use the"
+    " native one"
+)
+"""rocksdict 0.3.29 writes tables with zlib uncompressed, and calls compressed ones corrupt."""
 _REFILL_MICROSECONDS, _FAIRNESS = 100_000, 10
 """RocksDB's own defaults of the rate limiter."""
+
+
+def check_compressions(options: DatabaseOptions) -> None:
+    """Refuse a compression with which rocksdict reads and writes no tables.
+
+    Raises:
+        UnsupportedFormatError: the compression of a family is zlib.
+    """
+    for each in options.families.values():
+        if Compression.ZLIB in {each.compression, each.bottommost_compression}:
+            raise UnsupportedFormatError(_NO_ZLIB)
 
 
 def family_options(options: DatabaseOptions, log_folder: Path) -> dict[str, Options]:
@@ -124,6 +141,9 @@ def _apply(settings: Settings) -> None:
 
 _COMPRESSIONS = {
     Compression.NONE: DBCompressionType.none(),
+    Compression.SNAPPY: DBCompressionType.snappy(),
+    Compression.BZIP2: DBCompressionType.bz2(),
     Compression.LZ4: DBCompressionType.lz4(),
+    Compression.LZ4HC: DBCompressionType.lz4hc(),
     Compression.ZSTD: DBCompressionType.zstd(),
 }

@@ -1,16 +1,48 @@
-"""Tuning: options of the database that an operator overrides by RocksDB's own names.
+"""Tuning: options that an operator overrides, by RocketMQ's keys or by RocksDB's own names.
 
 The setting ``rocksdb_options`` is text such as ``block_size=4096;compression=lz4``, for the family
-with the units. Existing files remain readable with any options.
+with the units; it overrides RocketMQ's keys. Existing files remain readable with any options.
+
+Source: RocketMQ ``RocksDBOptionsFactory.createCQCFOptions``.
 """
 
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
-from cqstore.cq_rocksdb.engine.database_options import Compression, DatabaseOptions
+from cqstore.cq_rocksdb.engine.database_options import (
+    Compression,
+    DatabaseOptions,
+    database_options,
+)
 from cqstore.cq_rocksdb.engine.rocks_engine import Family
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.settings.config import StoreConfig
+
+
+def options_of(config: StoreConfig) -> DatabaseOptions:
+    """Return the options of a store's database: RocketMQ's keys, then ``rocksdb_options``.
+
+    Raises:
+        StoreConfigError: an option of ``rocksdb_options`` is unknown or has an invalid value.
+    """
+    options = database_options(config.rocksdb_memory_bytes)
+    units = options.families[Family.DEFAULT]._replace(
+        compression=_of_rocketmq(config.rocksdb_compression_type),
+        bottommost_compression=_of_rocketmq(
+            config.bottom_most_compression_type_for_consume_queue_store
+        ),
+        universal_max_size_amplification=config.rocksdb_max_size_amplification_percent,
+    )
+    options = options._replace(
+        families={**options.families, Family.DEFAULT: units},
+        stats_dump_seconds=config.stat_rocksdb_cq_interval_sec or options.stats_dump_seconds,
+    )
+    return tuned(options, config.rocksdb_options)
+
+
+def _of_rocketmq(name: str) -> Compression:
+    return Compression.ZLIB if name == "z" else Compression(name)
 
 
 def tuned(options: DatabaseOptions, text: str | None) -> DatabaseOptions:

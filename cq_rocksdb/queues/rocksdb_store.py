@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
-from cqstore.cq_rocksdb.engine.choice import WITHOUT_FILTER, check_settings, open_engine
+from cqstore.cq_rocksdb.engine.choice import WITHOUT_FILTER, check_settings, open_engine, warn_once
 from cqstore.cq_rocksdb.engine.compaction import CompactionRun
 from cqstore.cq_rocksdb.engine.database_stats import (
     database_bytes,
@@ -182,7 +182,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         )
         _LOG.info("opened the RocksDB queues in %s", self.folder)
         if not context.read_only and (lacking := self.lacking()):
-            _LOG.warning("%s", lacking)
+            warn_once(lacking)
         return self
 
     def recover(self) -> None:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -27,6 +28,7 @@ from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import BrokerConf, ConfNote
 from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.ignored_keys import by_reason
 from cqstore.store.settings.installed_backends import backend_names
 
 _MAX_NOTES = 3
@@ -213,8 +215,9 @@ def _report_notes(conf: BrokerConf, notes: Iterable[ConfNote]) -> None:
     """Report the warnings about the file; with ``--verbose``, also the ignored keys."""
     for each in notes:
         note(f"{conf.path}: {each.sentence}")
-    if VERBOSE.get() and (unknown := conf.unknown()):
-        note(f"{conf.path}: keys that cqstore ignores: {', '.join(sorted(unknown))}")
+    if VERBOSE.get():
+        for reason, keys in by_reason(sorted(conf.unknown())).items():
+            note(f"{conf.path}: cqstore ignores {', '.join(keys)} ({reason})")
 
 
 def open_store(
@@ -275,7 +278,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
         for lacking in filter(
             None, (each.lacking() for each in components_of(store).queues.backends())
         ):
-            note(lacking)
+            note_once(lacking)
 
 
 def opened_by(root: Path) -> int:
@@ -370,6 +373,12 @@ def check_is_store(root: Path, settings: StoreConfig, remedy: str = "") -> None:
     if not (layout.has_log or layout.backends or is_file(layout.paths.checkpoint)):
         what = "no store here" if is_dir(root) else "no such folder"
         raise RefusedStoreError(f"{what}: is its file system mounted?{remedy}", path=root)
+
+
+@cache
+def note_once(text: str) -> None:
+    """Print one line for the operator, on stderr, once a process."""
+    note(text)
 
 
 def note(text: str) -> None:

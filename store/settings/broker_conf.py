@@ -19,6 +19,7 @@ from cqstore.store.settings.conf_notes import (
 )
 from cqstore.store.settings.conf_values import Judged, Outcome, judge
 from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.ignored_keys import named_sentences
 from cqstore.store.settings.properties_file import ConfLine, last_values, read_lines
 
 _logger = StoreLogger(__name__)
@@ -100,6 +101,10 @@ class BrokerConf:
         known = StoreConfig.known_keys()
         return {key: value for key, value in self.values.items() if key not in known}
 
+    def not_used(self) -> Iterator[str]:
+        """Yield a sentence about the keys that concern a store and that cqstore does not use."""
+        return named_sentences({name: each.value for name, each in self._judged.items()})
+
     def value_faults(self, names: Iterable[str]) -> Iterator[Judged]:
         """Yield the values of ``names`` that do not have the effect that they seem to have."""
         for name in names:
@@ -124,6 +129,7 @@ class BrokerConf:
                 yield ConfNote(f"line {number}: {judged.sentence}", keeps_out_puts=wrong)
             elif key in keys and (gone := _gone(key, keys[key])):
                 yield ConfNote(f"line {number}: {gone}")
+        yield from map(ConfNote, self.not_used())
         yield from (ConfNote(each.sentence) for each in line_notes(self.lines))
         yield from map(ConfNote, read_only_without_effect(self.values))
         if root is not None:
@@ -134,7 +140,8 @@ def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
     """Read a ``broker.conf`` (Java properties) as the newest RocketMQ does.
 
     A value that a broker does not accept is logged as a warning, and the setting keeps its default:
-    ``48␠`` and ``75%`` are not numbers. Every boolean other than ``true`` is false.
+    ``48␠`` and ``75%`` are not numbers. Every boolean other than ``true`` is false. Keys that
+    concern a store and that cqstore does not use are logged too.
 
     Returns:
         The config, and key → value for the keys that are not settings of cqstore.
@@ -148,8 +155,8 @@ def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
     notes = list(conf.value_faults(StoreConfig.known_keys()))
     if wrong := [each.sentence for each in notes if each.outcome is Outcome.NOT_OURS]:
         raise StoreConfigError("; ".join(wrong), path=path)
-    for each in notes:
-        _logger.warning("%s: %s", path, each.sentence)
+    for sentence in (*(each.sentence for each in notes), *conf.not_used()):
+        _logger.warning("%s: %s", path, sentence)
     return conf.settings(), conf.unknown()
 
 

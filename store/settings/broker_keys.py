@@ -103,14 +103,15 @@ UNUSED = frozenset({
 })  # fmt: skip
 """Keys that are read into a setting that has no effect."""
 
-_COMPRESSIONS = ("snappy", "z", "bzip2", "lz4", "lz4hc", "xpress", "zstd")
+COMPRESSIONS = ("snappy", "z", "bzip2", "lz4", "lz4hc", "xpress", "zstd")
+"""Names of RocksDB's compressions in Java. RocketMQ compares them with their case."""
 STORE_TYPES = ("default", "defaultRocksDB")
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "storeType": STORE_TYPES,
     "combineCQPreferCQType": STORE_TYPES,
     "combineAssignOffsetCQType": STORE_TYPES,
-    "rocksdbCompressionType": _COMPRESSIONS,
-    "bottomMostCompressionTypeForConsumeQueueStore": _COMPRESSIONS,
+    "rocksdbCompressionType": COMPRESSIONS,
+    "bottomMostCompressionTypeForConsumeQueueStore": COMPRESSIONS,
     "configManagerVersion": ("v1", "v2"),
 }
-"""Key → the texts that RocketMQ recognizes, compared ignoring case."""
+"""Key → the texts that RocketMQ recognizes; it ignores the case of all but compressions."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from cqstore.store.settings.broker_keys import CHOICES, STORE_TYPES, BrokerKey
+from cqstore.store.settings.broker_keys import CHOICES, COMPRESSIONS, STORE_TYPES, BrokerKey
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.java_values import Converted, convert, is_quoted, java_trim, near_choice
 from cqstore.store.settings.validation import fault_of_value
@@ -176,11 +176,22 @@ def _levels(shown: str, value: str) -> Judged:
     return Judged(value if usable else None, Outcome.NOT_TAKEN, sentence)
 
 
+def _compression(shown: str, value: str) -> Judged:
+    """Return the result for a compression; a broker uses none for a text that it does not know."""
+    if value in COMPRESSIONS:
+        return Judged(value)
+    known = ", ".join(COMPRESSIONS)
+    sentence = f"{shown} is not one of {known}: RocketMQ does not compress with it"
+    return Judged("none", Outcome.ODD, sentence + near_choice(value, COMPRESSIONS))
+
+
 _PARSED: dict[str, Callable[[str, str], Judged]] = {
     "storeType": _store_type,
     _LOADED: _loaded,
     "deleteWhen": _hours,
     "messageDelayLevel": _levels,
+    "rocksdbCompressionType": _compression,
+    "bottomMostCompressionTypeForConsumeQueueStore": _compression,
 }
 """Key → parser of its text; the first argument is the key and text, for messages."""
 

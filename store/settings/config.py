@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -54,6 +54,8 @@ def _blank_is_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
+BlockCompression = Literal["none", "snappy", "z", "bzip2", "lz4", "lz4hc", "zstd"]
+"""Compressions by RocketMQ's names; ``none``: any text that RocketMQ does not recognize."""
 OptionalText = Annotated[str | None, BeforeValidator(_blank_is_none)]
 
 
@@ -260,9 +262,18 @@ class StoreConfig(ReplicaConfig):
     rocksdb_hot_queues: int = Field(default=1 << 20, ge=1)
     """Maximum number of queues whose first and last unit stay in memory after their first use, at
     130 bytes each."""
+    rocksdb_compression_type: BlockCompression = "lz4"
+    """Compression of RocksDB's tables of units, except the last level."""
+    bottom_most_compression_type_for_consume_queue_store: BlockCompression = "zstd"
+    """Compression of the last level."""
+    rocksdb_max_size_amplification_percent: int = Field(default=25, ge=1)
+    """Percentage of obsolete units above which RocksDB rewrites all tables of units."""
+    stat_rocksdb_cq_interval_sec: int | None = Field(default=None, ge=1)
+    """Seconds between two dumps of RocksDB's counters to its own log; default: 600 (RocketMQ: 10,
+    to the broker's log)."""
     rocksdb_options: OptionalText = None
-    """Database options that differ from RocketMQ's, by RocksDB's names, separated by semicolons,
-    such as ``block_size=4096;compression=lz4``. Not a RocketMQ key."""
+    """Database options that differ from RocketMQ's and from the settings above, by RocksDB's names,
+    separated by semicolons, such as ``block_size=4096;compression=lz4``. Not a RocketMQ key."""
     rocksdb_engine: RocksDBEngine = RocksDBEngine.AUTO
     """Engine that opens databases. Not a RocketMQ key."""
     rocksdb_library: Path | None = None

@@ -16,6 +16,7 @@ _KEYS = {
     "combine_assign_offset_cq_type": "combineAssignOffsetCQType",
     "combine_cq_use_rocksdb_for_lmq": "combineCQUseRocksdbForLmq",
     "rocksdb_cq_selective_double_write_enable": "rocksdbCQSelectiveDoubleWriteEnable",
+    "stat_rocksdb_cq_interval_sec": "statRocksDBCQIntervalSec",
     "use_separate_store_path_for_rocksdb_cq": "useSeparateStorePathForRocksdbCQ",
     "enable_dledger_commit_log": "enableDLegerCommitLog",
     "enabled_append_prop_crc": "enabledAppendPropCRC",

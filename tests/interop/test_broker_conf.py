@@ -15,10 +15,14 @@ from typing import Any
 import pytest
 
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.broker_conf import BrokerConf
 from cqstore.store.settings.broker_keys import broker_keys
 from cqstore.store.settings.conf_values import Outcome, judge
 from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.ignored_keys import ignored_keys
+from tests.cq_rocksdb.engine.test_rocksdb_options import written
 from tests.interop.rocketmq import FOLDER, RocketMQ
 from tools.bench.peer.maven import JavaProgram
 
@@ -151,9 +155,13 @@ def compare(
             assert unset or same(held, value), (name, text)
 
 
-MEANT = {"deleteWhen", "messageDelayLevel", "storeType", "timerPrecisionMs"}
-"""Texts on which RocketMQ acts by parts, and a number that its setter rounds: what becomes of the
-texts is in ``tests/store/settings/test_broker_conf.py``; cqstore has no setting of the number."""
+MEANT = {
+    "deleteWhen", "messageDelayLevel", "storeType", "timerPrecisionMs", "rocksdbCompressionType",
+    "bottomMostCompressionTypeForConsumeQueueStore", "metricsExporterType",
+}  # fmt: skip
+"""Texts on which RocketMQ acts by parts, or of which it knows some, a number that its setter
+rounds, and a constant that may be given by its number: what becomes of the texts is in
+``tests/store/settings/test_broker_conf.py``; cqstore has no setting of the others."""
 
 
 def test_every_setting_of_rocketmq_is_in_the_table(program: JavaProgram, tmp_path: Path) -> None:
@@ -166,3 +174,42 @@ def test_every_setting_of_rocketmq_is_in_the_table(program: JavaProgram, tmp_pat
         if key in defaults and value is not None and not same(value, defaults[key])
     }  # fmt: skip
     assert unlike == {}
+
+
+def test_the_defaults_of_named_keys_are_rocketmqs(program: JavaProgram, tmp_path: Path) -> None:
+    (defaults,) = answers(program, tmp_path, [])
+    named = {name: key.default for name, key in ignored_keys().items() if key.is_named}
+    unlike = {
+        name: (ours, defaults.get(name)) for name, ours in named.items()
+        if not same("null" if ours is None else ours, defaults.get(name))
+    }  # fmt: skip
+    assert unlike == {}
+
+
+GIVEN = {
+    "rocksdbCompressionType": "zstd",
+    "bottomMostCompressionTypeForConsumeQueueStore": "lz4hc",
+    "rocksdbMaxSizeAmplificationPercent": 40,
+}
+
+
+@pytest.mark.disk  # log files of a gigabyte
+@pytest.mark.parametrize("changes", [{}, {"rocksdbCompressionType": "LZ4"}])
+def test_rocksdb_gets_the_same_options_from_both(
+    rocketmq: RocketMQ, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    """As RocksDB wrote them down: a compression in capitals is none in RocketMQ."""
+    given = GIVEN | changes
+    rocketmq.append(tmp_path / "theirs", "defaultRocksDB", [("T", 0)], 1, crash=False, **given)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+    with MessageStore.open(
+        tmp_path / "ours", BrokerConf.read(conf).settings(), backend="rocksdb"
+    ) as store:
+        assert store.put_message(Message("T", b"body")).ok
+    theirs, ours = (written(tmp_path / name / "consumequeue") for name in ("theirs", "ours"))
+    section = 'CFOptions "default"'
+    names = ("compression", "bottommost_compression", "universal.max_size_amplification_percent")
+    expected = ["kNoCompression" if changes else "kZSTD", "kLZ4HCCompression", "40"]
+    assert [theirs[section, name] for name in names] == expected
+    assert [ours[section, name] for name in names] == expected

@@ -31,6 +31,12 @@ def test_getting_started(tmp_path: Path) -> None:
     run_commands(consoles(GETTING_STARTED), partial(commands.run, cwd=tmp_path))
 
 
+def test_broker_services(tmp_path: Path) -> None:
+    page = DOCS / "broker-services.md"
+    run_programs(page, tmp_path)
+    run_commands(consoles(page), partial(commands.run, cwd=tmp_path))
+
+
 @pytest.mark.disk  # a log file of a gigabyte
 def test_monitoring(tmp_path: Path) -> None:
     run_programs(DOCS / "monitoring.md", tmp_path)

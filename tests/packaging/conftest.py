@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from library_wheel import make_wheel, pinned
+from make_wheels import jar_at_hand, platform_pin
 from packaging.requirements import Requirement
 
 from tests.kit.once import made_once
@@ -52,6 +54,16 @@ def built(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     (archive,) = target.glob("*.tar.gz")
     (wheel,) = target.glob("*.whl")
     return archive, wheel
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel of RocksDB's library for this machine, which cqstore needs."""
+    folder = tmp_path_factory.mktemp("library")
+    pin = platform_pin(pinned()[2])
+    assert pin is not None
+    make_wheel(jar_at_hand(folder), pin, folder / "wheels")
+    return folder / "wheels"
 
 
 def tracked() -> list[str]:

@@ -4,13 +4,12 @@ Needs the package index, as every installation does.
 """
 
 import json
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
-from library_wheel import make_wheel, pinned
-from make_wheels import jar_at_hand, platform_pin
 from packaging.requirements import Requirement
 
 from tests.kit.compiled_sources import modules
@@ -21,6 +20,8 @@ pytestmark = [pytest.mark.long, pytest.mark.disk]
 COMPILED = {module_name(path).replace(".", "/") for path in modules()}
 VERSION = PROJECT["project"]["version"]
 SCRIPT = Path(__file__).with_name("put_and_get.py")
+FILTERED = Path(__file__).with_name("filtered.py")
+TWO_STORES = Path(__file__).with_name("two_stores.py")
 
 
 def of_packages() -> set[str]:
@@ -55,25 +56,41 @@ def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, P
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the wheel of RocksDB's library for this machine."""
-    folder = tmp_path_factory.mktemp("library")
-    pin = platform_pin(pinned()[2])
-    assert pin is not None
-    make_wheel(jar_at_hand(folder), pin, folder / "wheels")
-    return folder / "wheels"
-
-
-def test_the_source_archive_runs_once_it_is_compiled_where_no_compiler_and_no_extra_is(
-    built: tuple[Path, Path], installed: Installed
+def test_a_plain_installation_of_the_two_wheels_has_the_filter(
+    built: tuple[Path, Path], library: Path, installed: Installed
 ) -> None:
-    """What is installed is the wheel that pip made of the archive."""
-    installed.install(built[1])
+    """cqstore's wheel is the one that pip made of the archive. No index gives either of the two."""
+    needed = (Requirement(text) for text in PROJECT["project"]["dependencies"])
+    installed.install(*(each for each in needed if each.name != "cqstore-rocksdb"))
+    folder = installed.root / "wheels"
+    shutil.copytree(library, folder)
+    shutil.copy2(built[1], folder)
+    assert len([*folder.iterdir()]) == 2
+    installed.install("--no-index", "--find-links", folder, "cqstore")
     found = json.loads(installed.run(SCRIPT, "compiled"))
     assert found["native"]
+    assert found["rocksdb"]["engine"] == "native (auto)"
     assert installed.run("-c", "import cqstore; print(cqstore.__version__)").strip() == VERSION
     installed.pass_tests("tests/store/record", "tests/store/core", "tests/store/index")
+    installed.pass_tests("tests/cq_rocksdb/engine/test_rocksdb_tables.py")
+    expired = json.loads(installed.run(FILTERED))
+    assert expired["filters"]
+    assert " 0 units below the log's min offset" in expired["audit"]
+
+
+def test_without_the_library_rocksdict_is_used_and_says_once_what_it_lacks(
+    built: tuple[Path, Path], library: Path, installed: Installed
+) -> None:
+    """As on a machine for which there is no library."""
+    installed.install("--find-links", library, built[1])
+    installed.run("-m", "pip", "uninstall", "--quiet", "--yes", "cqstore-rocksdb")
+    found = json.loads(installed.run(SCRIPT, "compiled"))
+    if not found["rocksdb"]["engine"].startswith("native"):  # the system's library
+        assert found["rocksdb"]["engine"].startswith("rocksdict (no compaction filter")
+        lines = installed.run(TWO_STORES).splitlines()
+        assert len(lines) == 1
+        assert lines[0].startswith("no compaction filter for expired units, no cancellation of")
+        assert "Install cqstore-rocksdb" in lines[0]
 
 
 FEW = (
@@ -86,7 +103,6 @@ FEW = (
 @pytest.mark.parametrize(
     ("extra", "tests"),
     [
-        ("native", ["tests/cq_rocksdb/engine/test_rocksdb_choice.py"]),
         ("metrics", ["tests/store/service/test_prometheus.py"]),
         ("ab", ["tests/ab/test_intervals.py"]),
         ("report", []),
@@ -101,14 +117,12 @@ def test_each_extra_alone(
 ) -> None:
     installed.install("--find-links", library, f"cqstore[{extra}] @ {built[1].as_uri()}")
     found = json.loads(installed.run(SCRIPT, "compiled"))
-    engine = found["rocksdb"]["engine"]
-    # pyspark's jar has a library too, and so may the system.
-    assert engine.startswith("native" if extra in {"native", "all", "spark"} else "")
+    assert found["rocksdb"]["engine"] == "native (auto)"
     installed.pass_tests(*FEW, *tests)
 
 
 def test_the_lowest_versions_that_are_allowed(
-    built: tuple[Path, Path], installed: Installed
+    built: tuple[Path, Path], library: Path, installed: Installed
 ) -> None:
     allowed = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
     lowest = [
@@ -118,15 +132,15 @@ def test_the_lowest_versions_that_are_allowed(
         if bound.operator in {">=", "=="}
     ]
     assert len(lowest) == len(allowed)
-    installed.install(built[1], *lowest)
+    installed.install("--find-links", library, built[1], *dict.fromkeys(lowest))
     json.loads(installed.run(SCRIPT, "compiled"))
     installed.pass_tests(*FEW)
 
 
 def test_the_source_archive_says_that_it_needs_a_compiler(
-    built: tuple[Path, Path], installed: Installed
+    built: tuple[Path, Path], library: Path, installed: Installed
 ) -> None:
     with pytest.raises(
         AssertionError, match="installing cqstore from source requires a C compiler"
     ):
-        installed.install(built[0])
+        installed.install("--find-links", library, built[0])

@@ -36,12 +36,14 @@ def names_file() -> str:
 
 
 @pytest.fixture(scope="module")
-def programs(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def programs(
+    built: tuple[Path, Path], library: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
     """Return an environment with the wheel and the checkers, and the programs in its folder."""
     root = tmp_path_factory.mktemp("typed")
     venv.create(root / "venv", with_pip=True)
     installed = Installed(root)
-    installed.install(f"{built[1]}[metrics]", "mypy", "pyright")
+    installed.install("--find-links", library, f"{built[1]}[metrics]", "mypy", "pyright")
     (installed.root / "uses.py").write_text(USES, encoding="utf-8")
     (installed.root / "mistakes.py").write_text(MISTAKES, encoding="utf-8")
     (installed.root / "names.py").write_text(names_file(), encoding="utf-8")

@@ -65,7 +65,7 @@ def jar_at_hand(folder: Path) -> Path:
 
 
 def platform_pin(pins: Sequence[Pin]) -> Pin | None:
-    """Return the library that fits this machine; ``None``: there is none."""
+    """Return the library that fits this machine; ``None``: there is none, and none is required."""
     from packaging.tags import platform_tags  # noqa: PLC0415 - for an installation alone
 
     tags = set(platform_tags())
@@ -120,26 +120,22 @@ def main(words: Sequence[str] | None = None) -> int:
         "--install", action="store_true", help="make this machine's alone, and install it"
     )
     options = parser.parse_args(words)
+    pins = pinned()[2]
+    fitting = platform_pin(pins) if options.install else None
+    if options.install and fitting is None:
+        print(f"{MODULE}: no library fits this machine", file=sys.stderr)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         try:
             jar = jar_at_hand(Path(folder))
-            pins = pinned()[2]
-            if not options.install:
-                for pin in pins:
-                    wheel = make_wheel(jar, pin, options.out)
-                    check_tag(wheel, pin)
-                    print(wheel)
-                return 0
-            fitting = platform_pin(pins)
-            if fitting is None:
-                print(f"{MODULE}: no library fits this machine", file=sys.stderr)
-            else:
+            if fitting is not None:
                 install(make_wheel(jar, fitting, Path(folder)))
-        except JarMissingError as exc:
-            more = "; the native engine looks for pyspark's jar and the system's library"
-            print(f"{MODULE}: {exc}{more if options.install else ''}", file=sys.stderr)
-            return 0 if options.install else 1
-        except UnfitError as exc:
+                return 0
+            for pin in pins:
+                wheel = make_wheel(jar, pin, options.out)
+                check_tag(wheel, pin)
+                print(wheel)
+        except (JarMissingError, UnfitError) as exc:
             print(f"{MODULE}: {exc}", file=sys.stderr)
             return 1
     return 0

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cqstore.cq_rocksdb.engine import choice as engines
 from cqstore.cq_rocksdb.engine.choice import open_engine
 from cqstore.cq_rocksdb.engine.compaction import CompactionRun
-from cqstore.cq_rocksdb.engine.database_options import database_options
 from cqstore.cq_rocksdb.engine.database_stats import written_bytes
 from cqstore.cq_rocksdb.engine.logged_counters import logged_counters
 from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine
@@ -33,8 +31,9 @@ PREFIX = queue_prefix("T", 0)
 KEEP_NOTHING = (1 << 63) - 1
 
 
-def open_in(folder: Path, engine: RocksDBEngine | None = None) -> RocksEngine:
+def open_in(folder: Path, engine: RocksDBEngine | None = None, **changes: object) -> RocksEngine:
     config = StoreConfig(rocksdb_engine=engine or engine_in_use(), rocksdb_memory_bytes=16 << 20)
+    config = config.model_copy(update=changes)
     opened, _ = open_engine(folder / "db", config, folder / "log", read_only=False)
     return opened
 
@@ -228,13 +227,9 @@ def test_scans_keep_no_table_file_that_a_compaction_has_replaced(
     opened.close()
 
 
-def test_what_rocksdb_counted_is_read_from_its_own_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = database_options(16 << 20)._replace(stats_dump_seconds=1)
-    monkeypatch.setattr(engines, "database_options", lambda _: options)
+def test_what_rocksdb_counted_is_read_from_its_own_log(tmp_path: Path) -> None:
     assert logged_counters(tmp_path / "log") is None
-    engine = open_in(tmp_path)
+    engine = open_in(tmp_path, stat_rocksdb_cq_interval_sec=1)
     engine.write(batch(range(100)))
     engine.flush()
     for _ in range(50):
