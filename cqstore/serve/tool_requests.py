@@ -132,7 +132,7 @@ class ToolRequests:
         group = self._broker.groups.get(name)
         if group is None:
             raise RefusedRequestError(
-                ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {name!r} is connected"
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online"
             )
         consumers = list(group.consumers.values())
         body = {

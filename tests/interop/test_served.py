@@ -15,6 +15,7 @@ from cqstore.store.service.message_store import MessageStore
 from tests.interop.brokers import Brokers
 from tests.interop.consumers import NEWEST, OLD, Consumers, RunningConsumers, by_place, served
 from tests.interop.started import Row
+from tests.interop.walk import registered
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 
@@ -146,7 +147,7 @@ def test_mqadmin_reads_golden_stores(
         assert re.search(rf"\s{queue_id}\s+{offset}\s", by_key), by_key
         unique = row["properties"]["UNIQ_KEY"]
         for words in (
-            ("queryMsgByUniqueKey", *at, "-t", TOPIC, "-i", unique),
+            ("queryMsgByUniqueKey", *at, "-t", TOPIC, "-i", unique, "-s", 0),
             ("queryMsgByOffset", *at, "-t", TOPIC, "-b", "cqstore", "-i", queue_id, "-o", offset),
         ):
             printed = consumers.admin(*words)
@@ -184,7 +185,7 @@ def test_mqadmin_prints_the_same_of_a_broker_and_of_its_store(
         words: dict[str, tuple[object, ...]] = {
             "topicStatus": ("-t", "orders"),
             "consumerProgress": ("-g", "billing"),
-            "queryMsgById": ("-i", message_id),
+            "queryMsgById": ("-t", "orders", "-i", message_id),
             "queryMsgByKey": ("-t", "orders", "-k", "k3"),
             "queryMsgByOffset": ("-t", "orders", "-b", "a", "-i", 1, "-o", 2),
             "printMsg": ("-t", "orders"),
@@ -196,11 +197,11 @@ def test_mqadmin_prints_the_same_of_a_broker_and_of_its_store(
         }
 
     with brokers.running(root, **settings) as broker:
-        broker.do("topic", "orders")
+        registered(broker, "%RETRY%billing")  # a heartbeat makes it; mqadmin looks for its route
+        registered(broker, "orders")
         broker.do("put", "orders", 4, 20)
         broker.do("offset", "orders", "billing", 1, 3)
         at, address = ("-n", names["namesrvAddr"]), f"127.0.0.1:{broker.port}"
-        broker.do("register")
         message_id = message_id_of(
             consumers.admin("queryMsgByKey", *at, "-t", "orders", "-k", "k3")
         )

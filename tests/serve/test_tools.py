@@ -137,7 +137,7 @@ def test_connected_consumers_are_listed(root: Path) -> None:
         async with serving(root) as found:
             client = await found.client()
             offline = await client.ask(ONLINE, {"consumerGroup": "g"})
-            assert (offline.code, offline.remark) == (206, "no consumer of group 'g' is connected")
+            assert (offline.code, offline.remark) == (206, "the consumer group[g] not online")
             await client.ask(34, {}, heartbeat(1))
             body = (await client.ask(ONLINE, {"consumerGroup": "g"})).json
             (connection,) = body["connectionSet"]
