@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
         try:
             command = self._reader.next_command()
         except WireError as exc:
-            self._close(exc.reason)
+            self._close(str(exc))
             return False
         if command is None:
             return False

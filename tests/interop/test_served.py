@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Brokers
 from tests.interop.consumers import NEWEST, OLD, Consumers, RunningConsumers, by_place, served
 from tests.interop.started import Row
@@ -89,10 +91,27 @@ def test_consumers_receive_every_message(
                 assert high == max(offsets, default=-1) + 1
             check(clients.do("lite", port, f"lite{number}", topic, "*", count), name, root, topic)
         count = len(dumped(name, TOPIC))
-        for kind in ("", "BROADCASTING", "orderly"):
+        # Push consumers of 4.9 lose messages next to one without a body, also with a broker.
+        for kind in () if release == "old_consumers" else ("", "BROADCASTING", "orderly"):
             found = clients.do("push", port, f"push{kind}", TOPIC, "*", count, kind)
             check(found, name, root, TOPIC)
     assert tree_digest(root) == before
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_old_push_consumers_receive_every_message(
+    tmp_path: Path, backend: str, old_consumers: RunningConsumers
+) -> None:
+    root = tmp_path / "store"
+    config = StoreConfig(mapped_file_size_commit_log=1 << 20)
+    with MessageStore.open(root, config, backend=backend) as store:
+        for number in range(200):
+            assert store.put_message(Message("t", b"body %d" % number, number % 4)).ok
+    expected = {hashlib.sha256(b"body %d" % number).hexdigest() for number in range(200)}
+    with served(root) as port:
+        for kind in ("", "BROADCASTING", "orderly"):
+            found = old_consumers.do("push", port, f"push{kind}", "t", "*", 200, kind)
+            assert {each["body"] for each in found} == expected
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -147,13 +166,24 @@ def test_mqadmin_reads_golden_stores(
         assert re.search(rf"\s{queue_id}\s+{offset}\s", by_key), by_key
         unique = row["properties"]["UNIQ_KEY"]
         for words in (
-            ("queryMsgByUniqueKey", *at, "-t", TOPIC, "-i", unique, "-s", 0),
+            (
+                "queryMsgByUniqueKey",
+                *at,
+                "-t",
+                TOPIC,
+                "-i",
+                unique,
+                "-s",
+                0,
+                "-e",
+                4_000_000_000_000,
+            ),
             ("queryMsgByOffset", *at, "-t", TOPIC, "-b", "cqstore", "-i", queue_id, "-o", offset),
         ):
             printed = consumers.admin(*words)
             assert re.search(rf"Queue Offset:\s+{offset}\s", printed), printed
             assert re.search(rf"CommitLog Offset:\s+{row['phy']}\s", printed), printed
-        printed = consumers.admin("printMsg", *at, "-t", TOPIC, "-d", "true")
+        printed = consumers.admin("printMsg", *at, "-t", TOPIC, "-d", "false")
         assert len(re.findall("MSGID:", printed)) == len(rows)
         units = consumers.admin(
             "queryCq", *at, "-t", TOPIC, "-q", queue_id, "-i", offset, "-c", 1,

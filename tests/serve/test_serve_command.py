@@ -65,7 +65,7 @@ def test_it_serves_until_a_signal_and_tells_its_requests(
         run(story())
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    counts = {(each["request"], each["response"]): each["count"] for each in json.loads(out)}
+    counts = {(each["request"], each["response"]): each["total"] for each in json.loads(out)}
     assert counts["SEND_MESSAGE", 16] == 1
     assert counts["PULL_MESSAGE", 0] == 1
     assert "PULL_MESSAGE 'orders' -> 0" in err

@@ -51,6 +51,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import BrokerConf
+from cqstore.store.settings.config import StoreConfig
 
 _LISTEN = "127.0.0.1:9876"
 _ALL = ["0.0.0.0/0", "::/0"]
@@ -80,50 +81,67 @@ def serve(
 ) -> None:
     """Serve the store in DIR, read-only, to RocketMQ consumers, mqadmin and the dashboard.
 
-    Clients use the address as their name server; it answers as the broker, too. Clients of
-    RocketMQ 4.9 and later that use the remoting protocol can read; requests that would change a
-    broker are refused. No file of the store is changed. A store that another process writes is
-    followed. Runs until Ctrl-C or SIGTERM, then prints the number of requests.
+    Clients use the address as their name server; it answers as the broker, too. They need the
+    remoting protocol, RocketMQ 4.9 or later. Requests that would change a broker are refused, and
+    no file of the store is changed. A store that another process writes is followed.
 
     Examples:
         cqstore serve DIR
         cqstore serve DIR --listen 0.0.0.0:9876 --allow 10.0.0.0/24 --offsets offsets.json
     """
-    places = [
-        address(listen, "--listen", any_port=True),
-        *(address(each, "--as") for each in as_addresses or []),
-    ]
+    places = _places(listen, as_addresses or [])
     allowed = _allowed(places, allow or [])
     advertised = endpoint(*address(advertise, "--advertise")) if advertise else ""
     tls = _tls(tls_cert, tls_key, tls_client_ca)
-    for each in places:
-        check_listen(*each)
-    settings = read_config(config, root)
-    store = open_store(root, settings, backend, commit_log)
-    options = OpenOptions(read_only=True, backend=backend, housekeeping=False)
-    used = with_log_folder(settings, commit_log)
-    open_again = partial(open_served, MessageStore, root, used, options)
-    with closing(ServedStore(store, open_again)) as served:
-        names = BrokerConf.read(config).values if config is not None else {}
-        broker = ServedBroker(
-            served, GroupOffsets(offsets),
-            broker_name or names.get("brokerName") or _NAME,
-            cluster_name or names.get("brokerClusterName") or _CLUSTER, advertised,
-        )  # fmt: skip
+    names = _names(config, broker_name, cluster_name)
+    with closing(_open(root, read_config(config, root), backend, commit_log)) as served:
         server = Server(
-            broker, places, allow=allowed, tls=tls, on_event=note,
-            limits=ServeLimits(
-                connections=max_connections,
-                connections_per_address=max(max_connections // 2, 1),
-            ),
+            ServedBroker(served, GroupOffsets(offsets), *names, advertised), places,
+            allow=allowed, limits=_limits(max_connections), tls=tls, on_event=note,
             read_metadata=partial(_metadata, root, form, config),
             on_access=note if access_log else None,
         )  # fmt: skip
         asyncio.run(_run(server, [host for host, _ in places]))
-    output(kind).rows(
-        ({"request": each.request, "response": each.response, "count": each.total}
-         for each in server.counts.snapshot()),
-    )  # fmt: skip
+    output(kind).rows(each._asdict() for each in server.counts.snapshot())
+
+
+def _places(listen: str, others: list[str]) -> list[tuple[str, int]]:
+    """Return the addresses to listen on; all of them are available.
+
+    Raises:
+        StoreIOError: cannot listen on one.
+        typer.BadParameter: one is invalid.
+    """
+    places = [
+        address(listen, "--listen", any_port=True), *(address(each, "--as") for each in others),
+    ]  # fmt: skip
+    for each in places:
+        check_listen(*each)
+    return places
+
+
+def _names(config: Path | None, broker: str | None, cluster: str | None) -> tuple[str, str]:
+    """Return the names of broker and cluster: as given, or those of the configuration file."""
+    found = BrokerConf.read(config).values if config is not None else {}
+    return (
+        broker or found.get("brokerName") or _NAME,
+        cluster or found.get("brokerClusterName") or _CLUSTER,
+    )
+
+
+def _limits(max_connections: int) -> ServeLimits:
+    per_address = max(max_connections // 2, 1)
+    return ServeLimits(connections=max_connections, connections_per_address=per_address)
+
+
+def _open(
+    root: Path, settings: StoreConfig, backend: str | None, commit_log: Path | None
+) -> ServedStore:
+    """Open the store read-only, so that it can be opened again."""
+    store = open_store(root, settings, backend, commit_log)
+    options = OpenOptions(read_only=True, backend=backend, housekeeping=False)
+    used = with_log_folder(settings, commit_log)
+    return ServedStore(store, partial(open_served, MessageStore, root, used, options))
 
 
 async def _run(server: Server, hosts: list[str]) -> None:
