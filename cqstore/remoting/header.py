@@ -67,15 +67,12 @@ def encode_header(command: Command) -> bytes:
 
 
 def _from_json(data: bytes, what: str) -> Command:
-    try:
-        header = broker_object(data)
-    except ValueError as exc:
-        raise WireError(f"the header of {what} is not valid JSON: {exc}") from exc
+    header = _json_object(data, what)
     code, opaque, flag = header.get("code"), header.get("opaque"), header.get("flag")
     if not (_is_int(flag) and _is_int(code) and _is_int(opaque)):
         raise WireError(f"the header of {what} has no valid code, opaque or flag")
-    fields, remark = header.get("extFields") or {}, header.get("remark") or ""
-    if not isinstance(remark, str) or not _is_text_table(fields):
+    fields, remark = _texts(header.get("extFields") or {}), header.get("remark") or ""
+    if fields is None or not isinstance(remark, str):
         raise WireError(f"the header of {what} has a remark or fields that are not strings")
     language, version = header.get("language"), header.get("version")
     return Command(
@@ -85,12 +82,40 @@ def _from_json(data: bytes, what: str) -> Command:
     )  # fmt: skip
 
 
+def _json_object(data: bytes, what: str) -> dict[str, object]:
+    """Return the object in ``data``; what is no strict JSON is read as RocketMQ reads it.
+
+    Raises:
+        WireError: RocketMQ would not read it, either.
+    """
+    try:
+        found = json.loads(data)  # three times as fast
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    try:
+        return broker_object(data)
+    except ValueError as exc:
+        raise WireError(f"the header of {what} is not valid JSON: {exc}") from exc
+
+
 def _is_int(value: object) -> TypeGuard[int]:
     return type(value) is int and value in _INTS
 
 
-def _is_text_table(value: object) -> TypeGuard[dict[str, str]]:
-    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+def _texts(fields: object) -> dict[str, str] | None:
+    """Return fields as texts, with numbers as fastjson reads them; ``None``: they are none."""
+    if not isinstance(fields, dict):
+        return None
+    if all(isinstance(each, str) for each in fields.values()):
+        return fields
+    if not all(isinstance(each, str | int) for each in fields.values()):
+        return None
+    return {
+        key: str(each).lower() if isinstance(each, bool) else str(each)
+        for key, each in fields.items()
+    }
 
 
 # ---- ROCKETMQ

@@ -71,7 +71,7 @@ def test_answers_come_whole_however_they_are_cut(cut: int) -> None:
         (command({**HEADER, "opaque": True}), "no valid code"),
         (command({**HEADER, "code": 1 << 31}), "no valid code"),
         (command({**HEADER, "remark": 5}), "not strings"),
-        (command({**HEADER, "extFields": {"a": 1}}), "not strings"),
+        (command({**HEADER, "extFields": {"a": [1]}}), "not strings"),
         (command({**HEADER, "extFields": "a"}), "not strings"),
     ],
 )  # fmt: skip

@@ -74,6 +74,11 @@ def test_a_response_is_what_a_client_reads(form: HeaderForm) -> None:
     assert found.fields["a"] == "b"
 
 
+def test_numbers_in_fields_are_read_as_texts() -> None:
+    sent = frame(b'{"code":11,"flag":0,"opaque":1,"extFields":{"a":5,"b":true,"c":"x"}}')
+    assert commands(sent)[0].fields == {"a": "5", "b": "true", "c": "x"}
+
+
 def test_a_body_that_is_too_large_is_read_past() -> None:
     sent = asked(10, 1, {}, b"x" * 65) + asked(11, 2, {}, b"y" * 64)
     for cut in (1, 50, 1000):

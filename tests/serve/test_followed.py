@@ -28,7 +28,7 @@ def test_what_another_process_appends_is_served(tmp_path: Path, backend: str) ->
         async with serving(tmp_path / "log") as found:
             client = await found.client()
             assert await ends(client, "t") == [10, 10, 10]
-            waiting = client.send(PULL, pull("t", 0, 10, wait_ms=60_000))
+            waiting = client.send(PULL, pull("t", 0, 10, wait_ms=300_000))
             writer.do("put", "t", 30, 30)
             writer.do("put", "new", 0, 3)
             writer.do("flush")
@@ -67,7 +67,7 @@ def test_expired_files_are_noticed(tmp_path: Path) -> None:
         async with serving(tmp_path / "log") as found:
             client = await found.client()
             writer.do("expire")
-            waiting = client.send(PULL, pull("t", 0, 20, wait_ms=60_000))
+            waiting = client.send(PULL, pull("t", 0, 20, wait_ms=300_000))
             writer.do("put", "t", 60, 3)
             writer.do("flush")
             assert (await client.answer(waiting)).code == 0

@@ -238,7 +238,7 @@ def test_five_hundred_connections_are_served_and_ended(root: Path) -> None:
     async def story() -> None:
         async with serving(root) as found:
             clients = [await found.client() for _ in range(500)]
-            numbers = [each.send(PULL, pull("t", 0, 30, wait_ms=60_000)) for each in clients]
+            numbers = [each.send(PULL, pull("t", 0, 30, wait_ms=300_000)) for each in clients]
             await becomes(lambda: len(found.server.held) == 500)
             answers = await asyncio.gather(*(each.ask(MAX, PLACE) for each in clients))
             assert {each.fields["offset"] for each in answers} == {"30"}

@@ -198,10 +198,10 @@ def test_waiting_pulls_are_answered_when_a_message_arrives(tmp_path: Path) -> No
             async with serving(store) as found:
                 client, other = await found.client(), await found.client()
                 waiting = [
-                    each.send(PULL, pull("t", 0, 1, wait_ms=60_000)) for each in (client, other)
+                    each.send(PULL, pull("t", 0, 1, wait_ms=300_000)) for each in (client, other)
                 ]
-                elsewhere = other.send(PULL, pull("t", 1, 1, wait_ms=60_000))
-                filtered = other.send(PULL, pull("t", 0, 1, wait_ms=60_000, tags="none"))
+                elsewhere = other.send(PULL, pull("t", 1, 1, wait_ms=300_000))
+                filtered = other.send(PULL, pull("t", 0, 1, wait_ms=300_000, tags="none"))
                 await becomes(lambda: len(found.server.held) == 4)
                 assert store.put_message(Message("t", b"new", 0)).ok
                 one, two = await client.answer(waiting[0]), await other.answer(waiting[1])
@@ -221,7 +221,7 @@ def test_a_client_that_goes_away_leaves_no_waiting_pull(root: Path) -> None:
         async with serving(root) as found:
             client = await found.client()
             for _ in range(50):
-                client.send(PULL, pull("t", 0, 30, wait_ms=60_000))
+                client.send(PULL, pull("t", 0, 30, wait_ms=300_000))
             await becomes(lambda: len(found.server.held) == 50)
             client.close()
             await becomes(lambda: not found.server.held)
@@ -237,7 +237,7 @@ def test_ten_thousand_waiting_pulls_cost_memory_alone(tmp_path: Path) -> None:
             async with serving(store) as found:
                 clients = [await found.client() for _ in range(4)]
                 numbers = [
-                    [each.send(PULL, pull("t", 0, 1, wait_ms=100_000)) for _ in range(2500)]
+                    [each.send(PULL, pull("t", 0, 1, wait_ms=300_000)) for _ in range(2500)]
                     for each in clients
                 ]
                 await becomes(lambda: len(found.server.held) == 10_000)
@@ -258,8 +258,8 @@ def test_more_waiting_pulls_than_the_limit_are_busy(root: Path) -> None:
         async with serving(root, limits=limits) as found:
             client = await found.client()
             for _ in range(3):
-                client.send(PULL, pull("t", 0, 30, wait_ms=60_000))
-            answer = await ask(client, offset=30, wait_ms=60_000)
+                client.send(PULL, pull("t", 0, 30, wait_ms=300_000))
+            answer = await ask(client, offset=30, wait_ms=300_000)
             assert (answer.code, answer.remark) == (BUSY, "too many pulls are waiting")
 
     run(story())

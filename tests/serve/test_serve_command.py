@@ -55,7 +55,7 @@ def test_it_serves_until_a_signal_and_tells_its_requests(
             assert (await client.ask(11, pull("orders", 0, 0))).code == 0
             assert (await client.ask(10, {}, b"x")).code == 16
             assert (await client.ask(15, where(1, "orders", commitOffset=3))).code == 0
-            client.send(11, pull("orders", 0, 5, wait_ms=60_000))
+            client.send(11, pull("orders", 0, 5, wait_ms=300_000))
             await client.ask(30, {"topic": "orders", "queueId": 0})
             process.send_signal(number)
             assert await client.is_closed()
@@ -82,7 +82,7 @@ def test_a_killed_server_leaves_the_store_equal(root: Path) -> None:
         async def story() -> None:
             client = await connected(port)
             assert (await client.ask(11, pull("t", 0, 0))).code == 0
-            client.send(11, pull("t", 0, 30, wait_ms=60_000))
+            client.send(11, pull("t", 0, 30, wait_ms=300_000))
             process.kill()
             assert await client.is_closed()
             client.close()
