@@ -11,6 +11,7 @@ VERBS_BY_HEADING = {
     "Maintain": ("backup", "clean", "recover", "rebuild", "mode"),
     "Move": ("migrate",),
     "Replicate": ("follow", "feed", "ha"),
+    "Serve": ("serve",),
     "Compare": ("ab",),
     "Analyse": ("usage", "sql", "archive"),
     "Shell": ("completion",),

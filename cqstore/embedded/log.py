@@ -23,7 +23,6 @@ from cqstore.embedded.put_message import put_message_of, stored
 from cqstore.embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
 from cqstore.embedded.reset_target import reset_target
 from cqstore.embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
-from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.embedded.tail import Tail
 from cqstore.store.errors import ReadOnlyStoreError, RefusedStoreError
 from cqstore.store.service.message_store import MessageStore
@@ -39,6 +38,7 @@ from cqstore.store.service.reading.store_times import Time, time_range
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import read_topic
 from cqstore.store.service.results import PutMessageResult
+from cqstore.store.service.store_snapshots import StoreSnapshots
 
 QUEUES = 4
 """Number of queues of a new topic, a broker's default."""

@@ -13,7 +13,6 @@ from time import monotonic
 
 from cqstore.embedded.log_message import LogMessage, log_message
 from cqstore.embedded.one_reader import SKIPPED_MESSAGE, OneReader, filter_of
-from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreStateError
@@ -23,6 +22,7 @@ from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.reading.store_times import ALL, Time, TimeRange, time_range
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import TopicDamage, TopicMessage, read_topic
+from cqstore.store.service.store_snapshots import StoreSnapshots
 
 _LOG = StoreLogger(__name__)
 _BATCH = 32

@@ -5,6 +5,8 @@ import re
 
 import typer
 
+from cqstore.replication.listening import Network
+
 _MAX_PORT = 65535
 _NO_HOST = re.compile(r"[\s:/\[\]@?#]")
 """Characters that are invalid in host names and IPv4 addresses."""
@@ -33,6 +35,20 @@ def address(text: str, what: str = "the master", *, any_port: bool = False) -> t
     except UnicodeError as exc:
         raise typer.BadParameter(f"invalid host name in {text!r} for {what}") from exc
     return host, int(port)
+
+
+def networks(texts: list[str]) -> list[Network]:
+    """Return the networks that an option names.
+
+    Raises:
+        typer.BadParameter: a text is not a valid network.
+    """
+    try:
+        return [ipaddress.ip_network(text) for text in texts]
+    except ValueError as exc:
+        raise typer.BadParameter(
+            f"invalid network, expected a form like 10.0.0.0/24 or fd00::/8: {exc}"
+        ) from exc
 
 
 def _ipv6(text: str) -> str:

@@ -1,10 +1,9 @@
 """Errors of replication: invalid frames, logs that diverge, refused requests."""
 
+from cqstore.remoting.errors import WireError
 from cqstore.store.errors import CorruptionError, StoreError
 
-
-class WireError(CorruptionError):
-    """Received bytes are not a frame of the replication wire, or not a remoting command."""
+__all__ = ["BeyondEpochError", "BrokerError", "DivergedError", "OutsideLogError", "WireError"]
 
 
 class DivergedError(CorruptionError):

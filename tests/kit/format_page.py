@@ -15,6 +15,8 @@ from cqstore.cq_rocksdb.keys import (
     QUEUE_TAIL,
     UNIT_PLACE,
 )
+from cqstore.remoting.frame import COMMAND_HEAD
+from cqstore.remoting.header import BINARY_HEADER
 from cqstore.replication.epoch_wire import (
     EPOCH_ENTRY,
     MASTER_HANDSHAKE,
@@ -22,7 +24,6 @@ from cqstore.replication.epoch_wire import (
     SLAVE_REPORT,
     TRANSFER_HEAD,
 )
-from cqstore.replication.synchronize.remoting import COMMAND_HEAD
 from cqstore.replication.wire import FRAME_HEAD, REPORT
 from cqstore.store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from cqstore.store.log.checkpoint import CHECKPOINT
@@ -62,6 +63,7 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "EPOCH_ENTRY": EPOCH_ENTRY,
     "TRANSFER_HEAD": TRANSFER_HEAD,
     "COMMAND_HEAD": COMMAND_HEAD,
+    "BINARY_HEADER": BINARY_HEADER,
     "TIMER_CHECK_POINT": TIMER_CHECK_POINT,
     "TIMER_SLOT": TIMER_SLOT,
 }

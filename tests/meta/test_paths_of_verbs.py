@@ -21,8 +21,8 @@ INPUTS = {
 }  # fmt: skip
 """What verbs only read, or the store that they are for; whatever else is a path is an output."""
 OUTPUTS = {
-    "--copy-to", "--html", "--into", "--position", "--result", "--spool", "--to", "--work",
-    "--workspace", "target",
+    "--copy-to", "--html", "--into", "--offsets", "--position", "--result", "--spool", "--to",
+    "--work", "--workspace", "target",
 }  # fmt: skip
 
 

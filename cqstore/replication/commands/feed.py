@@ -1,7 +1,6 @@
 """The command ``cqstore feed``."""
 
 import asyncio
-import ipaddress
 import signal
 import ssl
 from contextlib import suppress
@@ -12,7 +11,7 @@ import typer
 from cqstore.cli.options import Backend, ConfigFile, Dir, Format, about_end, note, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
-from cqstore.replication.address import address
+from cqstore.replication.address import address, networks
 from cqstore.replication.endpoint import endpoint
 from cqstore.replication.feed.feed_options import (
     Allow,
@@ -25,8 +24,14 @@ from cqstore.replication.feed.feed_options import (
     TlsKey,
 )
 from cqstore.replication.feed.feed_settings import FeedSettings
-from cqstore.replication.feed.feeder import LOOPBACK, MAX_CONNECTIONS, Feeder, Network, check_listen
+from cqstore.replication.feed.feeder import MAX_CONNECTIONS, Feeder
 from cqstore.replication.feed.slave_brokers import SlaveBroker, ha_address
+from cqstore.replication.listening import (
+    LOOPBACK,
+    Network,
+    check_listen,
+    is_loopback,
+)
 from cqstore.replication.tls import master_context
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.layout.resolve_layout import resolve_layout
@@ -69,12 +74,12 @@ def feed(
     resolve_layout(root, given, read_only=True)  # refuse to create a new store
     settings = FeedSettings.read(config)
     host, port = _place(listen, settings, config)
-    networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
+    allowed, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     check_listen(host, port)
     with _open(root, given, backend) as store:
         feeder = Feeder(
-            store, host=host, port=port, allow=networks, max_connections=max_connections,
+            store, host=host, port=port, allow=allowed, max_connections=max_connections,
             settings=settings, tls=tls, on_event=note,
         )  # fmt: skip
         asyncio.run(_serve(feeder, store, host, interval, slaves))
@@ -152,18 +157,13 @@ def _networks(host: str, texts: list[str]) -> list[Network]:
         StoreConfigError: other machines can connect to ``host``, but no network is allowed.
         typer.BadParameter: a text is not a valid network.
     """
-    try:
-        networks = [ipaddress.ip_network(text) for text in texts]
-    except ValueError as exc:
-        raise typer.BadParameter(
-            f"invalid network, expected a form like 10.0.0.0/24 or fd00::/8: {exc}"
-        ) from exc
-    if not networks and not _is_loopback(host):
+    found = networks(texts)
+    if not found and not is_loopback(host):
         raise StoreConfigError(
             f"other machines can connect to {host}, and every follower receives all messages: name"
             " the allowed networks with --allow (0.0.0.0/0 and ::/0 allow all)"
         )
-    return networks or list(LOOPBACK)
+    return found or list(LOOPBACK)
 
 
 def _slaves(texts: list[str], host: str, cert: Path | None) -> list[SlaveBroker]:
@@ -180,13 +180,6 @@ def _slaves(texts: list[str], host: str, cert: Path | None) -> list[SlaveBroker]
     if texts:
         ha_address(host, 0)
     return [SlaveBroker(*address(text, "--slave"), note) for text in texts]
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:

@@ -16,26 +16,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
-from cqstore.replication.endpoint import endpoint
 from cqstore.replication.errors import OutsideLogError, WireError
 from cqstore.replication.feed.append_notifier import AppendNotifier
 from cqstore.replication.feed.connection import REPORT_BYTES, FeedConnection
 from cqstore.replication.feed.feed_settings import FeedSettings
 from cqstore.replication.feed.followers import Followers, Link
 from cqstore.replication.feed.served_log import ServedLog
+from cqstore.replication.listening import LOOPBACK, Network, listen, peer_ip
 from cqstore.store.concurrency.logger import StoreLogger
-from cqstore.store.errors import StoreError, StoreIOError
+from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
 
 _LOG = StoreLogger(__name__)
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-LOOPBACK: tuple[Network, ...] = (
-    ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"),
-)  # fmt: skip
 MAX_CONNECTIONS = 64
 _HANDSHAKE_SECONDS = 10.0
 _NO_ROOM_SECONDS = 0.5
-_BACKLOG = 128
 
 
 class Feeder:
@@ -87,7 +82,7 @@ class Feeder:
         Raises:
             StoreIOError: the feeder cannot listen on its address.
         """
-        self._listener = _listen(self._host, self.port)
+        self._listener = listen(self._host, self.port)
         try:
             self._begin_serving(self._listener)
         except BaseException:
@@ -137,7 +132,7 @@ class Feeder:
                 self._on_event(f"cannot accept a connection: {exc.strerror or exc}")
                 await asyncio.sleep(_NO_ROOM_SECONDS)
                 continue
-            ip = _ip(address[0])
+            ip = peer_ip(address[0])
             if (refusal := self._refusal(ip)) is not None:
                 self._on_event(f"{ip}: {refusal}")
                 peer.close()
@@ -220,39 +215,6 @@ async def _readable(listener: socket.socket) -> None:
 def _log_fault(meaning: str, task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (fault := task.exception()) is not None:
         _LOG.error(meaning, exc_info=fault)
-
-
-def check_listen(host: str, port: int) -> None:
-    """Refuse an address that is not available, before a store is opened.
-
-    Raises:
-        StoreIOError: cannot listen on the address.
-    """
-    _listen(host, port).close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        StoreIOError: cannot listen on the address.
-    """
-    try:
-        kind, _, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.create_server((address[0], port), family=kind, backlog=_BACKLOG)
-    except OSError as exc:
-        why = str(exc.strerror or exc).partition(" (while")[0]  # Python's suffix repeats it
-        raise StoreIOError(f"cannot listen on {endpoint(host, port)}: {why}") from exc
-    listener.settimeout(0)
-    return listener
-
-
-def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return a peer's address; an IPv4-mapped IPv6 address is returned as IPv4."""
-    ip = ipaddress.ip_address(text.partition("%")[0])
-    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 _MAX_SENTENCES = 64

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from cqstore.remoting.command import Command
+from cqstore.remoting.frame import CommandReader, FrameLimits, encode
 from cqstore.replication.endpoint import TIMED_OUT
 from cqstore.replication.errors import BrokerError
-from cqstore.replication.synchronize.remoting import Response, ResponseParser, question
 
 SUCCESS = 0
 SYSTEM_ERROR = 1
@@ -20,6 +21,8 @@ UNKNOWN_CODE = 3
 NO_SUCH_TOPIC = 17
 _READ_BYTES = 1 << 18
 _NO_FIELDS: Mapping[str, str] = {}
+RESPONSE_LIMITS = FrameLimits("a broker's response", ": is this the broker's listenPort?")
+"""RocketMQ's own clients accept 16 MiB by default; a table of a broker may be larger."""
 
 
 class BrokerClient:
@@ -51,7 +54,7 @@ class BrokerClient:
         """Close the connection."""
         self._drop()
 
-    async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Response:
+    async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Command:
         """Return the broker's response, whether it is a success or not.
 
         Raises:
@@ -65,7 +68,9 @@ class BrokerClient:
                 async with asyncio.timeout(self._connect_seconds):
                     self._stream = await asyncio.open_connection(self.host, self.port)
             async with asyncio.timeout(self._answer_seconds):
-                answer = await self._answer(*self._stream, question(code, self._opaque, fields))
+                answer = await self._answer(
+                    *self._stream, encode(Command(code, self._opaque, fields=fields))
+                )
             whole = True
         except TimeoutError:
             raise TimeoutError(TIMED_OUT) from None
@@ -76,7 +81,7 @@ class BrokerClient:
 
     async def request_ok(
         self, what: str, code: int, fields: Mapping[str, str] = _NO_FIELDS
-    ) -> Response:
+    ) -> Command:
         """Return the broker's response if it is a success.
 
         Raises:
@@ -90,18 +95,19 @@ class BrokerClient:
 
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes
-    ) -> Response:
+    ) -> Command:
         """Send the bytes of a command; return the broker's response to it.
 
         Raises:
             ConnectionError: the connection ended before the response.
         """
-        parser = ResponseParser()
+        received = CommandReader(RESPONSE_LIMITS)
         writer.write(command)
         await writer.drain()
         while data := await reader.read(_READ_BYTES):
-            for answer in parser.feed(data):
-                if answer.opaque == self._opaque:
+            received.feed(data)
+            while (answer := received.next_command()) is not None:
+                if answer.is_response and answer.opaque == self._opaque:
                     return answer
         raise ConnectionError("the broker closed the connection")
 
@@ -111,7 +117,7 @@ class BrokerClient:
             stream[1].transport.abort()
 
 
-def refusal(what: str, code: int, answer: Response) -> BrokerError:
+def refusal(what: str, code: int, answer: Command) -> BrokerError:
     """Return the error for a response that is not a success."""
     error = BrokerError(
         f"the broker rejected the request for {what} (code {code}) with response code"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from cqstore.broker.metadata.lmq_offsets import LMQ_TABLE
+from cqstore.remoting.command import Command
 from cqstore.replication.errors import BrokerError
 from cqstore.replication.synchronize.broker_client import (
     NO_SUCH_TOPIC,
@@ -25,7 +26,6 @@ from cqstore.replication.synchronize.broker_client import (
     BrokerClient,
     refusal,
 )
-from cqstore.replication.synchronize.remoting import Response
 from cqstore.store.broker_files.fastjson import broker_object
 
 TOPIC_CONFIG, CONSUMER_OFFSET, DELAY_OFFSET, GROUP_CONFIG = 21, 43, 45, 201
@@ -165,7 +165,7 @@ async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page
     return await asyncio.to_thread(_read_page, of, answer)
 
 
-def _read_page(of: Paged, answer: Response) -> Page:
+def _read_page(of: Paged, answer: Command) -> Page:
     """Return the page of a table in a broker's response.
 
     Raises:

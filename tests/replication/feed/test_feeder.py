@@ -14,8 +14,9 @@ import pytest
 
 from cqstore.replication.feed.connection import Allowance
 from cqstore.replication.feed.feed_settings import FeedSettings
-from cqstore.replication.feed.feeder import Feeder, _ip
+from cqstore.replication.feed.feeder import Feeder
 from cqstore.replication.feed.in_thread import feeding
+from cqstore.replication.listening import peer_ip
 from cqstore.store.errors import StoreIOError
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
@@ -475,8 +476,8 @@ def test_ipv6_is_served_and_ipv4_over_it_has_its_own_address(tmp_path: Path) -> 
         peer.sendall(struct.pack(">q", 0))
         assert peer.recv(12)[:8] == struct.pack(">q", 0)
         assert [link.address for link in master.feeder.followers.links()] == ["::1"]
-        assert str(_ip("::ffff:10.0.0.7")) == "10.0.0.7"
-        assert str(_ip("fe80::1%eth0")) == "fe80::1"
+        assert str(peer_ip("::ffff:10.0.0.7")) == "10.0.0.7"
+        assert str(peer_ip("fe80::1%eth0")) == "fe80::1"
 
 
 def test_a_feeder_that_ends_closes_every_connection(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cqstore.remoting.command import Command
+from cqstore.remoting.frame import encode
 from cqstore.replication.errors import DivergedError, WireError
 from cqstore.replication.follow import master_session as session
 from cqstore.replication.follow.default_protocol import DefaultProtocol
@@ -21,7 +23,6 @@ from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
 from cqstore.replication.follow.last_file import last_file
 from cqstore.replication.follow.master_port import MasterPort
-from cqstore.replication.synchronize.remoting import question
 from cqstore.store.errors import CorruptionError, DiskFullError, StoreIOError
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
@@ -355,7 +356,7 @@ def test_a_last_file_that_is_not_told_is_not_known(led: Led, instead: bytes) -> 
         (frame(1, b"\xff" * 9), DivergedError, ["log differs from this log", "found byte 0xff"]),
         (b"\0" * 8 + b"\x7f\xff\xff\xff", WireError, ["0 to 4194304", "2147483647"]),
         (b"HTTP/1.1 400 Bad Request\r\n", WireError, ["invalid size", "text", "haListenPort"]),
-        (question(1, 1, {}), WireError, ["invalid size", "text", "haListenPort"]),
+        (encode(Command(1, 1)), WireError, ["invalid size", "text", "haListenPort"]),
     ],
 )  # fmt: skip
 def test_what_no_master_sends_is_refused_and_no_connection_is_tried_again(

@@ -1,0 +1,67 @@
+"""ServedBroker: what all requests share, the store, its tables, and the state of the clients."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cqstore.broker.topic_kind import group_of
+from cqstore.remoting.command import Command
+from cqstore.serve.broker_tables import BrokerTables, TopicInfo, topic_info
+from cqstore.serve.codes import ResponseCode
+from cqstore.serve.consumer_groups import ConsumerGroups
+from cqstore.serve.group_offsets import GroupOffsets
+from cqstore.serve.request import RefusedRequestError, Request
+from cqstore.serve.served_store import ServedStore
+from cqstore.store.record.message import RETRY_PREFIX
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.made_topics import TopicQueues, topic_row
+
+JobHandler = Callable[[Request, MessageStore], Command]
+"""Answers a request in a thread; the store stays open meanwhile."""
+
+
+@dataclass(slots=True)
+class ServedBroker:
+    """One served store and its clients. Tables are replaced as a whole."""
+
+    served: ServedStore
+    offsets: GroupOffsets
+    name: str = "cqstore"
+    """Name of the broker, part of the queues that clients see."""
+    cluster: str = "DefaultCluster"
+    advertised: str = ""
+    """Address that clients are told; empty: the one to which they have connected."""
+    groups: ConsumerGroups = field(default_factory=ConsumerGroups)
+    tables: BrokerTables = field(default_factory=BrokerTables)
+
+    def use_tables(self, tables: BrokerTables) -> None:
+        """Serve other tables from now on."""
+        self.tables = tables
+        self.offsets.use_stored(tables.offsets)
+
+    def topic(self, store: MessageStore, topic: str) -> TopicInfo:
+        """Return a topic.
+
+        Each known group has a retry topic, as in a broker that has heard of the group: without
+        messages, it exists only here.
+
+        Raises:
+            RefusedRequestError: it does not exist.
+        """
+        found = self.tables.topic(store, topic)
+        if found is None and self._is_retry_topic(topic):
+            found = topic_info(topic_row(topic, TopicQueues(queues=1)))
+        if found is None:
+            raise RefusedRequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist in this store"
+            )
+        return found
+
+    def _is_retry_topic(self, topic: str) -> bool:
+        if not topic.startswith(RETRY_PREFIX):
+            return False
+        group = group_of(topic)
+        return group is not None and (
+            self.groups.get(group) is not None
+            or group in self.tables.groups
+            or self.offsets.has_group(group)
+        )

@@ -1,0 +1,267 @@
+"""Server: listens, and connects clients to the handlers of their requests.
+
+Everything of a connection runs in one event loop. What may take long runs in threads: requests of
+tools, opening the store again, and writing the file for consumer offsets.
+
+Source: RocketMQ ``NettyRemotingServer``, ``ClientHousekeepingService``.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from itertools import count
+from time import monotonic
+from typing import Self
+
+from cqstore.remoting.command import IS_ONEWAY, Command
+from cqstore.replication.listening import LOOPBACK, Network, listen, peer_ip
+from cqstore.serve.broker_tables import BrokerTables, ReadMetadata
+from cqstore.serve.codes import RequestCode, request_name
+from cqstore.serve.connection import Connection
+from cqstore.serve.consumer_groups import ConsumerGroup
+from cqstore.serve.held_pulls import HeldPulls
+from cqstore.serve.limits import Quota, ServeLimits
+from cqstore.serve.request import Request
+from cqstore.serve.request_counts import RequestCounts
+from cqstore.serve.request_handlers import RequestHandlers
+from cqstore.serve.served_broker import ServedBroker
+from cqstore.serve.served_store import POLL_SECONDS
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import StoreError
+from cqstore.store.service.dispatching.arrivals import ArrivalBatch
+
+_LOG = StoreLogger(__name__)
+_CHECK_SECONDS = 1.0
+_SAVE_SECONDS = 5.0
+_TABLES_SECONDS = 5.0
+"""Minimum time between two reads of the tables of a running broker."""
+_END_SECONDS = 2.0
+_HANDSHAKE_SECONDS = 10.0
+_MAX_OPAQUE = 1 << 31
+OnEvent = Callable[[str], object]
+
+
+class Server:
+    """Serves one store; an asynchronous context manager. The caller closes the store."""
+
+    def __init__(
+        self,
+        broker: ServedBroker,
+        addresses: Sequence[tuple[str, int]],
+        *,
+        allow: Sequence[Network] = LOOPBACK,
+        limits: ServeLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        read_metadata: ReadMetadata | None = None,
+        on_event: OnEvent = _LOG.info,
+        on_access: OnEvent | None = None,
+    ) -> None:
+        """Prepare to listen on ``addresses`` (port 0: a free one) for clients in ``allow``.
+
+        ``read_metadata`` returns the store's tables; ``None``: topics are those of the queues.
+        ``on_event`` is called when a connection is refused or closed for a reason, ``on_access``
+        with a line for each request.
+        """
+        self.limits = limits or ServeLimits()
+        self.counts = RequestCounts()
+        """Number of requests by code and result."""
+        self.connected = 0
+        """Number of connections that were accepted."""
+        self.ports: list[int] = []
+        """The ports on which the server listens, once it does."""
+        self._broker = broker
+        self._addresses = addresses
+        self._allow = allow
+        self._tls = tls
+        self._read_metadata = read_metadata
+        self._on_event, self._on_access = on_event, on_access
+        self._links: set[Connection] = set()
+        self._quota = Quota(self.limits.connections, self.limits.connections_per_address)
+        self._memory = Quota(self.limits.memory_bytes, self.limits.memory_bytes_per_address)
+        self.held = HeldPulls(self.limits)
+        """The pulls that wait for messages."""
+        self._opaque = count()
+        self._handlers = RequestHandlers(
+            broker, self.held, self.limits, version("cqstore"), self._notify
+        )
+        self._ended = AsyncExitStack()
+        self._tables_at = 0.0
+        self._is_ending = False
+
+    async def __aenter__(self) -> Self:
+        """Read the store's tables, and start to listen.
+
+        Raises:
+            StoreError: the tables cannot be read, or the server cannot listen on an address.
+        """
+        try:
+            await self._begin()
+        except BaseException:
+            await self._ended.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Accept no more; let clients read what was sent, then disconnect them."""
+        self._is_ending = True
+        await self._ended.aclose()
+
+    async def _begin(self) -> None:
+        loop, ended = asyncio.get_running_loop(), self._ended
+        ended.callback(self._broker.offsets.save)
+        ended.push_async_callback(self._handlers.close)
+        await asyncio.to_thread(self._read_tables)
+        store = self._broker.served.newest
+        if not store.read_only:
+            subscription = store.add_arrival_listener(lambda batch: self._on_arrival(loop, batch))
+            ended.callback(subscription.close)
+        ended.push_async_callback(self._end_links)
+        for work in (self._watch(), self._check(), self._save()):
+            task = loop.create_task(work)
+            task.add_done_callback(_log_fault)
+            ended.callback(task.cancel)
+        for host, port in self._addresses:
+            listener = listen(host, port)
+            self.ports.append(listener.getsockname()[1])
+            server = await loop.create_server(
+                lambda: Connection(self), sock=listener, ssl=self._tls,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._tls else None,
+            )  # fmt: skip
+            ended.callback(server.close)
+
+    async def _end_links(self) -> None:
+        """Disconnect all clients; those that do not read are cut off after a moment."""
+        for link in list(self._links):
+            link.end()
+        deadline = monotonic() + _END_SECONDS
+        while self._links and monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for link in list(self._links):
+            link.drop()
+        await asyncio.sleep(0)
+
+    # ---- what connections ask, see ``ConnectionOwner``
+
+    def join(self, link: Connection) -> str:
+        """Register a connection; return why it is refused, else an empty text."""
+        ip = peer_ip(link.address)
+        if not any(ip in network for network in self._allow):
+            return "refused: the address is not in an allowed network"
+        if self._is_ending:
+            return "refused: the server is ending"
+        if not self._quota.has_room(link.address):
+            return "refused: too many connections"
+        self._quota.add(link.address)
+        self._links.add(link)
+        self.connected += 1
+        return ""
+
+    def leave(self, link: Connection) -> None:
+        """Forget a connection, its waiting pulls and its consumers."""
+        if link not in self._links:
+            return
+        self._links.discard(link)
+        self._quota.add(link.address, -1)
+        self.held.drop(link)
+        for name, group in self._broker.groups.leave(link):
+            self._notify(name, group)
+
+    def handle(self, request: Request, link: Connection) -> Command | None:
+        """Return the response to a request; ``None``: it is sent later."""
+        return self._handlers.handle(request, link)
+
+    def count(self, request: Request, response: int, size: int) -> None:
+        """Count a request, and write a line for it if that is wanted."""
+        code = request.command.code
+        self.counts.add(code, response)
+        if self._on_access is not None:
+            fields = request.command.fields
+            about = fields.get("topic") or fields.get("consumerGroup") or ""
+            self._on_access(
+                f"{request.peer} {request_name(code)} {about[:80]!r} -> {response}, {size} bytes"
+            )
+
+    def can_keep(self, link: Connection, more: int) -> bool:
+        """Count ``more`` bytes in memory; return false if they exceed a limit."""
+        has_room = more <= 0 or self._memory.has_room(link.address, more)
+        self._memory.add(link.address, more)
+        return has_room
+
+    def can_send(self, link: Connection) -> None:
+        """Answer the waiting pulls of a client that reads again."""
+        self.held.wake_link(link)
+
+    def report(self, link: Connection, sentence: str) -> None:
+        """Report why a connection is closed."""
+        self._on_event(f"{link.peer}: {sentence}")
+
+    # ---- work beside the connections
+
+    def _notify(self, name: str, group: ConsumerGroup) -> None:
+        """Tell the consumers of a group to share its queues anew."""
+        command = Command(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, next(self._opaque) % _MAX_OPAQUE, IS_ONEWAY,
+            {"consumerGroup": name},
+        )  # fmt: skip
+        for link in list(group.consumers):
+            link.send(command)
+
+    def _on_arrival(self, loop: asyncio.AbstractEventLoop, batch: ArrivalBatch) -> None:
+        """Wake pulls of queues with new messages; called in the listener's thread."""
+        keys = tuple(batch.queues)
+        if batch.dropped:
+            loop.call_soon_threadsafe(lambda: loop.create_task(self.held.wake_all()))
+        else:
+            loop.call_soon_threadsafe(self.held.wake, keys)
+
+    async def _watch(self) -> None:
+        """Open the store again when another process has appended to it."""
+        served = self._broker.served
+        while served.is_followed:
+            await asyncio.sleep(POLL_SECONDS)
+            if await asyncio.to_thread(served.renew):
+                await asyncio.to_thread(self._read_tables)
+                await self.held.wake_all()
+
+    def _read_tables(self) -> None:
+        """Read topics, groups and offsets, at most once in a few seconds."""
+        if self._read_metadata is None:
+            tables = BrokerTables()
+        elif self._tables_at and monotonic() < self._tables_at + _TABLES_SECONDS:
+            tables = self._broker.tables.without_known()
+        else:
+            try:
+                tables = BrokerTables.of(self._read_metadata())
+            except StoreError as exc:
+                if not self._tables_at:
+                    raise
+                self._on_event(f"cannot read the tables of the broker again: {exc}")
+                tables = self._broker.tables.without_known()
+            self._tables_at = monotonic()
+        self._broker.use_tables(tables)
+
+    async def _check(self) -> None:
+        """Close connections whose time is over, and forget consumers without heartbeats."""
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            now = monotonic()
+            for link in list(self._links):
+                link.check_times(now)
+            for name, group in self._broker.groups.expire():
+                self._notify(name, group)
+
+    async def _save(self) -> None:
+        """Write the file for consumer offsets every few seconds."""
+        while True:
+            await asyncio.sleep(_SAVE_SECONDS)
+            try:
+                await asyncio.to_thread(self._broker.offsets.save)
+            except StoreError as exc:
+                self._on_event(f"cannot write consumer offsets, retrying: {exc}")
+
+
+def _log_fault(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (exc := task.exception()) is not None:
+        _LOG.error("a task of the server failed", exc_info=exc)
