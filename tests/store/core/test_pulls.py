@@ -124,6 +124,17 @@ def test_a_pull_has_one_message_whatever_the_limit(
             assert found.record_count() == expected
 
 
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_a_pull_ends_with_its_queue_file(tmp_path: Path, units: int) -> None:
+    config = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 20 * units})
+    with MessageStore.open(tmp_path, config, backend="file") as store:
+        for _ in range(10):
+            assert store.put_message(Message("t", b"x")).ok
+        assert store.max_offset("t", 0) == 10  # dispatches
+        for found in pulls(store, 0, 2 * units, 10, None, 1 << 20):
+            assert found.record_count() == units
+
+
 def damage(draw: random.Random, file: Path, store: MessageStore) -> tuple[int, bytes]:
     """Overwrite a few bytes of a record, most often of its head; return what was there."""
     block = components_of(store).queues.queue("t", draw.randrange(QUEUES)).read_units(0, PUTS)
