@@ -21,6 +21,8 @@ from tokenize import TokenInfo
 SUFFIXES = (".pyx", ".pxd")
 CONTRACTS = ("tests/golden_stores", "tests/property", "tests/interrupts", "tests/fuzz")
 """Tests that run most compiled modules, in the way that users do."""
+OF_PACKAGE = {"store": "tests/store/core", "cq_rocksdb": "tests/cq_rocksdb/queues"}
+"""Tests of compiled code that are not in the folder of its own name."""
 _FLAGS = "-O0 -fwrapv -Werror -Wno-discarded-qualifiers -Icqstore/store/core"
 _DECLARING = {"cdef", "cpdef", "ctypedef"}
 _NEVER = 1 << 30
@@ -202,7 +204,8 @@ def dependents(root: Path, path: str, followed: tuple[str, ...] = (".pxd",)) -> 
 
 def suites(root: Path, path: str) -> list[str]:
     """Return folders of tests: a file's own, those of modules that depend on it, the contracts."""
-    found: list[str] = []
+    package = path.partition("/")[0]
+    found: list[str] = [OF_PACKAGE[package]] if package in OF_PACKAGE else []
     for each in [path, *dependents(root, path, SUFFIXES)]:
         mirrored = Path("tests", each.removeprefix("cqstore/"))
         found.append(str(next(folder for folder in mirrored.parents if (root / folder).is_dir())))

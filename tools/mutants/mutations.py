@@ -1,6 +1,7 @@
 """Every mutation of a source: what it replaces, by what, and how it is named."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -74,8 +75,8 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
 
     Left out is what no test should pin: strings (names and messages), annotations, log calls,
     options of commands, assertions (``strict`` of ``zip`` is one), whether a process waits for a
-    thread at its end, and the numbers of a module's constants, which are layouts
-    (golden stores tell them) or tunings (no value is wrong).
+    thread at its end, the 0 of a compiled function that returns nothing else, and the numbers of a
+    module's constants, which are layouts (golden stores tell them) or tunings (no value is wrong).
     """
     finder = _Finder(path, source)
     finder.module(ast.parse(as_python(source) if path.endswith(SUFFIXES) else source))
@@ -100,9 +101,11 @@ class _Finder:
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
         self._function = ""
+        self._returns_status = False
         self._statement: ast.stmt | None = None
         self._is_compiled = path.endswith(SUFFIXES)
         self._text = Restored(source).text if self._is_compiled else ast.unparse
+        self._zeros = _named_zeros(source) if self._is_compiled else set()
 
     # ---- walking
 
@@ -117,7 +120,7 @@ class _Finder:
                 self._swap(first, second)
 
     def _visit_statement(self, node: ast.stmt) -> None:
-        if _is_left_out(node):
+        if _is_left_out(node) or (self._returns_status and isinstance(node, ast.Return)):
             return
         outer, self._statement = self._statement, node
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -132,12 +135,13 @@ class _Finder:
             return
         outer = self._function
         self._function = f"{outer}.{node.name}" if outer else node.name
+        self._returns_status = self._is_compiled and _returns_only_zero(node)
         if isinstance(node, ast.FunctionDef):
             for default in (*node.args.defaults, *node.args.kw_defaults):
                 if default is not None:
                     self._expression(default)
         self._block(node.body)
-        self._function = outer
+        self._function, self._returns_status = outer, False
 
     def _children(self, node: ast.AST) -> None:
         for name, value in ast.iter_fields(node):
@@ -185,7 +189,8 @@ class _Finder:
     @statement.register
     def _(self, node: ast.Return) -> None:
         nothing = "0" if self._is_compiled else "None"
-        if node.value is not None and ast.unparse(node.value) not in {"None", "False", nothing}:
+        same = {"None", "False", nothing, *self._zeros}
+        if node.value is not None and ast.unparse(node.value) not in same:
             self._replace(node, f"return {nothing}", f"returns {nothing}")
 
     @statement.register
@@ -304,6 +309,20 @@ def _is_left_out(node: ast.stmt) -> bool:
         owner = called.value if isinstance(called, ast.Attribute) else None
         return isinstance(owner, ast.Name) and owner.id in _LOGGERS
     return False
+
+
+def _named_zeros(source: bytes) -> set[str]:
+    """Return the constants of ``cdef enum`` that are 0."""
+    return set(re.findall(r"^    ([A-Z_]+) = 0\b", source.decode(), re.MULTILINE))
+
+
+def _returns_only_zero(node: ast.stmt) -> bool:
+    """Return whether each ``return`` of a function gives 0: in Cython, that no error occurred."""
+    returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+    return all(
+        isinstance(each, ast.Constant) and type(each.value) is int and each.value == 0
+        for each in returned
+    )
 
 
 def _is_option(node: ast.expr) -> bool:

@@ -1,22 +1,28 @@
 """The compiled connections of followers, beside a model in Python and under threads."""
 
 import random
+import resource
 import signal
 import socket
 import struct
 import threading
 import time
+from array import array
 from collections.abc import Iterator
 from errno import EBADF
+from fcntl import ioctl
 from functools import partial
+from termios import FIONREAD
 
 import pytest
 
 from cqstore.replication.feed._links import Link, Links
+from tests.kit.given_memory import given_memory
 from tests.kit.oracle.links import OracleLink, OracleLinks
 from tests.kit.waiting import until
 
 SECONDS = 60.0
+REPORT = 8
 ALONE = 16
 """Puts that have waited alone before they are lent the hearing."""
 
@@ -101,17 +107,19 @@ def test_threads_that_wait_a_moment_never_hang_and_never_answer_too_soon() -> No
     links, link, ended = Links(), Link("a", 1), threading.Event()
     links.join(link)
     links.begin(link, 0, 0)
-    served, late = [0] * 4, [0] * 4
+    served, late, early = [0] * 4, [0] * 4, [0] * 4
 
     def wait(place: int) -> None:
         draw = random.Random(place)
         while not ended.is_set():
             at = link.position + draw.randrange(3)
-            if links.wait(at, 1, time.monotonic() + draw.random() * 2e-4, ()):
+            deadline = time.monotonic() + draw.random() * 2e-4
+            if links.wait(at, 1, deadline, ()):
                 served[place] += 1
                 assert link.acknowledged >= at
             else:
                 late[place] += 1
+                early[place] += time.monotonic() < deadline
 
     threads = [threading.Thread(target=wait, args=(place,)) for place in range(4)]
     for thread in threads:
@@ -122,6 +130,40 @@ def test_threads_that_wait_a_moment_never_hang_and_never_answer_too_soon() -> No
     for thread in threads:
         thread.join()
     assert links.waiting == 0
+    assert early == [0] * 4
+
+
+def test_an_answer_before_the_sleep_wakes_no_later_wait() -> None:
+    links, link = Links(), Link("a", 1)
+    links.join(link)
+    links.begin(link, 0, 0)
+    assert links.wait(1, 1, soon(), (lambda: links.acknowledge(link, 1),))
+    deadline = time.monotonic() + 0.05
+    assert not links.wait(2, 1, deadline, ())
+    assert time.monotonic() >= deadline
+
+
+def sleeps() -> int:
+    """Return how often this thread has given up its processor."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+def test_a_thread_that_waits_sleeps(received: "ReceivingLink") -> None:
+    """It neither polls for the answer nor for the bytes."""
+    before = sleeps()
+    assert not received.links.wait(1, 1, time.monotonic() + 0.5, ())
+    with pytest.raises(TimeoutError):
+        received.left(0.5)
+    assert sleeps() - before < 10  # it is three
+
+
+def test_memory_of_a_wait_is_used_again() -> None:
+    links = Links()
+    assert not links.wait(1, 1, 0, ())
+    before = given_memory()
+    for _ in range(2000):
+        assert not links.wait(1, 1, 0, ())
+    assert given_memory() - before < 2000 * 32  # a waiter has more
 
 
 def test_who_is_told_of_a_wait_may_fail_and_no_put_waits_then() -> None:
@@ -218,6 +260,33 @@ def test_silence_and_ends_are_told(received: ReceivingLink) -> None:
     with pytest.raises(OSError, match="descriptor") as caught:
         received.links.receive(received.link, 1 << 20, SECONDS)
     assert caught.value.errno == EBADF
+
+
+def test_bytes_that_another_reader_took_are_no_error(received: ReceivingLink) -> None:
+    """A socket was readable, and no longer is: the next bytes are waited for."""
+    answers, stolen = list[bytes](), list[bytes]()
+
+    def steal() -> None:
+        while data := received.near.recv(REPORT):
+            stolen.append(data)
+
+    def is_empty() -> bool:
+        unread = array("i", [0])
+        ioctl(received.near, FIONREAD, unread)
+        return not unread[0]
+
+    threads = [
+        threading.Thread(target=each) for each in (lambda: answers.append(received.left()), steal)
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        received.far.send(reports(1))
+        until(is_empty)
+    received.far.close()
+    for thread in threads:
+        thread.join()
+    assert answers == [b""]
 
 
 # ---- a put that hears its own answer
@@ -389,6 +458,14 @@ def test_silence_is_told_while_a_put_hears() -> None:
         thread.join()
 
 
+def test_a_put_that_hears_is_late_at_its_deadline(lent: Lent) -> None:
+    """It need not hear as long as the hearing is lent."""
+    began = time.monotonic()
+    assert not lent.links.wait(1 << 40, 1, began + 0.05, ())
+    assert began + 0.05 <= time.monotonic() < began + SECONDS / 4
+    assert lent.link.received_by_puts == lent.before + 1
+
+
 def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
     """A put that heard one of two would not hear the other."""
     second = Link("b", 2)
@@ -418,8 +495,10 @@ def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
     try:
         thread = threading.Thread(target=strike)
         thread.start()
+        began = time.monotonic()
         with pytest.raises(ZeroDivisionError):
             lent.links.wait(1 << 40, 1, soon(), ())
+        assert time.monotonic() < began + SECONDS / 4  # it does not hear on
         thread.join()
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -124,3 +124,21 @@ def test_a_search_by_time_is_right_or_names_what_is_missing(
                     store, partial(store.offset_by_time, "t", 0, time)
                 ) == found or truncated(found)
         assert errors
+
+
+def test_a_record_that_was_cut_is_left_out_whatever_is_pulled_after_it(tmp_path: Path) -> None:
+    """Units of a damaged queue may be in any order: the last one read may have its whole record."""
+    with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
+        for size in (1000, 1000, 3000):
+            assert store.put_message(Message("t", b"x" * size, 0, {"TAGS": "a"})).ok
+        store.flush()
+        whole = [bytes(record) for record in store.get_message("t", 0, 0, 3).records]
+        assert len(whole) == 3
+        queue = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+        with queue.open("r+b") as file:
+            second, third = os.pread(file.fileno(), 20, 20), os.pread(file.fileno(), 20, 40)
+            os.pwrite(file.fileno(), third + second, 20)
+        os.truncate(tmp_path / "commitlog" / f"{0:020d}", 4096 + 100)
+        found = store.get_message("t", 0, 0, 3)
+        assert [bytes(record) for record in found.records] == whole[:2]
+        assert [damaged.queue_offset for damaged in found.damaged] == [1]

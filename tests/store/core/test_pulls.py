@@ -107,6 +107,34 @@ def test_sound_pulls_are_alike(store: MessageStore) -> None:
     assert {*store.metrics.snapshot().read_fallbacks.values()} <= {0, unknown}
 
 
+@pytest.mark.parametrize("place", ["memory", "disk"])
+@pytest.mark.parametrize(("limit", "expected"), [(0, 1), (1, 1), (2, 2)])
+def test_a_pull_has_one_message_whatever_the_limit(
+    tmp_path: Path, place: str, limit: int, expected: int
+) -> None:
+    """RocketMQ compares the count of those before, and never refuses the first."""
+    name = f"max_transfer_count_on_message_in_{place}"
+    ratio = 40 if place == "memory" else 0
+    changes = {name: limit, "access_message_in_memory_max_ratio": ratio}
+    with MessageStore.open(tmp_path, CONFIG.model_copy(update=changes)) as store:
+        for _ in range(4):
+            assert store.put_message(Message("t", b"x")).ok
+        assert store.max_offset("t", 0) == 4  # dispatches
+        for found in pulls(store, 0, 0, 4, None, 1 << 20):
+            assert found.record_count() == expected
+
+
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_a_pull_ends_with_its_queue_file(tmp_path: Path, units: int) -> None:
+    config = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 20 * units})
+    with MessageStore.open(tmp_path, config, backend="file") as store:
+        for _ in range(10):
+            assert store.put_message(Message("t", b"x")).ok
+        assert store.max_offset("t", 0) == 10  # dispatches
+        for found in pulls(store, 0, 2 * units, 10, None, 1 << 20):
+            assert found.record_count() == units
+
+
 def damage(draw: random.Random, file: Path, store: MessageStore) -> tuple[int, bytes]:
     """Overwrite a few bytes of a record, most often of its head; return what was there."""
     block = components_of(store).queues.queue("t", draw.randrange(QUEUES)).read_units(0, PUTS)

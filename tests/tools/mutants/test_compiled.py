@@ -9,7 +9,15 @@ from Cython.Build.Dependencies import create_dependency_tree
 
 from tests.kit.compiled_sources import modules
 from tests.kit.product_tree import ROOT, product_files
-from tools.mutants.compiled import CONTRACTS, SUFFIXES, as_python, compiles, dependents, suites
+from tools.mutants.compiled import (
+    CONTRACTS,
+    OF_PACKAGE,
+    SUFFIXES,
+    as_python,
+    compiles,
+    dependents,
+    suites,
+)
 from tools.mutants.mutations import mutations
 from tools.mutants.trial import Fate, Tree
 
@@ -69,6 +77,21 @@ def test_what_is_compared_has_no_order() -> None:
     assert made(f"{HEAD}    x = memcmp(a, b, c)\n") == {f"{HEAD}    pass\n"}
 
 
+def test_zero_is_left_alone_where_a_function_returns_nothing_else() -> None:
+    error, count = "cdef int f(a) except -1:", "cdef int g(a) except -1:"
+    assert made(f"{error}\n    return 0\n") == set()
+    assert made(f"{count}\n    if a:\n        return 0\n    return a\n") == {
+        f"{count}\n    if {test}:\n        return {zero}\n    return {last}\n"
+        for test, zero, last in [
+            ("True", "0", "a"), ("False", "0", "a"), ("a", "(1)", "a"), ("a", "0", "0"),
+        ]
+    }  # fmt: skip
+    none = f"cdef enum:\n    NONE = 0\n    ONE = 1\n\n\n{count}"
+    assert made(f"{none}\n    return NONE\n") == set()
+    assert made(f"{none}\n    return ONE\n") == {f"{none}\n    return 0\n"}
+    assert made("cdef bint h(a):\n    return False\n") == {"cdef bint h(a):\n    return (True)\n"}
+
+
 @pytest.mark.parametrize("path", SOURCES)
 def test_every_source_keeps_its_places_as_python(path: str) -> None:
     source = (ROOT / path).read_bytes()
@@ -97,6 +120,15 @@ def test_tests_are_those_of_a_file_then_of_its_callers_then_the_contracts() -> N
     found = suites(ROOT, "store/core/_waiters.pxd")
     own, callers = ["tests/store/core"], ["tests/replication/feed", "tests/store/service"]
     assert found == [*own, *callers, *CONTRACTS]
+
+
+def test_the_compiled_code_of_a_package_has_tests_in_one_more_folder() -> None:
+    for path in ("store/service/reading/_pull.pyx", "cq_rocksdb/engine/_append.pyx"):
+        further, own = OF_PACKAGE[path.partition("/")[0]], str(Path("tests", path).parent)
+        found = suites(ROOT, path)
+        assert found[0] == further
+        assert own.startswith(found[1])
+        assert all((ROOT / folder).is_dir() for folder in found)
 
 
 CODE = b"""from libc.stdlib cimport abort
