@@ -152,7 +152,11 @@ class FullFlush:
         index: IndexService | None,
         checkpoint: StoreCheckpoint,
         commit: GroupCommit,
+        *,
+        confirms_log: bool = True,
     ) -> None:
+        """Without ``confirms_log``, the checkpoint's fields about the log stay as they are."""
+        self._confirms_log = confirms_log
         self._dispatcher = dispatcher
         self.queues = queues
         self._index = index
@@ -199,7 +203,7 @@ class FullFlush:
         changes = {}
         if self._index is not None:
             changes["index_msg_timestamp"] = self._index.index_timestamp
-        if last is not None:
+        if last is not None and self._confirms_log:
             changes["physic_msg_timestamp"] = last.store_timestamp
             changes["confirm_phy_offset"] = last.phy_offset
         if last is not None and self.queues.counts_in_checkpoint:
