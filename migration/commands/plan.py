@@ -1,11 +1,13 @@
 """``cqstore migrate plan``."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, java_long, note, opened_by, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
@@ -13,11 +15,14 @@ from cqstore.cli.table import Row
 from cqstore.migration.commands.options import Master, Space, workspace_of
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.rebuild_plan import make_log_plan
-from cqstore.migration.plan.plan import Plan
+from cqstore.migration.plan.plan import Plan, refuse_second_plan
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS
+from cqstore.migration.preflight.examine import preflight
+from cqstore.migration.preflight.limits import MachineLimit
+from cqstore.migration.preflight.obstacles import refuse
 from cqstore.migration.tasks import MASTER
-from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import bulk_names
 from cqstore.store.settings.config import StoreConfig
@@ -42,6 +47,15 @@ SegmentUnits = Annotated[
     typer.Option(metavar="N", min=1, callback=java_long, help="Maximum number of units per task."),
 ]
 
+Accept = Annotated[
+    list[MachineLimit] | None,
+    typer.Option(
+        "--accept",
+        metavar="LIMIT",
+        help=f"Limit of this machine to exceed: {', '.join(MachineLimit)}. May be repeated.",
+    ),
+]
+
 Replace = Annotated[
     bool,
     typer.Option(
@@ -58,16 +72,20 @@ def plan(
     segment_units: SegmentUnits = SEGMENT_UNITS,
     *,
     replace: Replace = False,
+    accept: Accept = None,
+    without: WithoutOption = None,
+    accept_older_tables: AcceptOlderTables = False,
     master: Master = MASTER,
     workspace: Space = None,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Write a plan to move all queues. Changes nothing of the store.
+    """Check the store as preflight does, and write a plan to move all queues.
 
-    With --from log, tasks scan the commit log, and the queues are built from it alone. A broker may
-    have the store open. The plan leaves out messages that arrive later: migrate switch, for which
-    the broker must be stopped, adds them from the log.
+    Changes nothing of the store. Everything that forbids the move, also what only the switch would
+    find, is refused in one answer. With --from log, tasks scan the commit log, and the queues are
+    built from it alone. A broker may have the store open. The plan leaves out messages that arrive
+    later: migrate switch, for which the broker must be stopped, adds them from the log.
 
     Examples:
         cqstore migrate plan DIR
@@ -76,25 +94,31 @@ def plan(
     space = workspace_of(root, workspace)
     settings = read_config(config, root)
     opener = opened_by(root)
+    broker = NextBroker([to], settings, without or (), accept_older_tables)
+    if source == LOG and replace:
+        raise RefusedStoreError(
+            "--replace cannot be used with --from log: to rebuild existing queues from the log"
+            " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
+            path=root,
+        )
+    refuse_second_plan(space)
+    if source != LOG:
+        _refuse(root, settings, broker, accept or ())
     with progress("planning", unit="units") as tick:
-        if source == LOG and replace:
-            raise RefusedStoreError(
-                "--replace cannot be used with --from log: to rebuild existing queues from the log"
-                " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
-                path=root,
-            )
         if source == LOG:
             made = make_log_plan(
                 root, settings, target=to, master=master, workspace=space,
-                segment_units=segment_units, progress=tick,
+                segment_units=segment_units, without=without or (),
+                accept_older_tables=accept_older_tables, progress=tick,
             ).plan  # fmt: skip
         else:
             made = make_plan(
                 root, settings, target=to, source=source, workspace=space,
-                segment_units=segment_units, replace=replace, progress=tick,
+                segment_units=segment_units, replace=replace, without=without or (),
+                accept_older_tables=accept_older_tables, progress=tick,
             )  # fmt: skip
-    tables = _tables(root, settings, made.target)
-    output(kind).record(_plan_row(made, opener, tables, space.plan))
+    tables = plan_conversion(StorePaths(root), broker)
+    output(kind).record(_plan_row(made, opener, tables and tables.facts(), space.plan))
     if opener:
         note(
             f"{root}: process {opener} has the store open: the plan does not contain messages that"
@@ -112,10 +136,19 @@ def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
     }  # fmt: skip
 
 
-def _tables(root: Path, settings: StoreConfig, to: str) -> object:
-    """Return the tables that a switch will convert, or why it would refuse to."""
-    try:
-        found = plan_conversion(StorePaths(root), NextBroker([to], settings))
-    except StoreError as exc:
-        return str(exc)
-    return None if found is None else found.facts()
+def _refuse(
+    root: Path, settings: StoreConfig, broker: NextBroker, accept: Collection[MachineLimit]
+) -> None:
+    """Refuse a store that preflight refuses.
+
+    Raises:
+        RefusedStoreError: the error has all reasons, except for accepted limits of the machine.
+    """
+    with progress("examining", unit="queues") as tick:
+        report = preflight(
+            root, settings, to=broker.backends[0], running=True, without=broker.without,
+            accept_older_tables=broker.accept_older_tables, progress=tick.of,
+        )  # fmt: skip
+    refuse(
+        [each for each in report.refusals if each.code not in set(accept)], "plan the move", root
+    )

@@ -5,11 +5,13 @@ over the queues; then the checks of the totals. Read-only: no lock is taken, no 
 store that a process has open can be examined too; data that it was just writing is read again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cqstore.broker.conversion.conversion import NextBroker
+from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
 from cqstore.migration.preflight.broker_rules import meaning
 from cqstore.migration.preflight.combined import CombinedStart
@@ -19,7 +21,6 @@ from cqstore.migration.preflight.folder_verdict import (
     READABLE,
     FolderFacts,
     inspect_folder,
-    layout_findings,
     state_findings,
 )
 from cqstore.migration.preflight.limits import Extent, machine_findings
@@ -27,6 +28,7 @@ from cqstore.migration.preflight.lite_queues import LiteQueues, LiteRules, lite_
 from cqstore.migration.preflight.machine_facts import MachineLimits
 from cqstore.migration.preflight.metadata_check import table_findings
 from cqstore.migration.preflight.names import QueueIds, TopicNames
+from cqstore.migration.preflight.obstacles import Step, findings_of
 from cqstore.migration.preflight.preflight_report import (
     NameCount,
     PreflightFinding,
@@ -77,6 +79,8 @@ def preflight(
     rocketmq_version: str = RELEASE,
     machine: MachineLimits | None = None,
     running: bool = False,
+    without: Collection[AcceptedLoss] = (),
+    accept_older_tables: bool = False,
     progress: SurveyProgress = noop,
 ) -> PreflightReport:
     """Check whether the queues in ``root`` can be moved, and list the problems. Changes nothing.
@@ -90,6 +94,8 @@ def preflight(
         machine: limits of the computer; for tests.
         running: also examine a store that a process has open, with the warning ``in-use``. Default:
             such a store is refused.
+        without: data of the broker that may be left out, as for the switch.
+        accept_older_tables: as for the switch.
         progress: called with the number of examined queues and the total number.
 
     Raises:
@@ -104,9 +110,10 @@ def preflight(
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
     with os_errors("examine the store", root):  # the path of errors that have none
         found = inspect_folder(root, config)
-        state = list(state_findings(root, running=running))
+        state = list(state_findings(root, found, running=running))
         in_use = any(each.code == IN_USE for each in state)
-        findings = [*layout_findings(root, found, to), *state]
+        broker = NextBroker([to], config, without, accept_older_tables)
+        findings = [*findings_of(Step.PREFLIGHT, root, found, to, broker), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
         examination = _Examination(
@@ -115,7 +122,8 @@ def preflight(
         )  # fmt: skip
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
-    findings += _of_conf(root, conf, version, to, found)
+    where = "--rocketmq" if broker_conf is None else str(broker_conf)
+    findings += [each.at(where) for each in _of_conf(root, conf, version, to, found)]
     return examination.report(rocketmq_version, findings)
 
 
@@ -177,7 +185,7 @@ class _Examination:
             topics=totals.topics if totals else 0,
             queues=totals.queues if totals else 0,
             units=totals.units if totals else 0,
-            findings=by_severity(findings),
+            findings=[each.at(self._root) for each in by_severity(findings)],
         )  # fmt: skip
 
     def beside_writer(self) -> list[PreflightFinding]:
@@ -208,7 +216,8 @@ class _Examination:
                 yield from self._of_store(store, source)
         except StoreError as exc:
             sentence = f"The store cannot be read: {exc}."
-            yield finding("cannot-be-opened", Severity.REFUSE, sentence)
+            where = exc.path or self._root
+            yield finding("cannot-be-opened", Severity.REFUSE, sentence).at(where)
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
         """Yield findings about queues, units, consumers and the limits of the machine."""
@@ -274,7 +283,7 @@ def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFindi
             )  # fmt: skip
     yield from found.finding(
         "delay-levels",
-        Severity.WARN,
+        Severity.REFUSE,
         "The delays of the newest delayed messages differ from messageDelayLevel: the switch, the"
         " rollback and follow refuse such settings. Pass the broker's settings with --config.",
     )
