@@ -2,12 +2,12 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
-from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
+from cqstore.broker.conversion.options import AcceptedLoss, AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, java_long, note, opened_by, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
@@ -22,6 +22,7 @@ from cqstore.migration.preflight.examine import preflight
 from cqstore.migration.preflight.limits import MachineLimit
 from cqstore.migration.preflight.obstacles import refuse
 from cqstore.migration.tasks import MASTER
+from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import bulk_names
@@ -65,6 +66,28 @@ Replace = Annotated[
 ]
 
 
+_NO_REPLACE = (
+    "--replace cannot be used with --from log: to rebuild existing queues from the log and keep the"
+    " old ones, run cqstore rebuild DIR --backend BACKEND"
+)
+
+
+_LATER = (
+    "the plan does not contain messages that arrive from now on. Stop it before migrate switch,"
+    " which adds them from the log"
+)
+
+
+class _Given(TypedDict):
+    """Arguments of both kinds of plan."""
+
+    target: str
+    workspace: Workspace
+    segment_units: int
+    without: Collection[AcceptedLoss]
+    accept_older_tables: bool
+
+
 def plan(
     root: Dir,
     to: Target = "rocksdb",
@@ -96,34 +119,23 @@ def plan(
     opener = opened_by(root)
     broker = NextBroker([to], settings, without or (), accept_older_tables)
     if source == LOG and replace:
-        raise RefusedStoreError(
-            "--replace cannot be used with --from log: to rebuild existing queues from the log"
-            " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
-            path=root,
-        )
+        raise RefusedStoreError(_NO_REPLACE, path=root)
     refuse_second_plan(space)
     if source != LOG:
         _refuse(root, settings, broker, accept or ())
+    given = _Given(
+        target=to, workspace=space, segment_units=segment_units, without=broker.without,
+        accept_older_tables=accept_older_tables,
+    )  # fmt: skip
     with progress("planning", unit="units") as tick:
         if source == LOG:
-            made = make_log_plan(
-                root, settings, target=to, master=master, workspace=space,
-                segment_units=segment_units, without=without or (),
-                accept_older_tables=accept_older_tables, progress=tick,
-            ).plan  # fmt: skip
+            made = make_log_plan(root, settings, **given, master=master, progress=tick).plan
         else:
-            made = make_plan(
-                root, settings, target=to, source=source, workspace=space,
-                segment_units=segment_units, replace=replace, without=without or (),
-                accept_older_tables=accept_older_tables, progress=tick,
-            )  # fmt: skip
+            made = make_plan(root, settings, **given, source=source, replace=replace, progress=tick)
     tables = plan_conversion(StorePaths(root), broker)
     output(kind).record(_plan_row(made, opener, tables and tables.facts(), space.plan))
     if opener:
-        note(
-            f"{root}: process {opener} has the store open: the plan does not contain messages that"
-            " arrive from now on. Stop it before migrate switch, which adds them from the log"
-        )
+        note(f"{root}: process {opener} has the store open: {_LATER}")
 
 
 def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:

@@ -102,11 +102,8 @@ def preflight(
         StoreConfigError: ``to``, the version or the configuration file is invalid.
         StoreIOError: the configuration, or a folder of the store, cannot be read.
     """
-    if to not in bulk_names():
-        known = " or ".join(map(repr, bulk_names()))
-        raise StoreConfigError(f"invalid target backend {to!r}: expected {known}")
-    version = parse_version(rocketmq_version)
-    conf, values = _read(broker_conf)
+    _refuse_unknown(to)
+    version, (conf, values) = parse_version(rocketmq_version), _read(broker_conf)
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
     with os_errors("examine the store", root):  # the path of errors that have none
         found = inspect_folder(root, config)
@@ -116,15 +113,23 @@ def preflight(
         findings = [*findings_of(Step.PREFLIGHT, root, found, to, broker), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
-        examination = _Examination(
-            root, config, found, to, machine or MachineLimits(), lite_rules(version, values),
-            progress,
-        )  # fmt: skip
+        limits, rules = machine or MachineLimits(), lite_rules(version, values)
+        examination = _Examination(root, config, found, to, limits, rules, progress)
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
-    where = "--rocketmq" if broker_conf is None else str(broker_conf)
-    findings += [each.at(where) for each in _of_conf(root, conf, version, to, found)]
+    findings += _of_conf(root, conf, version, to, found)
     return examination.report(rocketmq_version, findings)
+
+
+def _refuse_unknown(to: str) -> None:
+    """Refuse a target that is not a backend.
+
+    Raises:
+        StoreConfigError: it is none.
+    """
+    if to not in bulk_names():
+        known = " or ".join(map(repr, bulk_names()))
+        raise StoreConfigError(f"invalid target backend {to!r}: expected {known}")
 
 
 def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
@@ -140,15 +145,15 @@ def _of_conf(
 ) -> Iterator[PreflightFinding]:
     """Yield findings about a configuration; without one, about the release."""
     if conf is None:
-        yield from meaning({}, version, to, None)
+        yield from (each.at("--rocketmq") for each in meaning({}, version, to, None))
         return
     for sentence in other_store(conf.values, root, is_new=False):
         key = sentence.partition("=")[0]
-        yield finding("conf-of-another-folder", Severity.INFO, f"{sentence}.", [key])
+        yield finding("conf-of-another-folder", Severity.INFO, f"{sentence}.", [key]).at(conf.path)
     folders = found.layout.log_folders if found.layout is not None else []
     with os_errors("examine the store", root):
         sizes = file_sizes(StorePaths(root), folders)
-    yield from lint(conf, version, to, found.verdict, sizes)
+    yield from (each.at(conf.path) for each in lint(conf, version, to, found.verdict, sizes))
 
 
 class _Examination:

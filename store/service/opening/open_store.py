@@ -293,10 +293,7 @@ def _recover(
         undo.callback(marking.closing, partial(index.close, flush=False))
     deleted.load()
     queues.recover()
-    recovery = Recovery(
-        paths, config, log, queues, index, components.checkpoint, report, deleted,
-        components.layout.log_writer,
-    )  # fmt: skip
+    recovery = Recovery(paths, config, log, queues, index, components.checkpoint, report, deleted)
     units = RecordUnits(
         config, deleted, queues.queue_type, check_topic=queues.check_topic,
         lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
@@ -357,6 +354,7 @@ def _replay(
     dispatchers = components.dispatcher.dispatchers
     replay = Replay(components.dispatcher.store, units, keys, dispatchers)
     wanted = options.recovery
+    recovery.keep_log(components.layout.log_writer)
     recovery.run(replay, wanted.cut_at, wanted.pass_over, options.progress)
     names = [each.name for each in queues.backends()]
     components.lines.log_was_cut(report.end_phy_offset, names)
@@ -383,10 +381,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     log, queues = components.log, components.queues
     state, index, commit = components.state, components.index, components.commit
     pending, dispatcher = components.pending, components.dispatcher
-    components.flush_all = FullFlush(
-        dispatcher, queues, index, components.checkpoint, commit,
-        confirms_log=not components.layout.log_writer,
-    )  # fmt: skip
+    components.flush_all = FullFlush(dispatcher, queues, index, components.checkpoint, commit)
     components.flush = FlushService(
         config, log, commit, dispatcher, components.flush_all, state.fail
     )

@@ -74,9 +74,7 @@ class Recovery:
         checkpoint: StoreCheckpoint,
         report: RecoveryReport,
         deleted: DeletedTopics,
-        log_writer: str = "",
     ) -> None:
-        """``log_writer``: see ``StoreLayout``; empty: the log may be written."""
         self._paths = paths
         self._log = log
         self._queues = queues
@@ -86,7 +84,7 @@ class Recovery:
         self._deleted = deleted
         self._mark = SyncedMark(paths)
         self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
-        self._kept = KeptLog(paths, log, log_writer, report) if log_writer else None
+        self._kept: KeptLog | None = None
         self._controlled = is_controlled(paths, config)
         self._confirmed = last_on_disk(checkpoint, controlled=self._controlled)
         self._passing = PassOver(paths, log, queues, self._rules, deleted.has_record)
@@ -153,6 +151,11 @@ class Recovery:
         return self._controlled and end > self._checkpoint.fields.confirm_phy_offset
 
     # ---- read-write
+
+    def keep_log(self, writer: str) -> None:
+        """Do not write the log, for the reason ``writer`` (``StoreLayout``); empty: write it."""
+        if writer:
+            self._kept = KeptLog(self._paths, self._log, writer, self._report)
 
     def run(
         self,

@@ -152,11 +152,9 @@ class FullFlush:
         index: IndexService | None,
         checkpoint: StoreCheckpoint,
         commit: GroupCommit,
-        *,
-        confirms_log: bool = True,
     ) -> None:
-        """Without ``confirms_log``, the checkpoint's fields about the log stay as they are."""
-        self._confirms_log = confirms_log
+        """If the log is not written, the checkpoint's fields about it stay as they are."""
+        self._confirms_log = not commit.log.files.read_only
         self._dispatcher = dispatcher
         self.queues = queues
         self._index = index
