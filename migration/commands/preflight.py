@@ -73,7 +73,7 @@ def _rows(report: PreflightReport) -> Iterator[Row]:
     """Yield a row for the layout and for each finding."""
     what = f"{report.layout}, to {report.to}"
     layout = {"severity": "", "code": "layout", "finding": what, "figures": "", "affected": ""}
-    yield {**layout, "where": report.root}
+    yield {**layout, "where": ""}
     for finding in report.findings:
         yield {
             "severity": finding.severity.value,

@@ -21,7 +21,6 @@ from tests.interop.controlled_set import (
     Traffic,
     until,
 )
-from tests.interop.started import pairs
 from tests.kit.commands import COMMAND
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(2400)]
@@ -122,40 +121,3 @@ def test_a_set_moves_one_broker_after_the_other(tmp_path: Path, brokers: Brokers
         assert re.search(r"own records +0 +0", found), found
     for root in (first, *others):
         cqstore("check", root)
-
-
-def test_a_learner_becomes_a_replica_without_a_broker_that_is_down(
-    tmp_path: Path, brokers: Brokers
-) -> None:
-    """A folder that ``follow --controller`` has built is a replica with queues in RocksDB."""
-    with ControlledSet.running(brokers, tmp_path) as made:
-        master = made.master
-        assert master is not None
-        assert master.broker is not None
-        made.make_topic()
-        with Traffic.running(brokers, made.names) as traffic:
-            until(lambda: traffic.do("figures")["received"] > 100, lambda: traffic.do("figures"))
-            new = Replica(tmp_path / "new", {**master.settings, "storeType": "defaultRocksDB"})
-            del new.settings["listenPort"]
-            new.conf.write_text("".join(f"{word}\n" for word in pairs(new.settings)))
-            end = master.do("end")["end"]
-            cqstore(
-                "follow", f"127.0.0.1:{master.broker.ha_port}", new.root, "--controller",
-                "--broker-id", 900, "--backend", "rocksdb", "--config", new.conf,
-                "--broker", f"127.0.0.1:{master.broker.port}", "--until", end,
-            )  # fmt: skip
-            assert not list(new.root.glob("brokerIdentity*"))
-            made.replicas.append(new)
-            made.start(new)
-            assert (new.id, len(made.in_sync)) == (4, 4)
-            with traffic.step("election"):
-                traffic.do("elect", made.controller, CLUSTER, NAME, new.id)
-                until(lambda: made.master is new and len(made.in_sync) == 4, made.roles)
-            figures = traffic.do("quiet")
-            (tmp_path / "figures.json").write_text(json.dumps([figures, traffic.gaps], indent=1))
-            assert figures["missing"] == []
-            read = {int(key) for key in new.do("read", TOPIC)["keys"]}
-            assert len(read) >= figures["acknowledged"]
-        new.stack.close()
-        new.broker = None
-    cqstore("check", new.root)
