@@ -107,7 +107,7 @@ from cqstore.store.service.reading.topic_reader import read_topic as read_topic
 from cqstore.store.service.recovering.find_log_end import SavedTail as SavedTail
 from cqstore.store.service.recovering.pass_over import PassedOver as PassedOver
 from cqstore.store.service.recovering.queue_rebuild import RebuildReport as RebuildReport
-from cqstore.store.service.recovering.recovery import RecoveryReport as RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport as RecoveryReport
 from cqstore.store.service.recovering.replacement import Rebuild as Rebuild
 from cqstore.store.service.results import DamagedRecord as DamagedRecord
 from cqstore.store.service.results import GetMessageResult as GetMessageResult

@@ -1,12 +1,13 @@
 """``cqstore migrate plan``."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.options import AcceptedLoss, AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, java_long, note, opened_by, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
@@ -14,11 +15,15 @@ from cqstore.cli.table import Row
 from cqstore.migration.commands.options import Master, Space, workspace_of
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.rebuild_plan import make_log_plan
-from cqstore.migration.plan.plan import Plan
+from cqstore.migration.plan.plan import Plan, refuse_second_plan
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS
+from cqstore.migration.preflight.examine import preflight
+from cqstore.migration.preflight.limits import MachineLimit
+from cqstore.migration.preflight.obstacles import BATCH, refuse
 from cqstore.migration.tasks import MASTER
-from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import bulk_names
 from cqstore.store.queue.topic_choice import ONLY_LIGHT
@@ -44,6 +49,15 @@ SegmentUnits = Annotated[
     typer.Option(metavar="N", min=1, callback=java_long, help="Maximum number of units per task."),
 ]
 
+Accept = Annotated[
+    list[MachineLimit] | None,
+    typer.Option(
+        "--accept",
+        metavar="LIMIT",
+        help=f"Limit of this machine to exceed: {', '.join(MachineLimit)}. May be repeated.",
+    ),
+]
+
 Replace = Annotated[
     bool,
     typer.Option(
@@ -62,7 +76,6 @@ Topics = Annotated[
         f" '{ONLY_LIGHT}' moves all light queues to RocksDB. Default: all topics.",
     ),
 ]
-
 Leave = Annotated[
     list[str] | None,
     typer.Option(
@@ -73,18 +86,52 @@ Leave = Annotated[
     ),
 ]
 
+_NO_CHOICE = "--topics and --leave cannot be used with --from log: they need the old queues"
+_NO_REPLACE = (
+    "--replace cannot be used with --from log: to rebuild existing queues from the log and keep the"
+    " old ones, run cqstore rebuild DIR --backend BACKEND"
+)
+
+
+_LATER = (
+    "the plan does not contain messages that arrive from now on. Stop it before migrate switch,"
+    " which adds them from the log"
+)
+
+
+class _Given(TypedDict):
+    """Arguments of both kinds of plan."""
+
+    target: str
+    workspace: Workspace
+    segment_units: int
+    without: Collection[AcceptedLoss]
+    accept_older_tables: bool
+
 
 def plan(
-    root: Dir, to: Target = "rocksdb", source: Source = None,
-    segment_units: SegmentUnits = SEGMENT_UNITS, *, topics: Topics = None, leave: Leave = None,
-    replace: Replace = False, master: Master = MASTER, workspace: Space = None,
-    config: ConfigFile = None, kind: Format = OutputFormat.TABLE,
-) -> None:  # fmt: skip
-    """Write a plan to move all queues. Changes nothing of the store.
+    root: Dir,
+    to: Target = "rocksdb",
+    source: Source = None,
+    segment_units: SegmentUnits = SEGMENT_UNITS,
+    *,
+    topics: Topics = None,
+    leave: Leave = None,
+    replace: Replace = False,
+    accept: Accept = None,
+    without: WithoutOption = None,
+    accept_older_tables: AcceptOlderTables = False,
+    master: Master = MASTER,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Check the store as preflight does, and write a plan to move all queues.
 
-    With --from log, tasks scan the commit log, and the queues are built from it alone. A broker may
-    have the store open. The plan leaves out messages that arrive later: migrate switch, for which
-    the broker must be stopped, adds them from the log.
+    Changes nothing of the store. Everything that forbids the move, also what only the switch would
+    find, is refused in one answer. With --from log, tasks scan the commit log, and the queues are
+    built from it alone. A broker may have the store open. The plan leaves out messages that arrive
+    later: migrate switch, for which the broker must be stopped, adds them from the log.
 
     With --topics '%LMQ%*', only the light queues are moved, and a broker (RocketMQ 5.5.0 or later)
     reads all other topics from files. With --leave, every topic is moved but the named ones: their
@@ -98,42 +145,30 @@ def plan(
     space = workspace_of(root, workspace)
     settings = read_config(config, root)
     opener = opened_by(root)
+    broker = NextBroker([to], settings, without or (), accept_older_tables)
+    if source == LOG and replace:
+        raise RefusedStoreError(_NO_REPLACE, path=root)
+    if source == LOG and (topics or leave):
+        raise RefusedStoreError(_NO_CHOICE, path=root)
+    refuse_second_plan(space)
+    if source != LOG:
+        _refuse(root, settings, broker, {*(accept or ()), *([BATCH] if topics or leave else ())})
+    given = _Given(
+        target=to, workspace=space, segment_units=segment_units, without=broker.without,
+        accept_older_tables=accept_older_tables,
+    )  # fmt: skip
     with progress("planning", unit="units") as tick:
         if source == LOG:
-            _refuse_with_log(root, replace=replace, chosen=bool(topics or leave))
-            made = make_log_plan(
-                root, settings, target=to, master=master, workspace=space,
-                segment_units=segment_units, progress=tick,
-            ).plan  # fmt: skip
+            made = make_log_plan(root, settings, **given, master=master, progress=tick).plan
         else:
             made = make_plan(
-                root, settings, target=to, source=source, workspace=space,
-                segment_units=segment_units, replace=replace, topics=topics or (),
+                root, settings, **given, source=source, replace=replace, topics=topics or (),
                 leave=leave or (), progress=tick,
             )  # fmt: skip
-    tables = _tables(root, settings, made.target)
-    output(kind).record(_plan_row(made, opener, tables, space.plan))
+    tables = plan_conversion(StorePaths(root), broker)
+    output(kind).record(_plan_row(made, opener, tables and tables.facts(), space.plan))
     for sentence in _notes(root, made, opener):
         note(sentence)
-
-
-def _refuse_with_log(root: Path, *, replace: bool, chosen: bool) -> None:
-    """Refuse options that need existing queues, for --from log.
-
-    Raises:
-        RefusedStoreError: one was given.
-    """
-    if replace:
-        raise RefusedStoreError(
-            "--replace cannot be used with --from log: to rebuild existing queues from the log"
-            " and keep the old ones, run cqstore rebuild DIR --backend BACKEND",
-            path=root,
-        )
-    if chosen:
-        raise RefusedStoreError(
-            "--topics and --leave cannot be used with --from log: they need the old queues",
-            path=root,
-        )
 
 
 def _notes(root: Path, made: Plan, opener: int) -> Iterator[str]:
@@ -144,10 +179,7 @@ def _notes(root: Path, made: Plan, opener: int) -> Iterator[str]:
             " them before migrate switch: mqadmin updateTopicPerm -t TOPIC -p 0"
         )
     if opener:
-        yield (
-            f"{root}: process {opener} has the store open: the plan does not contain messages that"
-            " arrive from now on. Stop it before migrate switch, which adds them from the log"
-        )
+        yield f"{root}: process {opener} has the store open: {_LATER}"
 
 
 def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
@@ -161,10 +193,17 @@ def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
     }  # fmt: skip
 
 
-def _tables(root: Path, settings: StoreConfig, to: str) -> object:
-    """Return the tables that a switch will convert, or why it would refuse to."""
-    try:
-        found = plan_conversion(StorePaths(root), NextBroker([to], settings))
-    except StoreError as exc:
-        return str(exc)
-    return None if found is None else found.facts()
+def _refuse(
+    root: Path, settings: StoreConfig, broker: NextBroker, accepted: Collection[str]
+) -> None:
+    """Refuse a store that preflight refuses.
+
+    Raises:
+        RefusedStoreError: the error has all reasons, except for the accepted codes.
+    """
+    with progress("examining", unit="queues") as tick:
+        report = preflight(
+            root, settings, to=broker.backends[0], running=True, without=broker.without,
+            accept_older_tables=broker.accept_older_tables, progress=tick.of,
+        )  # fmt: skip
+    refuse([each for each in report.refusals if each.code not in accepted], "plan the move", root)

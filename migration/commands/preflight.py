@@ -72,7 +72,8 @@ def preflight_command(
 def _rows(report: PreflightReport) -> Iterator[Row]:
     """Yield a row for the layout and for each finding."""
     what = f"{report.layout}, to {report.to}"
-    yield {"severity": "", "code": "layout", "finding": what, "figures": "", "affected": ""}
+    layout = {"severity": "", "code": "layout", "finding": what, "figures": "", "affected": ""}
+    yield {**layout, "where": ""}
     for finding in report.findings:
         yield {
             "severity": finding.severity.value,
@@ -80,6 +81,7 @@ def _rows(report: PreflightReport) -> Iterator[Row]:
             "finding": finding.sentence,
             "figures": _figures(finding.figures),
             "affected": _names(finding),
+            "where": finding.where,
         }
 
 

@@ -16,7 +16,7 @@ from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.table_files import stamps, table_paths
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, sync_below, sync_folder
-from cqstore.store.path_kind import exists, files_below, is_dir
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.offline.store_copy import copy_file
 
@@ -54,23 +54,6 @@ def copy_tables(broker: StorePaths, own: StorePaths, following: NextBroker) -> T
         sync_folder(own.root)
         shutil.rmtree(partial)
     return done
-
-
-def refuse_left(broker: StorePaths, without: Collection[AcceptedLoss]) -> None:
-    """Refuse a move that would lose messages that are not in the log.
-
-    Raises:
-        RefusedStoreError: there are compacted topics, and ``without`` does not accept their loss.
-        StoreIOError: the folder cannot be read.
-    """
-    folder = broker.root / AcceptedLoss.COMPACTION
-    with os_errors("look for compacted topics", folder):
-        is_used = is_dir(folder) and any(files_below(folder))
-    if is_used and AcceptedLoss.COMPACTION not in without:
-        raise RefusedStoreError(
-            "the store has messages of compacted topics, which are not copied to the new store. To"
-            f" continue without them, pass --without {AcceptedLoss.COMPACTION}", path=folder,
-        )  # fmt: skip
 
 
 def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[AcceptedLoss]) -> None:

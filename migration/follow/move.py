@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.broker.conversion.broker_process import BrokerProcess
-from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.conversion import NextBroker
 from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.table_files import newest_table
-from cqstore.migration.follow.beside import copy_tables, refuse_left
+from cqstore.migration.follow.beside import copy_tables
 from cqstore.migration.follow.proof import (
     compare_shown,
     compare_with_broker,
@@ -27,6 +27,7 @@ from cqstore.migration.follow.proof import (
     refuse_other_tail,
 )
 from cqstore.migration.markers import read_marker
+from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
 from cqstore.migration.workspace import write_file
 from cqstore.replication.follow.base_copy import closed_files, copy_base
 from cqstore.replication.follow.blocking import to_the_end
@@ -38,7 +39,7 @@ from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import OnEvent, noop
-from cqstore.store.queue.backends import backend, backend_names, only_as_files
+from cqstore.store.queue.backends import backend, backend_names
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import (
     choose_backends,
@@ -173,6 +174,10 @@ class FollowedMove:
                 " with --commitlog",
                 path=self._broker.commit_log,
             )
+        if not self.report.stopped:  # a refusal must come before the broker stops
+            root, config = self._broker.root, self._broker_config
+            found = obstacles(root, config, self._backend, Step.FOLLOW, broker=self._next)
+            refuse(found, "follow the broker", root)
         self._process.has_store()  # records which process has to stop
         new, former = self._own.root.resolve(), self._broker.root.resolve()
         if new == former or former in new.parents or new in former.parents:
@@ -181,11 +186,6 @@ class FollowedMove:
                 f" broker's store, {self._broker.root}",
                 path=self._own.root,
             )
-        if (refusal := only_as_files(self._broker, [self._backend])) is not None:
-            raise refusal
-        if not self.report.stopped:
-            refuse_left(self._broker, self._next.without)
-            plan_conversion(self._broker, self._next)  # a refusal must come before the broker stops
         own, settings = resolve_layout(self._own.root, self._config, read_only=False)
         choose_backends(own, settings, self._backend)  # refuse now if it cannot be opened later
         if matching(self._own.commit_log, "*"):

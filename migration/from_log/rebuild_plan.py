@@ -8,10 +8,12 @@ used only for the next offsets of queues without records in the log.
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cqstore.broker.conversion.conversion import NextBroker
+from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
 from cqstore.migration.from_log.merge import Merged, merge_indexes
 from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
@@ -24,6 +26,7 @@ from cqstore.migration.plan.plan import (
     write_plan,
 )
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
+from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
 from cqstore.migration.tasks import MASTER, check_master, run_tasks
 from cqstore.migration.workspace import Workspace, write_file
 from cqstore.store.errors import (
@@ -40,11 +43,10 @@ from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists
 from cqstore.store.progress import Progress, noop
-from cqstore.store.queue.backends import only_as_files
 from cqstore.store.queue.bulk import BulkBackend, bulk_backend
 from cqstore.store.queue.queue_location import settings_of_tasks
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.service.layout.resolve_layout import refuse_read_only, resolve_layout
+from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.recovering.find_log_end import valid_record_behind
@@ -77,12 +79,15 @@ def make_log_plan(
     workspace: Workspace | None = None,
     segment_units: int = SEGMENT_UNITS,
     range_bytes: int = RANGE_BYTES,
+    without: Collection[AcceptedLoss] = (),
+    accept_older_tables: bool = False,
     progress: Progress = noop,
 ) -> LogPlanReport:
     """Plan to build queues of backend ``target`` from the log of the store in ``root``.
 
     Scans the log and changes nothing in the store. After an interruption, the same call continues.
-    ``progress`` is called with the number of units that were found.
+    ``without`` and ``accept_older_tables`` are those of the switch. ``progress`` is called with the
+    number of units that were found.
 
     Raises:
         RefusedStoreError: the queues cannot be built from this log; the message gives the reason.
@@ -93,8 +98,11 @@ def make_log_plan(
     """
     root = root.absolute()
     space, to = workspace or Workspace.of(root), bulk_backend(target)
-    layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
-    _refuse(layout, target)
+    config = config or StoreConfig()
+    broker = NextBroker([target], config, without, accept_older_tables)
+    found = obstacles(root, config, target, Step.PLAN_FROM_LOG, broker=broker)
+    refuse(found, "plan the move", root)
+    layout, config = resolve_layout(root, config, read_only=True)
     check_master(master)
     with space.held(begin=True):
         refuse_second_plan(space)
@@ -105,22 +113,6 @@ def make_log_plan(
             return planner.run(master, segment_units, range_bytes)
         finally:
             log.close()
-
-
-def _refuse(layout: StoreLayout, target: str) -> None:
-    """Refuse a store whose queues cannot be built from its log alone.
-
-    Raises:
-        RefusedStoreError: it is such a store; the message gives the reason.
-    """
-    paths = layout.paths
-    refuse_read_only(layout)
-    if not layout.has_log:
-        raise RefusedStoreError("no commit log found", path=paths.commit_log)
-    if target in layout.backends:
-        raise RefusedStoreError(f"the store already has {target} queues", path=paths.root)
-    if (refusal := only_as_files(paths, [target])) is not None:
-        raise refusal
 
 
 class _LogPlanner:

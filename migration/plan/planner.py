@@ -1,9 +1,11 @@
 """Make a plan: range and checksum of every queue, in segments, in key order."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from cqstore.broker.conversion.conversion import NextBroker
+from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.plan.both_sides import compare_backends
 from cqstore.migration.plan.chosen_topics import choose_topics
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
@@ -14,18 +16,21 @@ from cqstore.migration.plan.plan import (
     write_plan,
 )
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
+from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backend_replica import selects
+from cqstore.store.queue.backends import topics_only_as_files
 from cqstore.store.queue.bulk import (
     BulkBackend,
     bulk_backend,
     key_order,
 )
 from cqstore.store.queue.queue_location import queue_context, settings_of_tasks
-from cqstore.store.service.layout.resolve_layout import refuse_read_only
+from cqstore.store.service.layout.store_layout import detect
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
@@ -44,6 +49,8 @@ def make_plan(
     replace: bool = False,
     topics: Sequence[str] = (),
     leave: Sequence[str] = (),
+    without: Collection[AcceptedLoss] = (),
+    accept_older_tables: bool = False,
     progress: Progress = noop,
 ) -> Plan:
     """Plan to move the queues of the store in ``root`` to backend ``target``; write the plan.
@@ -51,8 +58,9 @@ def make_plan(
     Reads the store and changes nothing in it. ``source`` selects the backend to move from if
     several have queues. With ``replace``, existing, less complete queues of ``target`` are allowed:
     the switch moves them to ``cqstore/replaced``. ``topics`` selects the topics to move, and
-    ``leave`` names BatchCQ topics that stay in files, see ``choose_topics``. ``progress`` is called
-    with the number of units that were read.
+    ``leave`` names BatchCQ topics that stay in files, see ``choose_topics``. ``without`` and
+    ``accept_older_tables`` are those of the switch. ``progress`` is called with the number of units
+    that were read.
 
     Raises:
         RefusedStoreError: the store cannot be moved in its present state; the message gives the
@@ -65,6 +73,11 @@ def make_plan(
     to = bulk_backend(target)
     with space.held(begin=True):
         refuse_second_plan(space)
+        config = config or StoreConfig()
+        broker = NextBroker([target], config, without, accept_older_tables)
+        left = topics_only_as_files(StorePaths(root)) if topics or leave else ()  # checked below
+        found = obstacles(root, config, target, Step.PLAN, broker=broker, left=left)
+        refuse(found, "plan the move", root)
         options = OpenOptions(read_only=True, backend=source, housekeeping=False)
         with open_served(MessageStore, root, config, options) as store:
             chosen = choose_topics(store, target, topics, leave)
@@ -82,21 +95,15 @@ def make_plan(
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     """Refuse queues that cannot be moved; return whether to replace those of the target."""
     root = store.root
-    refuse_read_only(components_of(store).layout)  # the switch would refuse it
+    layout = detect(root, store.config.to_move_queues())
     name = components_of(store).queues.backends()[0].name
-    there = target in components_of(store).layout.backends
+    there = target in layout.backends
     if there and (name == target or len(components_of(store).queues.backends()) == 1):
         raise RefusedStoreError(f"the store already has {target} queues", path=root)
-    if name not in components_of(store).layout.backends:
+    if store.report.is_incomplete and not locked_by(components_of(store).paths):
         raise RefusedStoreError(
-            "the store has no queues to move: use plan --from log to build them from its commit"
-            " log",
-            path=root,
-        )
-    if store.report.needed and not locked_by(components_of(store).paths):
-        raise RefusedStoreError(
-            "the store was not closed cleanly, so its queues may be incomplete: run cqstore recover"
-            " first (on a copy, if you prefer)",
+            "the queues may be incomplete, because the log or the queues are damaged:"
+            f" {layout.how_to_recover} first",
             path=root,
         )
     if there:

@@ -5,11 +5,13 @@ over the queues; then the checks of the totals. Read-only: no lock is taken, no 
 store that a process has open can be examined too; data that it was just writing is read again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cqstore.broker.conversion.conversion import NextBroker
+from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.lite_topics import LiteRules, lite_rules
 from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
 from cqstore.migration.preflight.broker_rules import meaning
@@ -20,7 +22,6 @@ from cqstore.migration.preflight.folder_verdict import (
     READABLE,
     FolderFacts,
     inspect_folder,
-    layout_findings,
     state_findings,
 )
 from cqstore.migration.preflight.limits import Extent, machine_findings
@@ -28,6 +29,7 @@ from cqstore.migration.preflight.lite_queues import LiteQueues
 from cqstore.migration.preflight.machine_facts import MachineLimits
 from cqstore.migration.preflight.metadata_check import table_findings
 from cqstore.migration.preflight.names import QueueIds, TopicNames
+from cqstore.migration.preflight.obstacles import Step, findings_of
 from cqstore.migration.preflight.preflight_report import (
     NameCount,
     PreflightFinding,
@@ -78,6 +80,8 @@ def preflight(
     rocketmq_version: str = RELEASE,
     machine: MachineLimits | None = None,
     running: bool = False,
+    without: Collection[AcceptedLoss] = (),
+    accept_older_tables: bool = False,
     progress: SurveyProgress = noop,
 ) -> PreflightReport:
     """Check whether the queues in ``root`` can be moved, and list the problems. Changes nothing.
@@ -91,33 +95,42 @@ def preflight(
         machine: limits of the computer; for tests.
         running: also examine a store that a process has open, with the warning ``in-use``. Default:
             such a store is refused.
+        without: data of the broker that may be left out, as for the switch.
+        accept_older_tables: as for the switch.
         progress: called with the number of examined queues and the total number.
 
     Raises:
         StoreConfigError: ``to``, the version or the configuration file is invalid.
         StoreIOError: the configuration, or a folder of the store, cannot be read.
     """
-    if to not in bulk_names():
-        known = " or ".join(map(repr, bulk_names()))
-        raise StoreConfigError(f"invalid target backend {to!r}: expected {known}")
-    version = parse_version(rocketmq_version)
-    conf, values = _read(broker_conf)
+    _refuse_unknown(to)
+    version, (conf, values) = parse_version(rocketmq_version), _read(broker_conf)
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
     with os_errors("examine the store", root):  # the path of errors that have none
         found = inspect_folder(root, config)
-        state = list(state_findings(root, running=running))
+        state = list(state_findings(root, found, running=running))
         in_use = any(each.code == IN_USE for each in state)
-        findings = [*layout_findings(root, found, to), *state]
+        broker = NextBroker([to], config, without, accept_older_tables)
+        findings = [*findings_of(Step.PREFLIGHT, root, found, to, broker), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
-        examination = _Examination(
-            root, config, found, to, machine or MachineLimits(), lite_rules(version, values),
-            progress,
-        )  # fmt: skip
+        limits, rules = machine or MachineLimits(), lite_rules(version, values)
+        examination = _Examination(root, config, found, to, limits, rules, progress)
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
     findings += _of_conf(root, conf, version, to, found)
     return examination.report(rocketmq_version, findings)
+
+
+def _refuse_unknown(to: str) -> None:
+    """Refuse a target that is not a backend.
+
+    Raises:
+        StoreConfigError: it is none.
+    """
+    if to not in bulk_names():
+        known = " or ".join(map(repr, bulk_names()))
+        raise StoreConfigError(f"invalid target backend {to!r}: expected {known}")
 
 
 def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
@@ -133,15 +146,15 @@ def _of_conf(
 ) -> Iterator[PreflightFinding]:
     """Yield findings about a configuration; without one, about the release."""
     if conf is None:
-        yield from meaning({}, version, to, None)
+        yield from (each.at("--rocketmq") for each in meaning({}, version, to, None))
         return
     for sentence in other_store(conf.values, root, is_new=False):
         key = sentence.partition("=")[0]
-        yield finding("conf-of-another-folder", Severity.INFO, f"{sentence}.", [key])
+        yield finding("conf-of-another-folder", Severity.INFO, f"{sentence}.", [key]).at(conf.path)
     folders = found.layout.log_folders if found.layout is not None else []
     with os_errors("examine the store", root):
         sizes = file_sizes(StorePaths(root), folders)
-    yield from lint(conf, version, to, found.verdict, sizes)
+    yield from (each.at(conf.path) for each in lint(conf, version, to, found.verdict, sizes))
 
 
 class _Examination:
@@ -178,7 +191,7 @@ class _Examination:
             topics=totals.topics if totals else 0,
             queues=totals.queues if totals else 0,
             units=totals.units if totals else 0,
-            findings=by_severity(findings),
+            findings=[each.at(self._root) for each in by_severity(findings)],
         )  # fmt: skip
 
     def beside_writer(self) -> list[PreflightFinding]:
@@ -209,7 +222,8 @@ class _Examination:
                 yield from self._of_store(store, source)
         except StoreError as exc:
             sentence = f"The store cannot be read: {exc}."
-            yield finding("cannot-be-opened", Severity.REFUSE, sentence)
+            where = exc.path or self._root
+            yield finding("cannot-be-opened", Severity.REFUSE, sentence).at(where)
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
         """Yield findings about queues, units, consumers and the limits of the machine."""
@@ -275,7 +289,7 @@ def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFindi
             )  # fmt: skip
     yield from found.finding(
         "delay-levels",
-        Severity.WARN,
+        Severity.REFUSE,
         "The delays of the newest delayed messages differ from messageDelayLevel: the switch, the"
         " rollback and follow refuse such settings. Pass the broker's settings with --config.",
     )

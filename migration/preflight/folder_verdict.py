@@ -55,7 +55,7 @@ class FolderFacts(NamedTuple):
 
 
 def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
-    """Determine the layout of ``root``; change nothing, take no lock."""
+    """Determine the layout of ``root`` for a move; change nothing, take no lock."""
     if not is_dir(root):
         return FolderFacts(FolderKind.NOT_A_STORE, None)
     paths = StorePaths(root)
@@ -64,7 +64,7 @@ def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
     if inside and beside:
         return FolderFacts(FolderKind.TWO_DATABASES, None)
     try:
-        layout = detect(root, config)
+        layout = detect(root, config.to_move_queues())
     except (RefusedStoreError, StoreConfigError) as exc:
         return FolderFacts(FolderKind.FOREIGN, None, exc)
     return FolderFacts(_verdict(layout, beside=beside), layout)
@@ -96,15 +96,16 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
         sentence = str(found.fault) if found.fault is not None else refusal
         if verdict is FolderKind.QUEUES_ONLY and found.layout is not None:
             sentence = _without_log(found.layout) or sentence
-        yield _refuse(_code(verdict), sentence)
+        yield _refuse(_code(verdict), sentence, root)
     if verdict is FolderKind.LOG_ONLY:
         yield finding(
             _code(verdict), Severity.WARN,
-            "The store has a commit log but no queues: use cqstore migrate plan --from log"
-            f" --to {to} to build them.",
-        )  # fmt: skip
+            "The store has no queues to move: use cqstore migrate plan --from log"
+            f" --to {to} to build them from its commit log.",
+        ).at(paths.consume_queue)  # fmt: skip
     for reason in found.layout.refusals if found.layout is not None else ():
-        yield _refuse("only-readable", f"This store can only be read: {reason}.")
+        sentence = f"This store can only be opened read-only: {reason}. {_OTHER_WAY}."
+        yield _refuse("only-readable", sentence, root)
     if found.layout is not None:
         yield from _foreign_files(found.layout)
     if verdict not in READABLE or found.layout is None:
@@ -116,18 +117,24 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
             " double write does not copy older messages. Compare them before they are used.",
         )  # fmt: skip
     elif to in found.layout.backends:
-        yield _refuse("nothing-to-move", f"The queues are already in backend {to!r}.")
+        sentence = (
+            f"The store already has {to} queues: choose another backend with --to, or rebuild them"
+            f" with cqstore rebuild DIR --backend {to}."
+        )
+        yield _refuse("nothing-to-move", sentence, root)
     shared = is_file(paths.consume_queue / CURRENT)
     if shared and backend(to).store_type() == _FILES:
         sentence = "The database is in consumequeue/; the new topic folders will be next to it."
         yield finding("shared-folder", Severity.INFO, sentence)
 
 
+_OTHER_WAY = "cqstore migrate follow moves a running broker without writing to its store"
 _REFUSED = {
-    FolderKind.NOT_A_STORE: "No store found: there is neither a commit log nor queues.",
+    FolderKind.NOT_A_STORE: "No store here: neither commit log nor queues. Give the broker's"
+    " storePathRootDir.",
     FolderKind.FOREIGN: "The folder cannot be read as a store.",
-    FolderKind.QUEUES_ONLY: "The store has queues but no commit log: set"
-    " storePathCommitLog to its folder, or move it here.",
+    FolderKind.QUEUES_ONLY: "Found queues but no commit log: set storePathCommitLog to its"
+    " folder, or move it here.",
     FolderKind.TWO_DATABASES: "There are two RocksDB queue databases, in consumequeue/ and in "
     "consumequeue_rocksdb/, and nothing shows which one is in use: move one away.",
 }
@@ -137,12 +144,12 @@ def _foreign_files(layout: StoreLayout) -> Iterator[PreflightFinding]:
     """Yield a finding if the log folders contain other files."""
     if layout.foreign:
         yield finding(
-            "foreign-files", Severity.WARN,
+            "foreign-files", Severity.REFUSE,
             "The commit log folders contain files that do not belong to the log: readers skip them,"
             " but neither cqstore nor a broker can open the store for writing. Move them away"
             " before the move (cqstore check prints the command).",
             [*map(str, layout.foreign)],
-        )  # fmt: skip
+        ).at(layout.foreign[0].parent)  # fmt: skip
 
 
 def _without_log(layout: StoreLayout) -> str | None:
@@ -159,11 +166,13 @@ def _code(verdict: FolderKind) -> str:
     return verdict.value.replace(" ", "-")
 
 
-def _refuse(code: str, sentence: str) -> PreflightFinding:
-    return finding(code, Severity.REFUSE, sentence)
+def _refuse(code: str, sentence: str, where: Path) -> PreflightFinding:
+    return finding(code, Severity.REFUSE, sentence).at(where)
 
 
-def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFinding]:
+def state_findings(
+    root: Path, found: FolderFacts, *, running: bool = False
+) -> Iterator[PreflightFinding]:
     """Yield findings about a process that has the store open, or about an unclean shutdown.
 
     ``running``: the store is examined while that process writes to it.
@@ -179,17 +188,19 @@ def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFi
         yield finding("lock-unknown", Severity.WARN, sentence)
     if holder:
         severity = Severity.WARN if running else Severity.REFUSE
-        yield finding(IN_USE, severity, _WHILE_RUNNING if running else _IN_USE, pid=holder)
+        sentence = _WHILE_RUNNING if running else _IN_USE
+        yield finding(IN_USE, severity, sentence, pid=holder).at(paths.lock)
     elif exists(paths.abort):
-        yield _refuse(
-            "needs-recovery",
-            "The store was not closed cleanly (the file abort exists): run cqstore recover first.",
+        way = found.layout.how_to_recover if found.layout is not None else "run cqstore recover"
+        sentence = (
+            "The store was not closed cleanly and needs recovery (the file abort exists):"
+            f" {way} first."
         )
+        yield _refuse("needs-recovery", sentence, paths.abort)
     if (running or not holder) and (exists(paths.replacing) or exists(paths.rebuilding)):
-        yield _refuse(
-            "unfinished-rebuild",
-            "A rebuild of queues was interrupted: run cqstore recover to finish it first.",
-        )
+        sentence = "A rebuild of queues was interrupted: run cqstore recover to finish it first."
+        unfinished = paths.replacing if exists(paths.replacing) else paths.rebuilding
+        yield _refuse("unfinished-rebuild", sentence, unfinished)
 
 
 IN_USE = "in-use"

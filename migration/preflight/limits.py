@@ -7,12 +7,23 @@ Source: RocketMQ ``DefaultMappedFile`` (a map and a descriptor a file); field no
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from cqstore.migration.preflight.machine_facts import MachineLimits
 from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity, finding
 from cqstore.migration.preflight.queue_survey import Totals
 from cqstore.store.queue.bulk import BulkBackend, DiskUse
+
+
+class MachineLimit(StrEnum):
+    """Codes of findings about limits of this machine, which may not be those of the broker's."""
+
+    MAP_COUNT = "map-count"
+    OPEN_FILES = "open-files"
+    INODES = "inodes"
+    DISK = "disk"
+
 
 JVM_RESERVE = 1_000
 """Maps and descriptors that a broker needs in addition to those of its store."""
@@ -68,12 +79,13 @@ def map_count(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFindi
         "needs more maps than vm.max_map_count allows."
         if mapped is None
         else "A broker maps every queue file: it will need more maps than vm.max_map_count allows."
+        " Raise it (sysctl vm.max_map_count)."
     )
     yield finding(
-        "map-count", Severity.WARN if mapped is None else Severity.REFUSE, sentence,
+        MachineLimit.MAP_COUNT, Severity.WARN if mapped is None else Severity.REFUSE, sentence,
         queueFiles=files, otherFiles=extent.other_files, reserve=JVM_RESERVE, needed=needed,
         limit=limit, queueFilesThatFit=max(limit - extent.other_files - JVM_RESERVE, 0),
-    )  # fmt: skip
+    ).at("vm.max_map_count")  # fmt: skip
 
 
 def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
@@ -82,17 +94,17 @@ def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFind
     tables, files = extent.footprint.tables, extent.footprint.mapped_files or 0
     needed = files + tables + extent.other_files + JVM_RESERVE
     if hard is not None and needed > hard:
-        severity, which = Severity.REFUSE, "hard limit (ulimit -Hn) allows."
+        severity, which = Severity.REFUSE, "hard limit (ulimit -Hn) allows: raise it."
     elif soft is not None and needed > soft:
         severity = Severity.WARN
         which = "soft limit (ulimit -n) allows: raise the limit where the broker is started."
     else:
         return
     yield finding(
-        "open-files", severity, f"A broker will need more open files than the {which}",
+        MachineLimit.OPEN_FILES, severity, f"A broker will need more open files than the {which}",
         queueFiles=files, tables=tables, otherFiles=extent.other_files,
         needed=needed, soft=soft, hard=hard,
-    )  # fmt: skip
+    ).at("ulimit -n")  # fmt: skip
 
 
 def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
@@ -101,8 +113,11 @@ def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]
     needed = extent.footprint.entries
     if facts is None or facts.free_inodes is None or needed <= facts.free_inodes:
         return
-    sentence = "The file system has too few free inodes for the new files and folders."
-    yield finding("inodes", Severity.REFUSE, sentence, needed=needed, free=facts.free_inodes)
+    sentence = "The file system has too few free inodes for the new files and folders: free some."
+    yield finding(
+        MachineLimit.INODES, Severity.REFUSE, sentence,
+        needed=needed, free=facts.free_inodes,
+    ).at(extent.root)  # fmt: skip
 
 
 def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
@@ -113,7 +128,8 @@ def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     once, apparent = extent.footprint.disk_bytes, extent.footprint.apparent_bytes
     severity, sentence = Severity.INFO, "The disk has enough space for the copy and a second one."
     if facts.free_bytes < once:
-        severity, sentence = Severity.REFUSE, "The disk has too little space for the copy."
+        severity = Severity.REFUSE
+        sentence = "The disk has too little space for the copy: free some."
     elif facts.free_bytes < 2 * once:
         severity = Severity.WARN
         sentence = (
@@ -122,7 +138,7 @@ def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
         )
     more = {} if apparent is None else {"apparentBytes": apparent}
     yield finding(
-        "disk", severity, sentence,
+        MachineLimit.DISK, severity, sentence,
         bytes=once, withSecondCopy=2 * once, freeBytes=facts.free_bytes, **more,
     )  # fmt: skip
 

@@ -25,7 +25,6 @@ from cqstore.store.errors import StoreError
 from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend, backend_names
-from cqstore.store.settings.config import StoreConfig
 
 _VERSION_KEY, _VERSION_2 = "configManagerVersion", "v2"
 _SINGLE_KEY = "useSingleRocksDBForAllConfigs"
@@ -52,7 +51,6 @@ def table_findings(
     if reads_databases([to]):
         yield from _older_databases(in_json)
         yield from _light_queues(in_json)
-    yield from _converted(paths, to, values)
     yield from _in_doubt(paths)
     yield from _not_brought(paths)
 
@@ -70,17 +68,15 @@ def _version_2(tables: list[TableForms], values: Mapping[str, Any]) -> Iterator[
         )  # fmt: skip
 
 
-def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterator[PreflightFinding]:
+def conversion_findings(paths: StorePaths, broker: NextBroker) -> Iterator[PreflightFinding]:
     """Yield findings about the tables that a switch converts, or why it would refuse to."""
-    keys = {key: values[key] for key in (_VERSION_KEY, _SINGLE_KEY) if key in values}
     try:
-        config = StoreConfig.from_mapping(keys)
-        found = plan_conversion(paths, NextBroker([to], config))
+        found = plan_conversion(paths, broker)
     except StoreError as exc:
         yield finding(
             "tables-not-convertible", Severity.REFUSE,
             f"The broker's topics, groups and offsets cannot be converted: {exc}.",
-        )  # fmt: skip
+        ).at(exc.path or paths.config)  # fmt: skip
         return
     if found is not None:
         for kind, names in found.made.remarks.items():

@@ -6,13 +6,17 @@ their number is exact. Memory does not grow with the number of queues.
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 from pydantic.alias_generators import to_camel
 
+from cqstore.store.sentences import some_of
+
 NAMES_MAX = 20
 """Names that one finding keeps."""
+_NAMES_IN_ERROR = 5
 
 
 def _printable(value: Any) -> Any:
@@ -62,6 +66,20 @@ class PreflightFinding(_ReportModel):
     """First affected things, at most ``NAMES_MAX``."""
     affected_total: int = 0
     """Number of all affected things."""
+    where: Text = ""
+    """File, folder or setting that the finding is about."""
+
+    def at(self, where: Path | str) -> "PreflightFinding":
+        """Return the finding; if it does not say where it comes from, it is about ``where``."""
+        return self if self.where else self.model_copy(update={"where": _printable(str(where))})
+
+    def error(self) -> str:
+        """Return the finding as one part of an error: a clause, with the first affected names."""
+        clause = self.sentence.removesuffix(".")
+        if clause.partition(" ")[0][1:].islower() or clause.startswith("A "):  # not a proper name
+            clause = clause[0].lower() + clause[1:]
+        names = [each.name for each in self.affected[:_NAMES_IN_ERROR]]
+        return f"{clause} ({some_of(names, self.affected_total)})" if names else clause
 
 
 class PreflightReport(_ReportModel):

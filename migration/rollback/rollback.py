@@ -13,6 +13,7 @@ from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.scan_plan import ScanSpace
 from cqstore.migration.plan.plan import read_plan
+from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
 from cqstore.migration.rollback.deleted_topic_policy import (
     DeletedTopicPolicy,
     delete_missing_topics,
@@ -84,7 +85,7 @@ def rollback(
     root = root.absolute()
     space = Workspace.of_switch(root, workspace)
     with space.held():
-        config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
+        config = (config or StoreConfig()).to_move_queues()
         layout, config = resolve_layout(root, config, read_only=True)
         if exists(space.switched):
             before = _mode_before(space, root)
@@ -129,6 +130,7 @@ def _walk_back(
     report = report_of(plan, before)
     if not dry_run:
         wait_for_broker(layout.paths, space, on_event)
+    refuse(obstacles(root, config, done.source, Step.ROLLBACK, broker=broker), "roll back", root)
     if conversion := plan_conversion(layout.paths, broker):
         report.converted_tables = conversion.facts()
     if not dry_run:

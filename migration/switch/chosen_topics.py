@@ -13,6 +13,7 @@ from pathlib import Path
 from cqstore.broker.metadata.model import Table
 from cqstore.broker.metadata.table_forms import read_newest, table_forms
 from cqstore.migration.plan.plan import Plan
+from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity, finding
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.backend_state import read_backend_state, set_mode
 from cqstore.store.journals.store_lock import StoreLock
@@ -59,14 +60,11 @@ def goal_of(plan: Plan, to: StoreMode | None, root: Path) -> StoreMode:
     return goal
 
 
-def refuse_open_topics(paths: StorePaths, plan: Plan) -> None:
-    """Refuse to leave topics that clients can still use.
+def open_topics(paths: StorePaths, plan: Plan) -> Iterator[PreflightFinding]:
+    """Yield a finding if clients can still use topics that are left in files.
 
     A broker with RocksDB would give new batches the offsets of old ones, and set the offsets of
-    consumers to 0.
-
-    Raises:
-        RefusedStoreError: the topic table allows reads or writes of a topic that is left.
+    consumers to 0. The topic table shows whether a topic can be read or written.
     """
     table = read_newest(paths.config, table_forms(paths)).get(Table.TOPICS)
     rows = {} if table is None else table.topics
@@ -76,14 +74,14 @@ def refuse_open_topics(paths: StorePaths, plan: Plan) -> None:
         if topic in rows and _perm(rows[topic].get("perm", _READ_OR_WRITE)) & _READ_OR_WRITE
     ]
     if open_ones:
-        raise RefusedStoreError(
-            f"clients can still use topics that are left in files:"
+        yield finding(
+            "open-topics", Severity.REFUSE,
+            "Clients can still use topics that are left in files:"
             f" {some_of(open_ones[:_NAMED], len(open_ones))}. A broker with RocksDB would start"
             " them again at offset 0. Start the broker as before, close each one (mqadmin"
             " updateTopicPerm -t TOPIC -p 0), stop the broker, and call the switch again. After a"
-            " rollback, -p 6 opens them",
-            path=paths.config,
-        )
+            " rollback, -p 6 opens them.",
+        ).at(paths.config)  # fmt: skip
 
 
 def _perm(value: object) -> int:

@@ -11,19 +11,21 @@ up from there.
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.conversion import NextBroker
 from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.scan_plan import ScanSpace
 from cqstore.migration.markers import read_marker
 from cqstore.migration.plan.log_identity import tail_identity
 from cqstore.migration.plan.plan import PLAN_AGAIN, Plan, read_plan
-from cqstore.migration.switch.chosen_topics import goal_of, refuse_open_topics, set_apart
+from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
+from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity, finding
+from cqstore.migration.switch.chosen_topics import goal_of, open_topics, set_apart
 from cqstore.migration.switch.metadata_steps import (
     TablesReport,
     note_tables,
@@ -126,14 +128,14 @@ def switch(
     space = Workspace.of_switch(root, workspace)
     with space.held():
         plan = read_plan(space)
-        config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
+        config = (config or StoreConfig()).to_move_queues()
         layout, config = resolve_layout(root, config, read_only=True)
         before = current_mode(layout, config)
         goal = goal_of(plan, to, root)
         report = report_of(plan, before)
         wait_for_broker(layout.paths, own, on_event)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
-        plan_conversion(layout.paths, broker)  # refuse before anything is changed
+        _refuse_obstacles(space, own, plan, layout, before, broker)
         skippable = _publish(space, own, plan, layout, broker, report, goal, on_event)
         note_tables(layout.paths, own)
         if skippable.whole:
@@ -171,7 +173,6 @@ def _publish(
         report.add(prepare(paths, broker, own))
         return SkippableComparison()
     on_event("publishing")
-    _check(space, plan, layout, before, config)
     target = bulk_backend(plan.target)
     with StoreLock(paths):
         alone = goal == plan.target and is_as_compared(space, plan, layout, config)
@@ -235,36 +236,52 @@ def _open_as_compared(
         raise
 
 
-def _check(
-    space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
-) -> None:
-    """Refuse to publish unverified queues, or to publish into a store in another state.
+def _refuse_obstacles(
+    space: Workspace, own: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode,
+    broker: NextBroker,
+) -> None:  # fmt: skip
+    """Refuse a switch before anything is changed, with all reasons in one error.
 
     Raises:
-        RefusedStoreError: the message gives the reason.
+        RefusedStoreError: the store, its tables or the new queues do not permit a switch.
     """
-    root = layout.paths.root
+    root, config = layout.paths.root, broker.config
+    is_published = exists(own.switched)
+    step = Step.SWITCH_AGAIN if is_published else Step.SWITCH
+    found = obstacles(root, config, plan.target, step, broker=broker, left=plan.left)
+    if not is_published:
+        found += open_topics(layout.paths, plan)
+        found += _of_new_queues(space, plan, layout)
+        found += _of_other_store(plan, layout, before, config)
+    refuse(found, "switch", root)
+
+
+def _of_new_queues(space: Workspace, plan: Plan, layout: StoreLayout) -> Iterator[PreflightFinding]:
+    """Yield a finding if the new queues do not exist, or are not verified."""
+    where = space.root
     if not exists(space.made.root):
-        raise RefusedStoreError(
-            "no new queues found: run cqstore migrate run first", path=space.root
-        )
-    refuse_open_topics(layout.paths, plan)
-    going_on = _is_publishing(plan, layout)
-    reason = None if going_on else verified(space, plan)
-    if reason is not None:
-        raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
+        sentence = "No new queues found: run cqstore migrate run first."
+        yield finding("no-new-queues", Severity.REFUSE, sentence).at(where)
+    elif not _is_publishing(plan, layout) and (reason := verified(space, plan)) is not None:
+        sentence = f"The new queues are not verified: {reason}."
+        yield finding("not-verified", Severity.REFUSE, sentence).at(where)
+
+
+def _of_other_store(
+    plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
+) -> Iterator[PreflightFinding]:
+    """Yield a finding if the store has other backends or another log than the plan's."""
+    where = layout.paths.root
     alone = before == plan.source
-    in_the_way = plan.target in layout.backends and not going_on
+    in_the_way = plan.target in layout.backends and not _is_publishing(plan, layout)
     if not plan.replaces and ((plan.source != LOG and not alone) or in_the_way):
-        raise RefusedStoreError(
-            f"the backends of the store were changed after the plan to move {plan.source} to"
-            f" {plan.target} was made: the state of the store is {before}",
-            path=root,
+        sentence = (
+            f"The backends of the store were changed after the plan to move {plan.source} to"
+            f" {plan.target} was made: the state of the store is {before}; {PLAN_AGAIN}."
         )
-    if exists(layout.paths.abort):
-        raise RefusedStoreError(
-            "the store was not closed cleanly and needs recovery: run cqstore recover", path=root
-        )
+        yield finding("other-state", Severity.REFUSE, sentence).at(where)
+    if not layout.has_log:
+        return
     log = CommitLog(layout.log_folders, config, read_only=True)
     log.load()
     try:
@@ -272,17 +289,17 @@ def _check(
     finally:
         log.close()
     if plan.tail and not found:
-        raise RefusedStoreError(
-            f"the log no longer has the records before phy offset {plan.complete_to}, up to which"
-            f" the new queues are complete: {PLAN_AGAIN}",
-            path=root,
+        sentence = (
+            f"The log no longer has the records before phy offset {plan.complete_to}, up to which"
+            f" the new queues are complete: {PLAN_AGAIN}."
         )
-    if found != plan.tail:
-        raise RefusedStoreError(
-            f"the plan was made for another store ({plan.store}): the commit logs differ before phy"
-            f" offset {plan.complete_to}",
-            path=root,
+        yield finding("log-expired", Severity.REFUSE, sentence).at(where)
+    elif found != plan.tail:
+        sentence = (
+            f"The plan was made for another store ({plan.store}): the commit logs differ before phy"
+            f" offset {plan.complete_to}; give the workspace of this store, or {PLAN_AGAIN}."
         )
+        yield finding("other-store", Severity.REFUSE, sentence).at(where)
 
 
 def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:

@@ -54,7 +54,7 @@ class MappedFileQueue(_tail.FilesByStart):
         self.places = FilePlaces(folders[:1])
         """The folders of new files."""
         self.file_size = file_size
-        self._read_only = read_only
+        self.read_only = read_only
         self._mapped_max = mapped_max
         self.by_start = {}
         self._mapped: OrderedDict[int, MappedFile] = OrderedDict()
@@ -82,8 +82,8 @@ class MappedFileQueue(_tail.FilesByStart):
                 continue
             self._check_place(path, length)
             file = MappedFile(
-                path, self.file_size, read_only=self._read_only,
-                on_missing=self._leave_out_removed if self._read_only else None,
+                path, self.file_size, read_only=self.read_only,
+                on_missing=self._leave_out_removed if self.read_only else None,
             )  # fmt: skip
             self.by_start[file.file_from_offset] = file  # no readers yet
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from cqstore.store.comparing.compared import Compared
     from cqstore.store.service.metrics.metrics import StoreMetrics
     from cqstore.store.service.reading.loop_waits import LoopWait
-    from cqstore.store.service.recovering.recovery import RecoveryReport
+    from cqstore.store.service.recovering.recovery_report import RecoveryReport
 
 _NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum member costs a lookup
 _UPPER = BoundaryType.UPPER
@@ -774,7 +774,7 @@ class MessageStore:
 
         Source: RocketMQ ``DefaultMessageStore.executeDeleteFilesManually``.
         """
-        self._state.check_writable()
+        self._state.check_log_writable()
         self._expiry.delete_manually()
         self._expiry.run()
 

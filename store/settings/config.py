@@ -117,6 +117,9 @@ class StoreConfig(ReplicaConfig):
     follows_controlled: bool = False
     """The store is opened by a follower of a master under a controller and only appends the
     master's bytes. Not a RocketMQ key; ``cqstore follow --controller`` sets it."""
+    moves_queues: bool = False
+    """The store is opened to move its queues: if it is a replica of a set, its log is not written.
+    Not a RocketMQ key; ``cqstore migrate`` sets it."""
     mapped_file_size_commit_log: int = Field(default=1 << 30, ge=256)
     """Size of one commit log file, in bytes."""
     mapped_file_size_consume_queue: int = Field(default=300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
@@ -300,6 +303,10 @@ class StoreConfig(ReplicaConfig):
         """Return the settings for a follower of a master under a controller: it only appends."""
         changes = {"enable_controller_mode": False, "follows_controlled": True}
         return self.as_master().model_copy(update=changes)
+
+    def to_move_queues(self) -> Self:
+        """Return the settings with which a move opens the store: nothing is put to it."""
+        return self.without_replicas().model_copy(update={"moves_queues": True})
 
     @classmethod
     def known_keys(cls) -> dict[str, str]:

@@ -10,13 +10,19 @@ _SECONDS = 120
 """Of a machine that does much else; what is waited for takes a small part of it."""
 
 
-def until(condition: Callable[[], bool], instead: Callable[[], object] | None = None) -> None:
+def until(
+    condition: Callable[[], bool],
+    instead: Callable[[], object] | None = None,
+    *,
+    seconds: float = _SECONDS,
+    pause: float = 0.001,
+) -> None:
     """Wait until it holds; fail after two minutes, with what there is ``instead``."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
             raise AssertionError("it never came about", *([instead()] if instead else []))
-        time.sleep(0.001)  # for the thread that is waited for
+        time.sleep(pause)  # for the thread that is waited for
 
 
 async def becomes(condition: Callable[[], object]) -> None:

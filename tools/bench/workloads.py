@@ -27,7 +27,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
-from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.settings.config import CQ_UNIT_SIZE, StoreConfig
 
 STRIDE = 7919

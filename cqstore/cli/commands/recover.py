@@ -24,7 +24,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions
-from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 
 
 def recover(

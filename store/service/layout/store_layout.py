@@ -46,6 +46,9 @@ class StoreLayout:
     """The record of its backends."""
     foreign: list[Path] = field(default_factory=list)
     """Files in the folder of the commit log that do not belong to it."""
+    log_writer: str = ""
+    """Why an opening for writing must not write the log: a broker of a set keeps it equal to the
+    other replicas. Empty: it may be written."""
 
     @property
     def log_folders(self) -> list[Path]:
@@ -57,6 +60,13 @@ class StoreLayout:
         """Return whether nothing has been stored here: no log, queues, checkpoint or journal."""
         paths = self.paths
         return not (self.has_log or self.backends or is_file(paths.checkpoint) or exists(paths.own))
+
+    @property
+    def how_to_recover(self) -> str:
+        """Return the operator's next step after an unclean stop or damaged queues."""
+        if self.log_writer:
+            return "start its broker, which recovers the store, and stop it again"
+        return "run cqstore recover"
 
     @property
     def is_combined(self) -> bool:
@@ -98,12 +108,18 @@ def _detect(root: Path, config: StoreConfig) -> StoreLayout:
     refuse_file(root)
     places = log_paths(root, config)
     paths = StorePaths(root, None if places.is_default else places.folders[0])
-    refusals = [*reasons_to_only_read(root, places, config), *_foreign(paths, config)]
+    replicated = _replicated(paths, config)
+    refusals = [
+        *reasons_to_only_read(root, places, config),
+        *([] if config.moves_queues else replicated),
+        *_foreign(paths, config),
+    ]
     has_log = bool(log_file_paths(places.folders, missing_ok=True))
     found = present_backends(paths)
     check_kept(paths)
     state, foreign = read_backend_state(paths), foreign_files(places.folders)
-    layout = StoreLayout(paths, places, has_log, found, refusals, state, foreign)
+    writer = "; ".join(replicated) if config.moves_queues else ""
+    layout = StoreLayout(paths, places, has_log, found, refusals, state, foreign, writer)
     refuse_unlike_noted(paths, places.folders)
     if places.are_several:
         refuse_missing_paths(places, is_new=layout.is_new)
@@ -163,18 +179,29 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
                 "the commit log has the format of DLedger, which is not supported", path=where
             )
         reasons.append("it has a DLedger log")
-    is_controlled = exists(paths.epoch_file) or config.enable_controller_mode
-    if is_controlled and not config.follows_controlled:
-        reasons.append(
-            "a controller elects its master (epochFileCheckpoint, enableControllerMode); cqstore"
-            " can only follow such a master (cqstore follow --controller)"
-        )
-    if config.broker_role is BrokerRole.SLAVE:
-        reasons.append("it is the store of a slave: only bytes of its master may be appended")
     if config.duplication_enable:
         reasons.append("log duplication assigns its offsets (duplicationEnable)")
     if is_dir(paths.compaction_log) and any(paths.compaction_log.iterdir()):
         reasons.append("it has compacted topics (compaction/)")
+    return reasons
+
+
+def is_controlled(paths: StorePaths, config: StoreConfig) -> bool:
+    """Return whether the store is that of a broker under a controller."""
+    return exists(paths.epoch_file) or config.enable_controller_mode
+
+
+def _replicated(paths: StorePaths, config: StoreConfig) -> list[str]:
+    """Return the reasons why the log must stay equal to that of other brokers of a set."""
+    reasons: list[str] = []
+    if is_controlled(paths, config) and not config.follows_controlled:
+        reasons.append(
+            "a controller elects its master (epochFileCheckpoint, enableControllerMode); cqstore"
+            " can follow such a master (cqstore follow --controller) and move the queues of the"
+            " stopped broker (cqstore migrate), but not write its log"
+        )
+    if config.broker_role is BrokerRole.SLAVE:
+        reasons.append("it is the store of a slave: only bytes of its master may be appended")
     return reasons
 
 

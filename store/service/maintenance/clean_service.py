@@ -195,6 +195,7 @@ class CleanService:
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
         """Delete leading log files, see ``MessageStore.delete_expired_files``."""
+        self._state.check_log_writable()
         with self._state.writing(), self.lock.entry():
             self._state.check_writable()  # it may have been closed before
             return self._delete_files(phy_offset)

@@ -12,7 +12,7 @@ from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.recovering.cut_off import refuse_unsound, save_behind
 from cqstore.store.service.recovering.find_log_end import SavedTail
-from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.settings.config import StoreConfig
 
 

@@ -30,7 +30,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.both_backends import compare_backends
 from cqstore.store.service.offline.delay_levels import unlike_levels
 from cqstore.store.service.opening.components import components_of
-from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.settings.config import StoreConfig
 
 __all__ = [
@@ -102,7 +102,8 @@ def possible_steps(
     Raises:
         RefusedStoreError, CorruptionError, StoreIOError: there is no store, or it cannot be read.
     """
-    layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
+    config = (config or StoreConfig()).to_move_queues()
+    layout, config = resolve_layout(root, config, read_only=True)
     now = current_mode(layout, config)
     look = _StepObstacles(layout, config, progress)
     return [Step(to, look.reasons(now, to)) for to in now.neighbours]
@@ -134,7 +135,8 @@ def change_mode(
         StoreLockedError: the store is open.
         StoreError: as for opening the store.
     """
-    layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
+    config = (config or StoreConfig()).to_move_queues()
+    layout, config = resolve_layout(root, config, read_only=True)
     now = current_mode(layout, config)
     if to == now:
         return ModeChange(now, to, dict(layout.backend_state.lagging))
@@ -241,8 +243,10 @@ class _StepObstacles:
         self, store: MessageStore, now: StoreMode, to: StoreMode, *, locked: bool
     ) -> list[str]:
         """Return the obstacles found in the store itself, opened read-only."""
-        if store.report.needed:
-            return ["the store was not closed cleanly and needs recovery: run cqstore recover"]
+        report, is_kept = store.report, bool(self._layout.log_writer)
+        if report.is_incomplete or (report.needed and not is_kept):
+            way = self._layout.how_to_recover
+            return [f"the store was not closed cleanly and needs recovery: {way}"]
         found: list[str] = []
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)

@@ -27,7 +27,7 @@ from cqstore.store.service.reading.other_indexes import OtherIndexes
 from cqstore.store.service.reading.puller import Puller
 from cqstore.store.service.reading.read_interceptor import InstalledInterceptor, InterceptorService
 from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
-from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.service.runtime.running_state import RunningState
 from cqstore.store.service.writing.batch_topics import BatchTopics
 from cqstore.store.service.writing.flush import FlushService, FullFlush
@@ -112,6 +112,11 @@ class StoreComponents:
     def read_only(self) -> bool:
         """Return whether the store is read-only."""
         return self.lock is None
+
+    @property
+    def keeps_log(self) -> bool:
+        """Return whether nothing is written to the log: read-only, or only queues are moved."""
+        return self.read_only or bool(self.layout.log_writer)
 
     def refuse_own_threads(self) -> None:
         """Refuse a call that waits for the end of the threads from one of these threads.

@@ -21,7 +21,7 @@ from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.recovering import replacement
-from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)

@@ -80,7 +80,8 @@ from cqstore.store.service.recovering import replacement
 from cqstore.store.service.recovering.given_up_records import refuse_sound_places
 from cqstore.store.service.recovering.queue_mend import QueueMend
 from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
-from cqstore.store.service.recovering.recovery import Recovery, RecoveryReport
+from cqstore.store.service.recovering.recovery import Recovery
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.service.runtime.running_state import RunningState
 from cqstore.store.service.writing.ack_waiter import AckWaiter
@@ -159,6 +160,7 @@ def open_store(
         root, config, read_only=options.read_only, fed=options.replicas is not None
     )
     lock = None
+    options = replace(options, housekeeping=options.housekeeping and not layout.log_writer)
     if options.read_only:
         names = choose_backends(layout, config, options.backend, read_only=True)
     else:
@@ -230,27 +232,22 @@ def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, in
 
 
 def _load(
-    undo: ExitStack,
-    marking: AbortMarker,
-    layout: StoreLayout,
-    config: StoreConfig,
-    names: Sequence[str],
-    lock: StoreLock | None,
-) -> StoreComponents:
+    undo: ExitStack, marking: AbortMarker, layout: StoreLayout, config: StoreConfig,
+    names: Sequence[str], lock: StoreLock | None,
+) -> StoreComponents:  # fmt: skip
     """Load the files; the index follows after the recovery of the queues."""
     paths, read_only = layout.paths, lock is None
-    state = RunningState(paths.root, read_only=read_only)
+    state = RunningState(paths.root, read_only=read_only, log_writer=layout.log_writer)
     checkpoint = StoreCheckpoint(paths.checkpoint)
     last_exit_ok = not exists(paths.abort)
-    log = CommitLog(layout.log_folders, config, read_only=read_only)
+    log = CommitLog(layout.log_folders, config, read_only=read_only or bool(layout.log_writer))
     undo.callback(log.close)
     log.load()
     context = QueueStoreContext(paths, config, log, checkpoint, last_exit_ok, read_only)
     if log.min_phy_offset() < 0:
         refuse_queues_without_log(context, layout.backends)
     lines = LaggingBackends(paths, read_only=read_only)
-    deleted = DeletedTopics(paths.deleted_topics)
-    queues = _queues(context, names, lines, deleted)
+    queues = _queues(context, names, lines, deleted := DeletedTopics(paths.deleted_topics))
     undo.callback(marking.closing, queues.close)
     queues.load()
     report = RecoveryReport(last_exit_ok, read_only)
@@ -260,8 +257,9 @@ def _load(
     ]
     for note in report.notes:
         _LOG.warning("%s", note)
-    kept = [each.name for each in queues.backends()]
-    report.written_since = written_since(context, lines.backend_state, kept)
+    report.written_since = written_since(
+        context, lines.backend_state, [each.name for each in queues.backends()]
+    )
     return StoreComponents(
         layout, config, lock, state, checkpoint, last_exit_ok, report, log, lines, deleted, queues
     )
@@ -335,12 +333,9 @@ def _recover(
 def _open_index(components: StoreComponents) -> IndexService | None:
     """Open the index, and report an unusable one."""
     index, fault = open_index(
-        components.paths,
-        components.config,
-        components.last_exit_ok,
-        components.checkpoint,
+        components.paths, components.config, components.last_exit_ok, components.checkpoint,
         read_only=components.read_only,
-    )
+    )  # fmt: skip
     if components.read_only:
         components.report.index_left_out = fault
     else:
@@ -353,12 +348,13 @@ def _replay(
     options: OpenOptions,
 ) -> None:  # fmt: skip
     """Dispatch records that queues or index lack, and mend damaged queues."""
-    log, queues = components.log, components.queues
-    rebuild, report = components.rebuild, components.report
+    log, queues, rebuild = components.log, components.queues, components.rebuild
+    report = components.report
     rebuild.drop_half_built()
     dispatchers = components.dispatcher.dispatchers
     replay = Replay(components.dispatcher.store, units, keys, dispatchers)
     wanted = options.recovery
+    recovery.keep_log(components.layout.log_writer)
     recovery.run(replay, wanted.cut_at, wanted.pass_over, options.progress)
     names = [each.name for each in queues.backends()]
     components.lines.log_was_cut(report.end_phy_offset, names)
@@ -399,7 +395,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     components.replicas = ReplicaWait.of(config, log, options.replicas)
     state.locks.add(*(() if components.replicas is None else components.replicas.locks))
     waiter = AckWaiter(config, commit, components.flush, components.replicas, state.fail)
-    components.ahead = None if components.read_only else LogPrefault.of(log, config)
+    components.ahead = None if components.keeps_log else LogPrefault.of(log, config)
     look_ahead = noop if components.ahead is None else components.ahead.wake_if_due
     components.batch_topics = topics = BatchTopics(paths, queues, dispatcher, state.check_writable)
     components.putter = Putter(config, log, queues, dispatcher, append, waiter, look_ahead, topics)
@@ -434,8 +430,7 @@ def _services(components: StoreComponents, options: OpenOptions) -> Iterator[Thr
         yield components.replicas
     if components.ahead is not None:
         yield components.ahead
-    yield components.dispatcher.reput
-    yield components.flush  # the flush thread may start the other one
+    yield from (components.dispatcher.reput, components.flush)  # the latter may start the former
     if options.housekeeping:
         yield components.expiry
     if components.interceptor is not None:

@@ -185,12 +185,22 @@ def valid_record_behind(log: CommitLog, phy_offset: int) -> int | None:
     return None
 
 
-def was_on_disk(phy_offset: int, mark: SyncedMark, checkpoint: StoreCheckpoint) -> bool:
+def last_on_disk(checkpoint: StoreCheckpoint, *, controlled: bool) -> int:
+    """Return the start of a record that was on disk when the checkpoint was; 0 if unknown.
+
+    Under a controller, a broker writes the end of what all in-sync replicas have instead, on disk
+    or not.
+
+    Source: RocketMQ ``CommitLog.recoverNormally``, ``AutoSwitchHAService.computeConfirmOffset``.
+    """
+    return 0 if controlled else checkpoint.fields.confirm_phy_offset
+
+
+def was_on_disk(phy_offset: int, mark: SyncedMark, confirmed: int) -> bool:
     """Return whether a record that starts at ``phy_offset`` was certainly on disk once.
 
-    A checkpoint of 0 proves nothing; one with a later record proves all records before it.
+    ``confirmed``: from ``last_on_disk``. 0 proves nothing; a later record proves all before it.
     """
-    confirmed = checkpoint.fields.confirm_phy_offset
     return phy_offset < mark.phy_offset or (phy_offset <= confirmed and confirmed > 0)
 
 

@@ -15,7 +15,7 @@ from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.recovering.find_log_end import whole_records
-from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.settings.config import StoreConfig
 
 

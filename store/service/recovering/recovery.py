@@ -9,8 +9,7 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 
 from cqstore.store.broker_files.topic_positions import TopicPositions
@@ -19,7 +18,6 @@ from cqstore.store.errors import (
     CorruptionError,
     RefusedStoreError,
     StoreConfigError,
-    StoreError,
     TruncatedRecordError,
     os_errors,
 )
@@ -35,21 +33,19 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backends import queue_folders
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-from cqstore.store.queue.facts import QueueDamage, QueueRestart
-from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import is_queued
 from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
 from cqstore.store.service.dispatching.replay import Replay, ReplayResult
-from cqstore.store.service.layout.file_notes import FileNote
+from cqstore.store.service.layout.store_layout import is_controlled
 from cqstore.store.service.recovering import claims
 from cqstore.store.service.recovering.cut_off import cut_off
 from cqstore.store.service.recovering.find_log_end import (
-    SavedTail,
     data_behind,
     end_behind,
     has_lost_files,
     lacks_a_sector,
+    last_on_disk,
     refuse_lost_files,
     save_tail,
     scan_start,
@@ -57,76 +53,12 @@ from cqstore.store.service.recovering.find_log_end import (
     was_on_disk,
     whole_records,
 )
-from cqstore.store.service.recovering.pass_over import PassedOver, PassOver
+from cqstore.store.service.recovering.kept_log import KeptLog
+from cqstore.store.service.recovering.pass_over import PassOver
+from cqstore.store.service.recovering.recovery_report import RecoveryReport
 from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """Findings and actions of the open of a store."""
-
-    last_exit_ok: bool
-    read_only: bool
-    start_phy_offset: int = 0
-    """Where the scan began, in bytes from the start of the log."""
-    end_phy_offset: int = 0
-    """The end of the log."""
-    scanned_records: int = 0
-    scanned_bytes: int = 0
-    dispatched_units: int = 0
-    dropped_bytes: int = 0
-    """Bytes after the end, up to the last byte that was not zero."""
-    first_bad: CorruptionError | None = None
-    """Why the log ends at this offset, if there is data after its end."""
-    damage: CorruptionError | None = None
-    """Read-only: the first damage inside the log, which prevents opening it for writing."""
-    saved: list[SavedTail] = field(default_factory=list)
-    watermarks: dict[str, int] = field(default_factory=dict)
-    """Backend → phy offset up to which it certainly had every record; read-only: empty."""
-    passed_over: list[PassedOver] = field(default_factory=list)
-    """Damaged records that were skipped."""
-    undispatched_from: int | None = None
-    """Read-only: the first record that was dispatched before a clean stop and has no unit."""
-    queues_cut: int = 0
-    index_files_cut: int = 0
-    index_dropped: str = ""
-    """Why the index was moved away and rebuilt."""
-    notes: Sequence[FileNote] = ()
-    """Notes on unusual files, which are not damage."""
-    index_left_out: StoreError | None = None
-    """Read-only: why the index cannot be read; an opening for writing would rebuild it."""
-    written_since: Mapping[str, int] = field(default_factory=dict)
-    """Backend that was left behind → phy offset up to which another program wrote to it."""
-    unfinished_rebuild: bool = False
-    """Read-only: single queues were being rebuilt and are incomplete."""
-    queues_mended: Sequence[QueueKey] = ()
-    """Damaged queues that were rebuilt from the log."""
-    queues_damaged: Sequence[QueueDamage] = ()
-    """Damaged queues that were not rebuilt; reading returns holes for missing units."""
-    cut_at: int | None = None
-    """Phy offset at which a requested cut ended the log."""
-    restarts: list[QueueRestart] = field(default_factory=list)
-    """Queues of which the log has several incarnations; the last one is used."""
-
-    @property
-    def needed(self) -> bool:
-        """Return whether there was anything to recover."""
-        return bool(
-            not self.last_exit_ok
-            or self.damage
-            or self.cut_at is not None
-            or self.passed_over
-            or self.dispatched_units
-            or self.dropped_bytes
-            or self.queues_cut
-            or self.index_files_cut
-            or self.index_dropped
-            or self.queues_mended
-            or self.queues_damaged
-            or self.unfinished_rebuild
-        )
 
 
 class Recovery:
@@ -152,6 +84,9 @@ class Recovery:
         self._deleted = deleted
         self._mark = SyncedMark(paths)
         self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
+        self._kept: KeptLog | None = None
+        self._controlled = is_controlled(paths, config)
+        self._confirmed = last_on_disk(checkpoint, controlled=self._controlled)
         self._passing = PassOver(paths, log, queues, self._rules, deleted.has_record)
         self.last: ScannedRecord | None = None
         """The last scanned record."""
@@ -199,10 +134,28 @@ class Recovery:
         report = self._report
         if report.undispatched_from is None and record.phy_offset >= dispatched_to:
             is_deleted = self._deleted.has_record(record.topic, record.phy_offset)
-            if report.last_exit_ok and is_queued(record.sys_flag) and not is_deleted:
+            if (
+                report.last_exit_ok
+                and is_queued(record.sys_flag)
+                and not is_deleted
+                and not self._may_wait(record)
+            ):
                 report.undispatched_from = record.phy_offset
 
+    def _may_wait(self, record: ScannedRecord) -> bool:
+        """Return whether a broker of a set left the record undispatched: not all replicas had it.
+
+        Source: RocketMQ ``ReputMessageService.getReputEndOffset``.
+        """
+        end = record.phy_offset + record.size
+        return self._controlled and end > self._checkpoint.fields.confirm_phy_offset
+
     # ---- read-write
+
+    def keep_log(self, writer: str) -> None:
+        """Do not write the log, for the reason ``writer`` (``StoreLayout``); empty: write it."""
+        if writer:
+            self._kept = KeptLog(self._paths, self._log, writer, self._report)
 
     def run(
         self,
@@ -221,6 +174,8 @@ class Recovery:
             QueueGapError: the log and a queue contradict each other.
         """
         report, log = self._report, self._log
+        if self._kept is not None:
+            self._kept.refuse_changes(cut_at, pass_over)
         expired = self._finish_interrupted()
         cut_at = report.cut_at if cut_at is None else cut_at
         queues_from, index_from = self._dispatch_from()
@@ -277,6 +232,11 @@ class Recovery:
     def _truncate(self, end: int, fault: CorruptionError | None) -> bool:
         """Truncate log, mark and queues at ``end``; return whether claims were withdrawn."""
         report, log = self._report, self._log
+        if self._kept is not None:
+            self._kept.set_end(end)
+            report.queues_cut = self._queues.truncate_dirty(end)
+            self._deleted.fit(log.min_phy_offset(), end)
+            return False
         was_more = self._save_tail(end, fault)
         if not report.last_exit_ok and self._mark.is_known:
             log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
@@ -380,8 +340,7 @@ class Recovery:
         blocks = self._log.scan_blocks(start, rules=self._rules)
         if self._report.last_exit_ok:
             return blocks
-        confirmed = self._checkpoint.fields.confirm_phy_offset
-        synced = max(self._mark.phy_offset, confirmed + 1 if confirmed > 0 else 0)
+        synced = max(self._mark.phy_offset, self._confirmed + 1 if self._confirmed > 0 else 0)
         return whole_records(self._log, blocks, synced)
 
     def _end_of(self, start: int, result: ReplayResult) -> int:
@@ -401,6 +360,8 @@ class Recovery:
     ) -> None:
         """Refuse to cut data that was on disk, or later valid records, without ``cut_at``."""
         damage = self._damage(end, newest)
+        if damage and self._kept is not None:
+            self._kept.refuse_damage(end, fault, damage)
         if not damage and cut_at is not None and cut_at != end:
             raise StoreConfigError(
                 f"the log is not damaged at {cut_at}: it ends at {end}", path=self._paths.commit_log
@@ -483,7 +444,7 @@ class Recovery:
 
     def _was_there(self, end: int, newest: int) -> bool:
         """Return whether a record that starts at ``end`` was certainly on disk once."""
-        if was_on_disk(end, self._mark, self._checkpoint) or has_lost_files(self._log, newest):
+        if was_on_disk(end, self._mark, self._confirmed) or has_lost_files(self._log, newest):
             return True
         return self._report.last_exit_ok and end < newest
 

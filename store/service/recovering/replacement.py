@@ -26,8 +26,16 @@ from cqstore.store.queue.backends import backend, only_as_files
 from cqstore.store.queue.topic_choice import left_topics
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.scan import ScanRules
-from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
-from cqstore.store.service.recovering.find_log_end import valid_record_behind, was_on_disk
+from cqstore.store.service.layout.store_layout import (
+    StoreLayout,
+    choose_backends,
+    is_controlled,
+)
+from cqstore.store.service.recovering.find_log_end import (
+    last_on_disk,
+    valid_record_behind,
+    was_on_disk,
+)
 from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
@@ -123,7 +131,9 @@ def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> 
         raise StoreConfigError(
             f"the log is not damaged at {cut_at}: it ends at {end}", path=layout.paths.commit_log
         )
-    known = was_on_disk(end, SyncedMark(layout.paths), StoreCheckpoint(layout.paths.checkpoint))
+    checkpoint = StoreCheckpoint(layout.paths.checkpoint)
+    confirmed = last_on_disk(checkpoint, controlled=is_controlled(layout.paths, config))
+    known = was_on_disk(end, SyncedMark(layout.paths), confirmed)
     if (survivor is not None or known) and cut_at != end:
         damage = "this record was on disk"
         if survivor is not None:

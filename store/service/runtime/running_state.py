@@ -35,9 +35,11 @@ class RunningState(_flags.StateFlags):
     failing dispatcher does: batches would pile up in memory.
     """
 
-    def __init__(self, root: Path, *, read_only: bool) -> None:
+    def __init__(self, root: Path, *, read_only: bool, log_writer: str = "") -> None:
+        """``log_writer``: why the log must not be written although the queues are; or empty."""
         self._root = root
         self._read_only = read_only
+        self._log_writer = log_writer
         self._pid = os.getpid()
         self._lock = threading.RLock()  # guards every change; a signal handler may make one
         self.closed = False
@@ -52,7 +54,7 @@ class RunningState(_flags.StateFlags):
         """Locks for which a nested call of the same thread must not wait."""
         self.stalled = ""
         """Why the dispatch waits for space or a dispatcher; empty if it does not."""
-        self.unwritable = read_only
+        self.unwritable = read_only or bool(log_writer)
         """Whether puts are forbidden for any reason: the only flag that a put checks."""
         _states.add(self)
 
@@ -100,7 +102,8 @@ class RunningState(_flags.StateFlags):
 
     def _update(self) -> None:
         """Set ``unwritable``; the caller holds the lock."""
-        self.unwritable = bool(self._disk_full or self.stalled) or self._has_ended
+        is_refused = bool(self._disk_full or self.stalled or self._log_writer)
+        self.unwritable = is_refused or self._has_ended
         if self._has_ended:  # meanwhile, by a signal handler or in a child: that is final
             self.unwritable = True
 
@@ -132,9 +135,9 @@ class RunningState(_flags.StateFlags):
         a nearly full disk and for errors of queues or index.
 
         Raises:
-            StoreStateError: as for ``check_writable``.
+            StoreStateError: as for ``check_log_writable``.
         """
-        self.check_writable()
+        self.check_log_writable()
         reason = self.stalled or self._disk_full
         return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=reason)
 
@@ -170,6 +173,19 @@ class RunningState(_flags.StateFlags):
                 f"an earlier write failed, close the store and open it again: {self.failure}",
                 path=self._root,
             ) from self.failure
+
+    def check_log_writable(self) -> None:
+        """Raise the reason for refusing puts, bytes of another log, and the expiry of log files.
+
+        Raises:
+            StoreStateError: as for ``check_writable``.
+            ReadOnlyStoreError: the store was opened to move its queues, and its log is replicated.
+        """
+        self.check_writable()
+        if self._log_writer:
+            raise ReadOnlyStoreError(
+                f"the log of this store is not written: {self._log_writer}", path=self._root
+            )
 
     def end_error(self) -> StoreStateError:
         """Return a new error with the reason why nothing arrives any more: failed or closed."""

@@ -233,7 +233,7 @@ class Appender:
     def _refuse(self) -> None:
         """Raise the reason for refusing appends. A disk that filled meanwhile admits this put."""
         self._section.check()
-        self._state.check_writable()
+        self._state.check_log_writable()
 
 
 def _is_light(queue: QueueKey) -> bool:

@@ -153,6 +153,8 @@ class FullFlush:
         checkpoint: StoreCheckpoint,
         commit: GroupCommit,
     ) -> None:
+        """If the log is not written, the checkpoint's fields about it stay as they are."""
+        self._confirms_log = not commit.log.files.read_only
         self._dispatcher = dispatcher
         self.queues = queues
         self._index = index
@@ -199,7 +201,7 @@ class FullFlush:
         changes = {}
         if self._index is not None:
             changes["index_msg_timestamp"] = self._index.index_timestamp
-        if last is not None:
+        if last is not None and self._confirms_log:
             changes["physic_msg_timestamp"] = last.store_timestamp
             changes["confirm_phy_offset"] = last.phy_offset
         if last is not None and self.queues.counts_in_checkpoint:

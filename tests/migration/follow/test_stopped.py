@@ -16,7 +16,9 @@ import pytest
 from cqstore.broker.conversion.broker_process import BrokerProcess
 from cqstore.broker.conversion.conversion import NextBroker
 from cqstore.broker.conversion.options import AcceptedLoss
-from cqstore.migration.follow.beside import copy_tables, refuse_left
+from cqstore.migration.follow.beside import copy_tables
+from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
+from cqstore.migration.preflight.preflight_report import PreflightFinding
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.offline.store_copy import copy_file
@@ -210,8 +212,15 @@ def test_messages_of_compacted_topics_are_not_left_behind_unasked(tmp_path: Path
     broker = StorePaths(tmp_path / "broker")
     folder = broker.root / "compaction" / "compactionLog" / "t" / "0"
     folder.mkdir(parents=True)
-    refuse_left(broker, ())  # every broker of today makes the folders
+    (broker.root / "commitlog").mkdir()
+    (broker.root / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+
+    def found(*without: AcceptedLoss) -> list[PreflightFinding]:
+        following = NextBroker(["rocksdb"], StoreConfig(), without)
+        return obstacles(broker.root, StoreConfig(), "rocksdb", Step.FOLLOW, broker=following)
+
+    assert found() == []  # every broker of today makes the folders
     (folder / f"{0:020d}").write_bytes(b"x")
     with pytest.raises(RefusedStoreError, match=r"--without compaction.*broker/compaction"):
-        refuse_left(broker, [AcceptedLoss.ROCKSDBSTORE])
-    refuse_left(broker, [AcceptedLoss.COMPACTION])
+        refuse(found(AcceptedLoss.ROCKSDBSTORE), "follow", broker.root)
+    assert found(AcceptedLoss.COMPACTION) == []

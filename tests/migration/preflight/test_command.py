@@ -100,7 +100,7 @@ def test_a_store_that_may_move_exits_0(golden_folder: Path, tmp_path: Path) -> N
     done = run(root, code=0)
     assert "may be moved to rocksdb" in done.stderr
     assert done.stdout.splitlines()[0].split() == [
-        "severity", "code", "finding", "figures", "affected",
+        "severity", "code", "finding", "figures", "affected", "where",
     ]  # fmt: skip
     value = json.loads(run(root, "--output", "json", code=0).stdout)
     assert (value["mayGoOn"], value["layout"], value["units"]) == (True, "file", 2000)
@@ -136,7 +136,7 @@ def test_the_conf_and_the_release_are_asked_for(golden_folder: Path, tmp_path: P
 
 def test_a_folder_that_is_none_is_a_refusal(tmp_path: Path) -> None:
     done = run(tmp_path / "missing", code=1)
-    assert "No store found" in done.stdout
+    assert "No store here" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 

@@ -113,25 +113,27 @@ def test_a_log_without_queues_is_sent_to_the_plan_from_the_log(golden: Golden) -
 
 def test_stores_of_other_masters_are_refused(golden: Golden) -> None:
     root = golden("basic-default")
-    assert "controller" in the(_with_epoch(root), "only-readable").sentence
     config = StoreConfig.from_mapping({
-        "storePathCommitLog": f"{root / 'commitlog'},{root}.more", "brokerRole": "SLAVE",
+        "storePathCommitLog": f"{root / 'commitlog'},{root}.more", "duplicationEnable": "true",
     })  # fmt: skip
     report = preflight(root, config, machine=FakeMachine())
     assert codes(report.refusals) == ["not-readable-as-a-store"]
     assert f"mkdir -p {root}.more" in report.refusals[0].sentence
     root.with_name(f"{root.name}.more").mkdir()
-    (root / "epochFileCheckpoint").unlink()
     report = preflight(root, config, machine=FakeMachine())
     sentences = " ".join(finding.sentence for finding in report.refusals)
     assert codes(report.refusals) == ["only-readable", "only-readable"]
     assert f"its commit log is in another folder, {root}.more, and storePathRootDir" in sentences
-    assert "slave" in sentences
+    assert "duplication" in sentences
 
 
-def _with_epoch(root: Path):  # type: ignore[no-untyped-def]
-    (root / "epochFileCheckpoint").write_bytes(b"")
-    return preflight(root, machine=FakeMachine())
+@pytest.mark.parametrize("epochs", [True, False])
+def test_queues_of_a_replica_may_move(golden: Golden, *, epochs: bool) -> None:
+    root = golden("basic-default")
+    if epochs:
+        (root / "epochFileCheckpoint").write_bytes(b"")
+    config = StoreConfig() if epochs else StoreConfig.from_mapping({"brokerRole": "SLAVE"})
+    assert codes(preflight(root, config, machine=FakeMachine()).refusals) == []
 
 
 def test_a_log_of_dledger_is_refused(golden: Golden) -> None:
@@ -206,7 +208,7 @@ def test_a_lock_that_cannot_be_asked_is_a_warning(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("queues", [True, False])
-def test_foreign_files_of_the_log_are_a_warning(golden: Golden, *, queues: bool) -> None:
+def test_foreign_files_of_the_log_forbid_a_move(golden: Golden, *, queues: bool) -> None:
     root = golden("basic-default")
     assert preflight(root, machine=FakeMachine()).find("foreign-files") is None
     if not queues:
@@ -218,8 +220,8 @@ def test_foreign_files_of_the_log_are_a_warning(golden: Golden, *, queues: bool)
     before = tree_digest(root)
     report = preflight(root, machine=FakeMachine())
     finding = the(report, "foreign-files")
-    assert finding.severity is Severity.WARN
-    assert report.may_go_on
+    assert finding.severity is Severity.REFUSE
+    assert finding.where == str(root / "commitlog")
     assert [each.name for each in finding.affected] == [str(path) for path in paths]
     assert finding.affected_total == 3
     assert tree_digest(root) == before

@@ -288,6 +288,7 @@ def test_levels_by_which_no_delayed_message_is_due_are_told(golden: Golden, to: 
     finding = the(preflight(root, conf, to=to, machine=FakeMachine()), "delay-levels")
     delayed = [queue_id for queue_id in sorted(newest) if newest[queue_id]]
     assert names(finding) == [f"{SCHEDULE_TOPIC}/{each}" for each in delayed] != []
+    assert finding.severity is Severity.REFUSE
     assert finding.affected[0].figures == {"level": "2", "waitsMs": 5000, "bySettingsMs": 7000}
 
 

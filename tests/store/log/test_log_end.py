@@ -20,6 +20,7 @@ from cqstore.store.service.recovering.find_log_end import (
     end_behind,
     is_boundary,
     lacks_a_sector,
+    last_on_disk,
     save_record,
     save_tail,
     scan_start,
@@ -184,13 +185,16 @@ def test_a_scan_begins_where_it_is_proven(made: Log) -> None:
 def test_what_was_on_disk_is_told_by_mark_and_checkpoint(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     mark, checkpoint = SyncedMark(paths), StoreCheckpoint(paths.checkpoint)
-    assert not was_on_disk(0, mark, checkpoint)
+    assert last_on_disk(checkpoint, controlled=False) == 0
+    assert not was_on_disk(0, mark, 0)
     mark.phy_offset = 100
-    assert [was_on_disk(at, mark, checkpoint) for at in (0, 99, 100)] == [True, True, False]
+    assert [was_on_disk(at, mark, 0) for at in (0, 99, 100)] == [True, True, False]
     mark.phy_offset = 0
     checkpoint.update(confirm_phy_offset=100)
-    found = [was_on_disk(at, mark, checkpoint) for at in (0, 1, 100, 101)]
+    assert last_on_disk(checkpoint, controlled=False) == 100
+    found = [was_on_disk(at, mark, 100) for at in (0, 1, 100, 101)]
     assert found == [True, True, True, False]
+    assert last_on_disk(checkpoint, controlled=True) == 0  # such a broker writes another offset
 
 
 def test_a_lost_sector_is_zeros_from_the_end_on_or_to_its_end(made: Log) -> None:

@@ -40,6 +40,7 @@ import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfi
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.ha.autoswitch.AutoSwitchHAService;
 
 /**
  * A broker of RocketMQ's, without a name server unless its settings name one.
@@ -53,6 +54,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
  * fail GROUP TOPIC QUEUE OFFSET (the message goes to the group's dead letters, as if its consumer had given it up),
  * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC, halves (how many of each topic are open, as it counts),
+ * role (under a controller),
  * filter GROUP TOPIC (keys that the group's expression lets through, as the broker remembers it; no consumer is asked).
  *
  * Of its clients: send TOPIC QUEUES COUNT NAME [LIGHT,…], consume GROUP ROUTED_TOPIC TOPIC QUEUE, routed TOPIC, batches TOPIC QUEUE SIZES… (bodies are counted from 0 in each batch), transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
@@ -221,6 +223,8 @@ public final class Broker {
                 return clients.checks(words[1]);
             case "register":
                 return register(broker);
+            case "role":
+                return role(broker);
             default:
                 return Map.of("end", broker.getMessageStore().getMaxPhyOffset());
         }
@@ -245,6 +249,22 @@ public final class Broker {
             statuses.merge(broker.getMessageStore().putMessage(message).getPutMessageStatus().name(), 1, Integer::sum);
         }
         return Map.of("statuses", statuses, "end", broker.getMessageStore().getMaxPhyOffset());
+    }
+
+    /** What a broker of a set under a controller is, as it knows it, and how far its log goes. */
+    private static Object role(BrokerController broker) {
+        var replicas = broker.getReplicasManager();
+        var store = broker.getMessageStore();
+        Map<String, Object> answer = new LinkedHashMap<>();
+        answer.put("state", String.valueOf((Object) replicas.getState()));
+        answer.put("master", replicas.isMasterState());
+        answer.put("id", replicas.getBrokerControllerId());
+        answer.put("epoch", replicas.getMasterEpoch());
+        answer.put("inSync", ((AutoSwitchHAService) store.getHaService()).getLocalSyncStateSet().stream().sorted().toList());
+        answer.put("confirm", store.getConfirmOffset());
+        answer.put("end", store.getMaxPhyOffset());
+        answer.put("behind", store.dispatchBehindBytes());
+        return answer;
     }
 
     /** What a consumer asks for that returns a message with a delay level below 0. */
