@@ -1,6 +1,6 @@
 """``cqstore migrate plan``."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -110,22 +110,12 @@ class _Given(TypedDict):
 
 
 def plan(
-    root: Dir,
-    to: Target = "rocksdb",
-    source: Source = None,
-    segment_units: SegmentUnits = SEGMENT_UNITS,
-    *,
-    topics: Topics = None,
-    leave: Leave = None,
-    replace: Replace = False,
-    accept: Accept = None,
-    without: WithoutOption = None,
-    accept_older_tables: AcceptOlderTables = False,
-    master: Master = MASTER,
-    workspace: Space = None,
-    config: ConfigFile = None,
-    kind: Format = OutputFormat.TABLE,
-) -> None:
+    root: Dir, to: Target = "rocksdb", source: Source = None,
+    segment_units: SegmentUnits = SEGMENT_UNITS, *, topics: Topics = None, leave: Leave = None,
+    replace: Replace = False, accept: Accept = None, without: WithoutOption = None,
+    accept_older_tables: AcceptOlderTables = False, master: Master = MASTER,
+    workspace: Space = None, config: ConfigFile = None, kind: Format = OutputFormat.TABLE,
+) -> None:  # fmt: skip
     """Check the store as preflight does, and write a plan to move all queues.
 
     Changes nothing of the store. Everything that forbids the move, also what only the switch would
@@ -146,17 +136,14 @@ def plan(
     settings = read_config(config, root)
     opener = opened_by(root)
     broker = NextBroker([to], settings, without or (), accept_older_tables)
-    if source == LOG and replace:
-        raise RefusedStoreError(_NO_REPLACE, path=root)
-    if source == LOG and (topics or leave):
-        raise RefusedStoreError(_NO_CHOICE, path=root)
+    chosen = bool(topics or leave)
+    if source == LOG and (replace or chosen):
+        raise RefusedStoreError(_NO_REPLACE if replace else _NO_CHOICE, path=root)
     refuse_second_plan(space)
     if source != LOG:
-        _refuse(root, settings, broker, {*(accept or ()), *([BATCH] if topics or leave else ())})
-    given = _Given(
-        target=to, workspace=space, segment_units=segment_units, without=broker.without,
-        accept_older_tables=accept_older_tables,
-    )  # fmt: skip
+        _refuse(root, settings, broker, {*(accept or ()), *([BATCH] if chosen else ())})
+    given = _Given(target=to, workspace=space, segment_units=segment_units,
+                   without=broker.without, accept_older_tables=accept_older_tables)  # fmt: skip
     with progress("planning", unit="units") as tick:
         if source == LOG:
             made = make_log_plan(root, settings, **given, master=master, progress=tick).plan
@@ -167,19 +154,18 @@ def plan(
             )  # fmt: skip
     tables = plan_conversion(StorePaths(root), broker)
     output(kind).record(_plan_row(made, opener, tables and tables.facts(), space.plan))
-    for sentence in _notes(root, made, opener):
-        note(sentence)
+    _note(root, made, opener)
 
 
-def _notes(root: Path, made: Plan, opener: int) -> Iterator[str]:
-    """Yield what to do before the switch; process ``opener`` has the store open."""
+def _note(root: Path, made: Plan, opener: int) -> None:
+    """Print what to do before the switch; process ``opener`` has the store open."""
     if made.left:
-        yield (
+        note(
             f"not moved, and not served by a broker with RocksDB: {', '.join(made.left)}. Close"
             " them before migrate switch: mqadmin updateTopicPerm -t TOPIC -p 0"
         )
     if opener:
-        yield f"{root}: process {opener} has the store open: {_LATER}"
+        note(f"{root}: process {opener} has the store open: {_LATER}")
 
 
 def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:

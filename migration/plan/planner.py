@@ -81,18 +81,14 @@ def make_plan(
         options = OpenOptions(read_only=True, backend=source, housekeeping=False)
         with open_served(MessageStore, root, config, options) as store:
             chosen = choose_topics(store, target, topics, leave)
-            replaces = _refuse(store, target, replace=replace)
-            if replaces and chosen is not None:
-                raise RefusedStoreError(
-                    "--replace cannot be combined with --topics or --leave", path=root
-                )
+            replaces = _refuse(store, target, replace=replace, chosen=chosen)
             planner = _Planner(store, to, space, segment_units, progress, chosen)
             plan = write_plan(space, planner.run(replaces=replaces))
         space.note("planned", digest=plan.digest, queues=plan.queues, units=plan.units)
     return plan
 
 
-def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
+def _refuse(store: MessageStore, target: str, *, replace: bool, chosen: str | None) -> bool:
     """Refuse queues that cannot be moved; return whether to replace those of the target."""
     root = store.root
     layout = detect(root, store.config.to_move_queues())
@@ -112,6 +108,10 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
             raise RefusedStoreError(both.refusal(), path=root)
         if (reason := both.why_not_replace()) is not None:
             raise RefusedStoreError(f"cannot replace the {target} queues: {reason}", path=root)
+        if chosen is not None:
+            raise RefusedStoreError(
+                "--replace cannot be combined with --topics or --leave", path=root
+            )
     return there
 
 

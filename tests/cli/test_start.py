@@ -165,7 +165,7 @@ def test_a_store_without_a_share_of_reads_imports_no_comparison(tmp_path: Path, 
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
     reported = [(verb.name, verb.help, verb.load()) for verb in listed()]
-    assert len(reported) == 55
+    assert len(reported) == 56
     for name, sentence, whole in reported:
         assert whole.name == name
         first = inspect.cleandoc(whole.help).split("\n\n", maxsplit=1)[0]

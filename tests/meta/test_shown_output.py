@@ -20,6 +20,7 @@ from tools.bench.sample_messages import put_messages
 
 DOCS = ROOT / "docs"
 CLEANING = DOCS / "api" / "cleaning.md"
+SERVICES = DOCS / "broker-services.md"
 GETTING_STARTED, MIGRATION, ANALYSIS, REPLICATION = (
     DOCS / f"{name}.md" for name in ("getting-started", "migration", "analysis", "replication")
 )
@@ -32,9 +33,8 @@ def test_getting_started(tmp_path: Path) -> None:
 
 
 def test_broker_services(tmp_path: Path) -> None:
-    page = DOCS / "broker-services.md"
-    run_programs(page, tmp_path)
-    run_commands(consoles(page), partial(commands.run, cwd=tmp_path))
+    run_programs(SERVICES, tmp_path)
+    run_commands(consoles(SERVICES), partial(commands.run, cwd=tmp_path))
 
 
 @pytest.mark.disk  # a log file of a gigabyte
@@ -120,9 +120,9 @@ def test_every_page_that_shows_output_is_run() -> None:
     programs = {page for page in PAGES if ("python", "text") in _neighbours(page)}
     embedded = DOCS / "embedded-log.md"  # in tests/embedded
     monitoring, readme = DOCS / "monitoring.md", ROOT / "README.md"
-    assert programs == {readme, GETTING_STARTED, monitoring, CLEANING, embedded}
+    assert programs == {readme, GETTING_STARTED, monitoring, CLEANING, embedded, SERVICES}
     shown = {page for page in PAGES if consoles(page)}
-    assert shown == {GETTING_STARTED, MIGRATION, ANALYSIS, REPLICATION}
+    assert shown == {GETTING_STARTED, MIGRATION, ANALYSIS, REPLICATION, SERVICES}
     unfenced = re.compile(r"^ {4}\$ .*\n {4}(?!\$ )", re.MULTILINE)
     assert {page for page, text in texts.items() if unfenced.search(text)} == {REPLICATION}
 

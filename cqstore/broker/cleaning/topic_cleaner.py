@@ -63,6 +63,7 @@ def start_cleaner(
         StoreError: as for ``clean_topics``.
     """
     check_kind(CleaningRules, "CleaningRules", rules=rules)
+    check_kind((int, float), "a number of seconds", every=every)
     check_seconds(every=every)
     if not every > 0:
         raise StoreConfigError(f"invalid every {every!r}: expected more than 0 seconds")

@@ -22,6 +22,7 @@ from cqstore.broker.metadata.locations import FILES, names_of
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.writing import differences, write_form
 from cqstore.migration.commands import app as migrate
+from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.rollback.rollback import rollback
 from cqstore.migration.run.run import run_plan
 from cqstore.migration.status import status
@@ -195,10 +196,16 @@ def test_plan_and_status_name_the_tables(root: Path) -> None:
 
 def test_fields_that_no_release_writes_are_named(root: Path) -> None:
     path = root / "config" / "topics.json"
-    content = broker_object(path.read_bytes())
-    path.write_text(json.dumps(content | {"ours": {"x": 1}}))
+    content = path.read_bytes()
+    odd = json.dumps(broker_object(content) | {"ours": {"x": 1}})
+    path.write_text(odd)
+    named = r"topics\.json: ours.*--without unknown-fields"
+    with pytest.raises(RefusedStoreError, match=named):
+        make_plan(root, target="rocksdb")
+    path.write_bytes(content)
     prepare(root, "rocksdb")
-    with pytest.raises(RefusedStoreError, match=r"topics\.json: ours.*--without unknown-fields"):
+    path.write_text(odd)
+    with pytest.raises(RefusedStoreError, match=named):
         switch(root)
     report = switch(root, without=[AcceptedLoss.UNKNOWN_FIELDS])
     assert report.converted_tables["dropped"] == ["topics.json: ours"]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cqstore import CleaningRules
 from cqstore.embedded.log import EmbeddedLog
 from cqstore.embedded.open_log import open_log
 from cqstore.store.errors import StoreError
@@ -51,6 +52,7 @@ VALID: dict[str, object] = {
     "retain": ["t"], "message": Message("u", b"x"), "messages": [Message("u", b"x")],
     "batch": Message("u", b"x"), "data": b"", "body": b"x", "group": "g", "source": "g2",
     "poll_seconds": 0.1, "time": 1, "times": TimeRange(), "first": 0, "end": 1,
+    "rules": CleaningRules(unused=True),
 }  # fmt: skip
 OF_LOG: dict[str, object] = {"tags": "a", "to": "earliest"}
 LEFT_OUT = {"open", "close"}
@@ -76,6 +78,8 @@ def finish(result: Any) -> None:
     elif isinstance(result, Iterator):
         for _ in result:
             pass
+    elif hasattr(result, "stop"):
+        result.stop()
     elif hasattr(result, "run"):
         finish(result.run())
     elif hasattr(result, "close"):
