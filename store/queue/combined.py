@@ -78,7 +78,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self._replicas = replicas
         by_name = {replica.name: replica.store for replica in replicas}
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
-        self._router = ReadRouter(self._read, self._replicas)
+        self._router = ReadRouter(self._read, replicas, roles.left)
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
         self.hides_unflushed = any(each.store.hides_unflushed for each in replicas if each.needed)
         # Guards synced_to and failure of the replicas, and the lines.

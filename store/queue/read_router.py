@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from cqstore.store.errors import NoSuchQueueError
 from cqstore.store.queue.backend_replica import BackendReplica
 from cqstore.store.queue.class_of_topic import ClassOfTopic
 from cqstore.store.queue.consume_queue import ConsumeQueue, FastUnits, PulledUnits
@@ -10,6 +11,7 @@ from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import UnitLocation
 from cqstore.store.queue.light_home import is_light
 from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.topic_choice import is_left, takes_batches
 from cqstore.store.queue.units import CqUnit, QueueKey, UnitBlock
 from cqstore.store.record.message import LMQ_PREFIX
 
@@ -21,9 +23,15 @@ class ReadRouter:
     settings name in ``apart``, the backend named there, if it has all of the topic.
     """
 
-    def __init__(self, read: ConsumeQueueStore, replicas: Sequence[BackendReplica]) -> None:
-        """Route to ``read``, one of ``replicas``, and to others that have not failed."""
+    def __init__(
+        self, read: ConsumeQueueStore, replicas: Sequence[BackendReplica], left: frozenset[str]
+    ) -> None:
+        """Route to ``read``, one of ``replicas``, and to others that have not failed.
+
+        ``left``: topics that a move left in files, see ``topic_choice``.
+        """
         self.read = read
+        self._left = left
         self._replicas = replicas
         self.light: ConsumeQueueStore | None = None
         """The only backend with the light queues; ``None``: all backends have them."""
@@ -32,7 +40,13 @@ class ReadRouter:
         up, and without such settings."""
 
     def reader(self, topic: str) -> ConsumeQueueStore:
-        """Return the backend that serves ``topic`` now."""
+        """Return the backend that serves ``topic`` now.
+
+        Raises:
+            NoSuchQueueError: a move left the topic in files that are not in use.
+        """
+        if topic in self._left and not takes_batches(self._replicas, topic):
+            raise NoSuchQueueError(is_left(topic))
         if self.light and is_light(topic):
             return self.light
         return self.read if self.apart is None else self._read_apart(topic, self.apart)

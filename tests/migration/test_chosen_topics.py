@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from cqstore.migration.status import status
 from cqstore.migration.switch.switch import switch
 from cqstore.migration.verify import read_report, verify_migration
 from cqstore.migration.workspace import Workspace
-from cqstore.store.errors import IllegalMessageError, RefusedStoreError
+from cqstore.store.errors import IllegalMessageError, NoSuchQueueError, RefusedStoreError
 from cqstore.store.journals.backend_state import read_backend_state
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT
@@ -295,6 +296,9 @@ def test_everything_but_a_batch_topic_is_moved_and_a_rollback_brings_it_back(
         assert not done_put.ok
         assert "migrate plan --leave" in str(done_put.reason)
         assert components_of(store).queues.describe()["topics left in files"] == "b"
+        for read in (store.max_offset, store.min_offset, partial(store.get_message, offset=0)):
+            with pytest.raises(NoSuchQueueError, match="'b' is not served: the move left"):
+                read("b", 0)
     asked = command("get", root, "--topic", "b", "--queue-id", "0", code=REFUSED)
     assert "Run cqstore migrate rollback to serve it again" in asked.stderr
     later = contents(root)
