@@ -1,4 +1,4 @@
-"""Runs work until it is done or a signal arrives."""
+"""SIGINT and SIGTERM in an event loop: they end work, or set an event."""
 
 import asyncio
 import signal
@@ -6,6 +6,15 @@ from collections.abc import Coroutine
 
 ENDED_BY_SIGNAL = 128
 """Added to a signal's number for the exit code."""
+_ENDING = signal.SIGINT, signal.SIGTERM
+
+
+def ended_event() -> asyncio.Event:
+    """Return an event of the running loop that SIGINT or SIGTERM sets."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in _ENDING:
+        loop.add_signal_handler(number, ended.set)
+    return ended
 
 
 async def ended_by(work: Coroutine[object, object, object]) -> signal.Signals | None:
@@ -22,7 +31,7 @@ async def ended_by(work: Coroutine[object, object, object]) -> signal.Signals | 
         received.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ENDING:
         loop.add_signal_handler(number, stop, number)
     try:
         await task

@@ -91,8 +91,6 @@ _NO_REPLACE = (
     "--replace cannot be used with --from log: to rebuild existing queues from the log and keep the"
     " old ones, run cqstore rebuild DIR --backend BACKEND"
 )
-
-
 _LATER = (
     "the plan does not contain messages that arrive from now on. Stop it before migrate switch,"
     " which adds them from the log"

@@ -1,8 +1,6 @@
 """The command ``cqstore feed``."""
 
 import asyncio
-import signal
-import ssl
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +19,6 @@ from cqstore.replication.feed.feed_options import (
     Slave,
     TlsCert,
     TlsClientCa,
-    TlsKey,
 )
 from cqstore.replication.feed.feed_settings import FeedSettings
 from cqstore.replication.feed.feeder import MAX_CONNECTIONS, Feeder
@@ -32,7 +29,8 @@ from cqstore.replication.listening import (
     check_listen,
     is_loopback,
 )
-from cqstore.replication.tls import master_context
+from cqstore.replication.signals import ended_event
+from cqstore.replication.tls_options import TlsKey, listening_context
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.message_store import MessageStore
@@ -75,7 +73,7 @@ def feed(
     settings = FeedSettings.read(config)
     host, port = _place(listen, settings, config)
     allowed, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
-    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    tls = listening_context(tls_cert, tls_key, tls_client_ca)
     check_listen(host, port)
     with _open(root, given, backend) as store:
         feeder = Feeder(
@@ -117,9 +115,7 @@ async def _serve(
     feeder: Feeder, store: MessageStore, host: str, interval: float, slaves: list[SlaveBroker]
 ) -> None:
     """Feed followers and print their lag until SIGINT or SIGTERM arrives."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_event()
     async with feeder, asyncio.TaskGroup() as group:
         log = components_of(store).log
         note(
@@ -180,11 +176,3 @@ def _slaves(texts: list[str], host: str, cert: Path | None) -> list[SlaveBroker]
     if texts:
         ha_address(host, 0)
     return [SlaveBroker(*address(text, "--slave"), note) for text in texts]
-
-
-def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
-    if cert is None:
-        if key is not None or client_ca is not None:
-            raise typer.BadParameter("--tls-key and --tls-client-ca need --tls-cert")
-        return None
-    return master_context(cert, key, client_ca)

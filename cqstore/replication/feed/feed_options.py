@@ -33,9 +33,6 @@ TlsCert = Annotated[
         metavar="PEM", help="Certificate of this feed; enables TLS, which RocketMQ slaves lack."
     ),
 ]
-TlsKey = Annotated[
-    Path | None, typer.Option(metavar="PEM", help="Private key, if it is not in --tls-cert.")
-]
 TlsClientCa = Annotated[
     Path | None,
     typer.Option(metavar="PEM", help="Accept only followers with a certificate signed by this CA."),

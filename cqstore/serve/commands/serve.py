@@ -1,13 +1,9 @@
 """The command ``cqstore serve``."""
 
 import asyncio
-import signal
-import ssl
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
-
-import typer
 
 from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.broker.one_form import BrokerForm, find_one_form, read_one_form
@@ -25,7 +21,8 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.replication.address import address, networks
 from cqstore.replication.endpoint import endpoint
 from cqstore.replication.listening import LOOPBACK, Network, check_listen, is_loopback
-from cqstore.replication.tls import master_context
+from cqstore.replication.signals import ended_event
+from cqstore.replication.tls_options import TlsKey, listening_context
 from cqstore.serve.commands.serve_options import (
     AccessLog,
     Advertise,
@@ -38,7 +35,6 @@ from cqstore.serve.commands.serve_options import (
     OffsetsFile,
     TlsCert,
     TlsClientCa,
-    TlsKey,
 )
 from cqstore.serve.group_offsets import GroupOffsets
 from cqstore.serve.limits import ServeLimits
@@ -92,7 +88,7 @@ def serve(
     places = _places(listen, as_addresses or [])
     allowed = _allowed(places, allow or [])
     advertised = endpoint(*address(advertise, "--advertise")) if advertise else ""
-    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    tls = listening_context(tls_cert, tls_key, tls_client_ca)
     names = _names(config, broker_name, cluster_name)
     with closing(_open(root, read_config(config, root), backend, commit_log)) as served:
         server = Server(
@@ -146,9 +142,7 @@ def _open(
 
 async def _run(server: Server, hosts: list[str]) -> None:
     """Serve until SIGINT or SIGTERM arrives."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_event()
     async with server:
         places = ", ".join(map(endpoint, hosts, server.ports))
         note(f"{places}: serving as name server and broker")
@@ -187,11 +181,3 @@ def _metadata(root: Path, form: Form | None, config: Path | None) -> BrokerMetad
 
 
 _note_once = cache(note)
-
-
-def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
-    if cert is None:
-        if key is not None or client_ca is not None:
-            raise typer.BadParameter("--tls-key and --tls-client-ca need --tls-cert")
-        return None
-    return master_context(cert, key, client_ca)

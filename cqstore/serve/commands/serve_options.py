@@ -74,9 +74,6 @@ MaxConnections = Annotated[
 TlsCert = Annotated[
     Path | None, typer.Option(metavar="PEM", help="Certificate of this server; enables TLS.")
 ]
-TlsKey = Annotated[
-    Path | None, typer.Option(metavar="PEM", help="Private key, if it is not in --tls-cert.")
-]
 TlsClientCa = Annotated[
     Path | None,
     typer.Option(metavar="PEM", help="Accept only clients with a certificate signed by this CA."),
