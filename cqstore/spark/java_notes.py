@@ -35,13 +35,20 @@ def news(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def pass_on(stream: IO[bytes]) -> None:
-    """Copy ``stream`` to standard error until it ends, in a thread."""
-    threading.Thread(target=_copy, args=(stream,), name="cqstore-java", daemon=True).start()
+def pass_on(stream: IO[bytes]) -> threading.Event:
+    """Copy ``stream`` to standard error until it ends, in a thread.
+
+    Returns an event: once it is set, lines are read and dropped.
+    """
+    silenced = threading.Event()
+    threading.Thread(
+        target=_copy, args=(stream, silenced), name="cqstore-java", daemon=True
+    ).start()
+    return silenced
 
 
-def _copy(stream: IO[bytes]) -> None:
+def _copy(stream: IO[bytes], silenced: threading.Event) -> None:
     with stream:
         for line in news(raw.decode("utf-8", "replace") for raw in stream):
-            if sys.stderr is not None:
+            if sys.stderr is not None and not silenced.is_set():
                 sys.stderr.write(line)

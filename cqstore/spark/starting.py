@@ -31,13 +31,16 @@ def ended_if_cut_short() -> Iterator[None]:
     class Noted(subprocess.Popen):  # type: ignore[type-arg]
         """Process in its own group, recorded before it starts."""
 
+        silenced: threading.Event
+        """Set once what it prints is no news any more."""
+
         def __init__(self, *words: Any, **options: Any) -> None:
             started.append(self)
             options = {"stderr": subprocess.PIPE, **options}
             with _interrupts_wait():  # until its number is known
                 super().__init__(*words, **options, process_group=0)
             if self.stderr is not None:
-                pass_on(self.stderr)
+                self.silenced = pass_on(self.stderr)
 
     names = vars(java_gateway)
     before = names["Popen"]
@@ -79,7 +82,7 @@ def ended_by_interrupt() -> Iterator[JavaEnd]:
         _ = number, frame
         if not ended.has_come:
             ended.has_come = True
-            _silence()
+            _silence(process)
             _end(process)
         raise KeyboardInterrupt
 
@@ -96,10 +99,15 @@ def ended_by_interrupt() -> Iterator[JavaEnd]:
             _forget_java()
 
 
-def _silence() -> None:
-    """Suppress the tracebacks of py4j and of the tasks' accumulators after Java has ended."""
+def _silence(process: "subprocess.Popen[bytes]") -> None:
+    """Suppress what Java, py4j and the tasks' accumulators say of the end.
+
+    Threads of Spark that are still at work when its parts are stopped log exceptions of any kind.
+    """
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
+    if (silenced := getattr(process, "silenced", None)) is not None:
+        silenced.set()
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     server: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)  # noqa: SLF001
     if server is not None:

@@ -114,6 +114,7 @@ def test_ctrl_c_ends_java_though_spark_waits_for_its_query(
 ) -> None:
     """What pyspark calls in ``finally`` would wait for Java, and raises that it has gone."""
     with subprocess.Popen(["sleep", "600"], process_group=0) as java:
+        java.silenced = silenced = threading.Event()  # type: ignore[attr-defined]
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
         for name in ("_jvm", "_active_spark_context"):  # of a session that other tests have
             monkeypatch.setattr(SparkContext, name, None)
@@ -132,6 +133,7 @@ def test_ctrl_c_ends_java_though_spark_waits_for_its_query(
     assert signal.getsignal(signal.SIGINT) is before
     assert SparkContext._gateway is None  # the next session starts another
     assert logging.getLogger("py4j").level > logging.CRITICAL  # it says nothing of Java's end
+    assert silenced.is_set()
 
 
 def test_a_session_of_a_process_in_our_group_is_left_alone(

@@ -1,6 +1,7 @@
 """What of Spark's standard error comes to ours."""
 
 import os
+import threading
 from functools import partial
 
 import pytest
@@ -36,8 +37,14 @@ def test_the_rest_is_passed_on_as_it_comes(capsys: pytest.CaptureFixture[str]) -
         return text in "".join(seen)
 
     with os.fdopen(write, "wb", buffering=0) as java:
-        pass_on(os.fdopen(read, "rb"))
+        before = {*threading.enumerate()}
+        silenced = pass_on(os.fdopen(read, "rb"))
+        (copying,) = {*threading.enumerate()} - before
         java.write(b"no \xff UTF-8\n")
         until(partial(has, "no \ufffd UTF-8\n"))
         java.write(b"more\n")
         until(partial(has, "more\n"))
+        silenced.set()
+        java.write(b"ERROR TaskSchedulerImpl: Exception in statusUpdate\n")
+    copying.join()
+    assert "Exception" not in "".join(seen) + capsys.readouterr().err
