@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import subprocess
 
 VERSION = "5.5.1"
-"""Client, server utilities, filter, auth and name server come from 5.5.0, the newest published."""
+_OTHERS = {"5.5.1": "5.5.0"}
+"""Client, server utilities, filter, auth and name server of the newest release published."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,14 @@ class Brokers:
     program: JavaProgram
 
     @classmethod
-    def build(cls) -> "Brokers":
-        """Compile the program, once.
+    def build(cls, version: str = VERSION) -> "Brokers":
+        """Compile the program against ``version``, once.
 
         Raises:
             UnavailableError: it cannot be done here.
         """
-        return cls(JavaProgram.build(Path(__file__).parent / "broker", "interop.Broker", VERSION))
+        folder, others = Path(__file__).parent / "broker", _OTHERS.get(version, version)
+        return cls(JavaProgram.build(folder, "interop.Broker", version, f"others={others}"))
 
     @contextmanager
     def running(self, root: Path, **settings: object) -> Iterator["Broker"]:

@@ -49,6 +49,15 @@ def brokers() -> Brokers:
         _unavailable(f"a broker of RocketMQ {VERSION}", exc)
 
 
+@pytest.fixture(scope="session")
+def brokers_of(request: pytest.FixtureRequest) -> Brokers:
+    """Brokers of the release that is the parameter."""
+    try:
+        return Brokers.build(request.param)
+    except UnavailableError as exc:
+        _unavailable(f"a broker of RocketMQ {request.param}", exc)
+
+
 @pytest.fixture(scope="module")
 def names(brokers: Brokers) -> Iterator[dict[str, object]]:
     """The setting of a broker by which clients find it."""

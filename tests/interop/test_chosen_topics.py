@@ -19,7 +19,7 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.queue.topic_choice import ONLY_LIGHT
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.interop.brokers import Broker, Brokers
+from tests.interop.brokers import VERSION, Broker, Brokers
 from tests.interop.test_moved_tables import LMQ, MASTER, config
 from tests.interop.walk import SMALL, registered
 from tests.kit.migrations import NO_SPARK
@@ -86,9 +86,15 @@ def damage(root: Path, settings: StoreConfig) -> list[str]:
 
 
 @pytest.mark.parametrize("then", [APART, SELECTIVE], ids=["double-write", "selective"])
+@pytest.mark.parametrize(
+    "brokers_of",
+    [VERSION, pytest.param("5.5.0", marks=pytest.mark.long), "5.4.0"],
+    indirect=True,
+)
 def test_a_broker_serves_light_queues_from_rocksdb_and_the_others_from_files(
-    tmp_path: Path, brokers: Brokers, names: dict[str, object], then: dict[str, str]
+    tmp_path: Path, brokers_of: Brokers, names: dict[str, object], then: dict[str, str]
 ) -> None:
+    brokers = brokers_of
     settings = {**MASTER, **SMALL, **LMQ, **names}
     ours, clients = config(**LMQ), Clients()
     with brokers.running(tmp_path, **FILES, **settings) as broker:
