@@ -7,11 +7,13 @@ and twice that for the backup and the move.
 """
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.console import Console
@@ -44,8 +46,8 @@ def queue_of(number: int) -> tuple[str, int]:
     return f"p{topic % 10}_topic_{topic:07d}", queue_id
 
 
-def fill(root: Path, queues: int, console: Console) -> None:
-    """Put one message to each queue, in turn; print the rate of each tenth."""
+def fill(root: Path, queues: int) -> None:
+    """Put one message to each queue, in turn; print the rate of each tenth, and the memory."""
     with MessageStore.open(root, StoreConfig(), backend="rocksdb") as store:
         for step in range(_STEPS):
             low, high = (queues * at // _STEPS for at in (step, step + 1))
@@ -56,8 +58,11 @@ def fill(root: Path, queues: int, console: Console) -> None:
                 assert done.ok, done.reason
             seconds, used = time.perf_counter() - start, time.process_time() - cpu
             count = high - low
-            console.print(
-                f"{high:,} queues: {count / seconds:,.0f} puts/s, {used / count * 1e6:.1f} µs CPU"
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(
+                f"{high:,} queues: {count / seconds:,.0f} puts/s,"
+                f" {used / count * 1e6:.1f} µs CPU, at most {memory:,.0f} MiB",
+                flush=True,
             )
 
 
@@ -108,7 +113,11 @@ def main(words: list[str]) -> None:
     with folder() as made:
         base = Path(words[1]) if len(words) > 1 else made
         root = base / "store"
-        fill(root, queues, console)
+        filling = get_context("spawn").Process(target=fill, args=(root, queues))
+        filling.start()  # a child's peak of memory would include that of this process
+        filling.join()
+        if filling.exitcode:
+            return
         console.print(f"queues: {size(root, QUEUES) / queues:.1f} bytes each")
         table = Table("verb", "seconds", "CPU seconds", "MiB", "µs a queue")
         for name, command in verbs(root, base / "copy").items():
