@@ -14,15 +14,15 @@ from cqstore_lmdb.memory import Changes, MemoryQueue, QueueView, Snapshot
 class BatchPlan:
     """The changes of one batch."""
 
-    def __init__(self, snapshot: Snapshot, min_phy_offset: int) -> None:
+    def __init__(self, min_phy_offset: int) -> None:
         """``min_phy_offset``: start of the log."""
-        self._snapshot, self._min_phy_offset = snapshot, min_phy_offset
+        self._min_phy_offset = min_phy_offset
         self.changes: Changes = {}
         self.new: dict[bytes, bytes] = {}
         """Units to add to those of a change."""
         self.restarts: list[QueueRestart] = []
 
-    def plan(self, batch: UnitBatch) -> None:
+    def plan(self, snapshot: Snapshot, batch: UnitBatch) -> None:
         """Plan all units of ``batch``.
 
         Raises:
@@ -35,7 +35,7 @@ class BatchPlan:
         rows = zip(runs.queues, runs.first_offsets, runs.starts, runs.ends, strict=True)
         for queue, first, start, end in rows:
             key = queue_key(*queue)
-            change = self.changes.get(key) or self._snapshot.change_of(key)
+            change = self.changes.get(key) or snapshot.change_of(key)
             ends = change.ends or NO_QUEUE
             begin = start
             while begin < end and phys[begin] <= ends.last_phy:
@@ -88,7 +88,7 @@ def cut_queue(change: MemoryQueue, view: QueueView, phy_offset: int) -> MemoryQu
     if ends.first == ends.next or ends.last_phy < phy_offset:
         return None
     place = view.first_in_log(phy_offset)
-    last_phy = view.unit(place - 1).phy_offset if place > ends.first else NO_QUEUE.last_phy
+    last_phy = view.phy_offset(place - 1) if place > ends.first else NO_QUEUE.last_phy
     return _cut(change, ends, place)._replace(ends=QueueEnds(ends.first, place, last_phy))
 
 

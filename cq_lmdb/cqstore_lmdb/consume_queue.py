@@ -3,9 +3,9 @@
 from cqstore.store.queue.consume_queue import ConsumeQueue, FastUnits, PulledUnits, no_units
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import NO_RECORD_TIME, UnitLocation
-from cqstore.store.queue.units import BlockStop, UnitBlock
+from cqstore.store.queue.units import MAX_UNITS, QUEUE_UNIT, BlockStop, UnitBlock
 from cqstore_lmdb.layout import BLOCK_UNITS, UNIT_BYTES, block_key, queue_key
-from cqstore_lmdb.memory import Memory, QueueView
+from cqstore_lmdb.memory import Memory, QueueView, Snapshot
 
 
 class LmdbConsumeQueue(ConsumeQueue):
@@ -22,66 +22,70 @@ class LmdbConsumeQueue(ConsumeQueue):
 
     def max_offset(self) -> int:
         """Read the ends."""
-        with self._memory.snapshot() as snapshot:
-            view = snapshot.queue(self._key)
-            return 0 if view is None else view.ends.next
+        view = self._memory.read(Snapshot.queue, self._key)
+        return 0 if view is None else view.ends.next
 
     def ends(self) -> tuple[int, int]:
         """Read the ends, and search the first unit in the log."""
-        with self._memory.snapshot() as snapshot:
-            return self._ends(snapshot.queue(self._key))
+        low, high, _ = self._memory.read(self._ends)
+        return low, high
 
-    def _ends(self, view: QueueView | None) -> tuple[int, int]:
+    def _ends(self, snapshot: Snapshot) -> tuple[int, int, QueueView | None]:
+        view = snapshot.queue(self._key)
         if view is None:
-            return 0, 0
-        return view.first_in_log(self.context.log.min_phy_offset()), view.ends.next
+            return 0, 0, None
+        return view.first_in_log(self.context.log.min_phy_offset()), view.ends.next, view
 
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
         """Read ends and units."""
-        with self._memory.snapshot() as snapshot:
-            view = snapshot.queue(self._key)
-            low, high = self._ends(view)
-            if view is None or not low <= queue_offset < high:
-                return PulledUnits(low, high, no_units(queue_offset, UNIT_BYTES))
-            return PulledUnits(low, high, _block(view, high, queue_offset, max_count))
+        return self._memory.read(self._pull, queue_offset, max_count)
+
+    def _pull(self, snapshot: Snapshot, queue_offset: int, max_count: int) -> PulledUnits:
+        low, high, view = self._ends(snapshot)
+        if view is None or not low <= queue_offset < high:
+            return PulledUnits(low, high, no_units(queue_offset, UNIT_BYTES))
+        return PulledUnits(low, high, _block(view, high, queue_offset, max_count))
 
     def fast_units(self, queue_offset: int, max_count: int) -> FastUnits:
         """Read ends and units."""
-        with self._memory.snapshot() as snapshot:
-            view = snapshot.queue(self._key)
-            low, high = self._ends(view)
-            if view is None or not low <= queue_offset < high:
-                return low, high, b"", UNIT_BYTES
-            data = view.units(queue_offset, min(queue_offset + max_count, high))
-            return low, high, bytes(data), UNIT_BYTES
+        return self._memory.read(self._fast_units, queue_offset, max_count)
+
+    def _fast_units(self, snapshot: Snapshot, queue_offset: int, max_count: int) -> FastUnits:
+        low, high, view = self._ends(snapshot)
+        if view is None or not low <= queue_offset < high:
+            return low, high, b"", UNIT_BYTES
+        data = view.units(queue_offset, min(queue_offset + max_count, high))
+        return low, high, bytes(data), UNIT_BYTES
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Read units up to the end."""
-        with self._memory.snapshot() as snapshot:
-            view = snapshot.queue(self._key)
-            if view is None:
-                return no_units(queue_offset, UNIT_BYTES)
-            return _block(view, view.ends.next, queue_offset, max_count)
+        return self._memory.read(self._read, MAX_UNITS, queue_offset, max_count)
 
     def read_units_below(self, max_offset: int, queue_offset: int, max_count: int) -> UnitBlock:
         """Read units up to ``max_offset``."""
-        with self._memory.snapshot() as snapshot:
-            view = snapshot.queue(self._key)
-            if view is None:
-                return no_units(queue_offset, UNIT_BYTES)
-            return _block(view, min(max_offset, view.ends.next), queue_offset, max_count)
+        return self._memory.read(self._read, max_offset, queue_offset, max_count)
+
+    def _read(self, snapshot: Snapshot, stop: int, queue_offset: int, max_count: int) -> UnitBlock:
+        view = snapshot.queue(self._key)
+        if view is None:
+            return no_units(queue_offset, UNIT_BYTES)
+        return _block(view, min(stop, view.ends.next), queue_offset, max_count)
 
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the unit's timestamp; of the log, only its start and end are used."""
-        log = self.context.log
-        with self._memory.snapshot() as snapshot:
-            view = snapshot.queue(self._key)
-            if view is None or not view.ends.first <= queue_offset < view.ends.next:
-                return NO_RECORD_TIME
-            unit = view.unit(queue_offset)
+        data, log = self._memory.read(self._unit, queue_offset), self.context.log
+        if data is None:
+            return NO_RECORD_TIME
+        unit = QUEUE_UNIT.unpack_from(data)
         if not log.min_phy_offset() <= unit.phy_offset < log.max_phy_offset():
             return NO_RECORD_TIME
         return unit.store_timestamp
+
+    def _unit(self, snapshot: Snapshot, queue_offset: int) -> bytes | None:
+        view = snapshot.queue(self._key)
+        if view is None or not view.ends.first <= queue_offset < view.ends.next:
+            return None
+        return view.unit(queue_offset)
 
     def unit_location(self, queue_offset: int) -> UnitLocation:
         """Return the database's file and the key of the unit's block."""

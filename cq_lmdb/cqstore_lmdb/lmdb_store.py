@@ -40,7 +40,7 @@ from cqstore_lmdb.layout import (
     topic_head,
     topic_range,
 )
-from cqstore_lmdb.memory import DELETED, Changes, Memory, MemoryQueue, QueueView
+from cqstore_lmdb.memory import DELETED, Changes, Memory, MemoryQueue, QueueView, Snapshot
 
 FOLDER = "consumequeue_lmdb"
 MEMORY_BYTES = 64 << 20
@@ -122,9 +122,8 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
         """Keep the batch in memory until the next commit; if that is full, commit first."""
         self._writable()
         self._make_room()
-        with self._memory.snapshot() as snapshot:
-            plan = BatchPlan(snapshot, self.context.log.min_phy_offset())
-            plan.plan(batch)
+        plan = BatchPlan(self.context.log.min_phy_offset())
+        self._memory.read(plan.plan, batch)
         self._change(plan.changes, plan.new, batch.end_phy_offset)
         return plan.restarts
 
@@ -156,7 +155,7 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
         else:
             keys = iter([queue_key(*queue) for queue in expired])
             pages = iter(lambda: list(islice(keys, _PAGE)), [])
-            found = (self._changes_of(page, expire) for page in pages)
+            found = (self._memory.read(_changes_of, page, expire) for page in pages)
         for changes in found:
             count += len(changes)
             self._change(changes)
@@ -214,17 +213,7 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
     def _changes(self, start: bytes, end: bytes, change: _MakeChange) -> Iterator[Changes]:
         """Yield the changes that ``change`` makes of the queues in a range of keys, by page."""
         for keys in self._pages(start, end):
-            yield self._changes_of(keys, change)
-
-    def _changes_of(self, keys: Sequence[bytes], change: _MakeChange) -> Changes:
-        made: Changes = {}
-        with self._memory.snapshot() as snapshot:
-            for key in keys:
-                view = snapshot.queue(key)
-                after = None if view is None else change(snapshot.change_of(key), view)
-                if after is not None:
-                    made[key] = after
-        return made
+            yield self._memory.read(_changes_of, keys, change)
 
     def _change(
         self, changes: Changes, new: dict[bytes, bytes] | None = None, checkpoint: int = 0
@@ -257,25 +246,14 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
         changed = memory.changed_keys(start, end)
         is_last = False
         while not is_last:
-            with memory.snapshot() as snapshot:
-                stored, is_last = snapshot.page(start, end, _PAGE)
-                bound = end if is_last else stored[-1] + b"\0"
-                low, high = bisect_left(changed, start), bisect_left(changed, bound)
-                keys = sorted({*stored, *changed[low:high]})
-                found = [key for key in keys if snapshot.queue(key) is not None]
+            found, start, is_last = memory.read(_page, changed, start, end)
             yield found
-            start = bound
 
     def queues_estimate(self) -> int:
         """Return the number of entries, with those in memory if they are few."""
         self._open()
         changed = self._memory.changed_keys(b"", b"\xff")
-        with self._memory.snapshot() as snapshot:
-            count = snapshot.stored_queues()
-            for key in changed if len(changed) < _PAGE else ():
-                count += snapshot.queue(key) is not None
-                count -= snapshot.stored_ends(key) is not None
-        return count
+        return self._memory.read(_count, changed if len(changed) < _PAGE else [])
 
     def queue(self, topic: str, queue_id: int) -> LmdbConsumeQueue:
         """Return the queue; its key is built once.
@@ -299,15 +277,12 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield invalid entries and blocks, missing units, and blocks without an entry."""
         database = self._open()
-        with self._memory.snapshot() as snapshot:
-            log_end = self.context.log.max_phy_offset()
-            yield from check_tables(snapshot, self._memory.stored_checkpoint, log_end, database)
+        ends = self._memory.stored_checkpoint, self.context.log.max_phy_offset()
+        yield from self._memory.read(lambda each: list(check_tables(each, *ends, database)))
 
     def read_through(self, progress: Progress = noop) -> None:
         """Read all entries and blocks."""
-        database = self._open()
-        with self._memory.snapshot() as snapshot:
-            read_tables(snapshot, database, progress)
+        self._memory.read(read_tables, self._open(), progress)
 
     def locks(self) -> Sequence[CheckedLock]:
         """Return the locks of a commit and of the queues in memory."""
@@ -372,3 +347,32 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
                 path=self.folder,
             )
         return database
+
+
+def _changes_of(snapshot: Snapshot, keys: Sequence[bytes], change: _MakeChange) -> Changes:
+    made: Changes = {}
+    for key in keys:
+        view = snapshot.queue(key)
+        after = None if view is None else change(snapshot.change_of(key), view)
+        if after is not None:
+            made[key] = after
+    return made
+
+
+def _page(
+    snapshot: Snapshot, changed: Sequence[bytes], start: bytes, end: bytes
+) -> tuple[list[bytes], bytes, bool]:
+    """Return keys of queues from ``start`` on, where to continue, and whether those are all."""
+    stored, is_last = snapshot.page(start, end, _PAGE)
+    bound = end if is_last else stored[-1] + b"\0"
+    low, high = bisect_left(changed, start), bisect_left(changed, bound)
+    keys = sorted({*stored, *changed[low:high]})
+    return [key for key in keys if snapshot.queue(key) is not None], bound, is_last
+
+
+def _count(snapshot: Snapshot, changed: Sequence[bytes]) -> int:
+    count = snapshot.stored_queues()
+    for key in changed:
+        count += snapshot.queue(key) is not None
+        count -= snapshot.stored_ends(key) is not None
+    return count

@@ -236,9 +236,10 @@ seen = 0
 print("ready", flush=True)
 for line in sys.stdin:
     for _ in range(20):
-        with drive.store._memory.snapshot() as snapshot:
+        def look(snapshot):
             keys, _ = snapshot.page(b"", b"z", 99)
-            ends = {snapshot.queue(key).ends.next for key in keys}
+            return keys, {snapshot.queue(key).ends.next for key in keys}
+        keys, ends = drive.store._memory.read(look)
         assert len(keys) in {0, 50} and len(ends) <= 1, ends
         for key in drive.store.queues():
             rows = list(drive.store.queue(*key).read_units(0, 10**6).rows())
