@@ -81,7 +81,7 @@ class LmdbConsumeQueue(ConsumeQueue):
             return NO_RECORD_TIME
         return unit.store_timestamp
 
-    def _unit(self, snapshot: Snapshot, queue_offset: int) -> bytes | None:
+    def _unit(self, snapshot: Snapshot, queue_offset: int) -> bytes | bytearray | None:
         view = snapshot.queue(self._key)
         if view is None or not view.ends.first <= queue_offset < view.ends.next:
             return None

@@ -218,6 +218,21 @@ def has_database(folder: Path) -> bool:
     return is_file(data) and data.stat().st_size > 2 * os.sysconf("SC_PAGESIZE")
 
 
+def copy_database(folder: Path, target: Path) -> None:
+    """Copy the last commit of the database in ``folder``, also beside a writer, into ``target``."""
+    for each in list(_databases):  # a process cannot open it a second time
+        if not each.is_closed and each.folder.resolve() == folder.resolve():
+            with each.read_lock(), each.translated():
+                each.env.copy(os.fspath(target))
+            return
+    opened = Database(folder, read_only=True)
+    try:
+        with opened.translated():
+            opened.env.copy(os.fspath(target))
+    finally:
+        opened.close()
+
+
 def _map_bytes(folder: Path) -> int:
     data = folder / DATA_FILE
     return max(MAP_BYTES, 4 * data.stat().st_size if is_file(data) else 0)

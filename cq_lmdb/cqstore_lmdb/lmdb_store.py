@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -28,11 +29,10 @@ from cqstore_lmdb.batch_plan import BatchPlan, cut_queue, expire_queue
 from cqstore_lmdb.check import check_tables, read_tables
 from cqstore_lmdb.commit import write_changes
 from cqstore_lmdb.consume_queue import LmdbConsumeQueue
-from cqstore_lmdb.database import DATA_FILE, LOCK_FILE, Database, has_database
+from cqstore_lmdb.database import DATA_FILE, LOCK_FILE, Database, copy_database, has_database
 from cqstore_lmdb.layout import (
     CHECKPOINT,
     CHECKPOINT_KEY,
-    UNIT_BYTES,
     QueueEnds,
     parse_queue_key,
     prefix_range,
@@ -59,6 +59,7 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
     def __init__(self, context: QueueStoreContext) -> None:
         super().__init__(context)
         self.folder = context.paths.root / FOLDER
+        self._path = str(self.folder / DATA_FILE)
         self._committing = CheckedLock("a commit to LMDB")  # one freeze and commit at a time
         self._database: Database | None = None
         self._failed = False
@@ -81,6 +82,25 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
         """Return the files of the database."""
         found = (paths.root / FOLDER / name for name in (DATA_FILE, LOCK_FILE))
         return [path for path in found if is_file(path)]
+
+    @classmethod
+    def copy_open(cls, folder: Path, target: Path) -> bool:
+        """Copy one commit; a file that is copied during a commit would be damaged."""
+        is_mine = folder.name == FOLDER and has_database(folder)
+        if is_mine:
+            copy_database(folder, target)
+        return is_mine
+
+    @classmethod
+    def written_to(cls, context: QueueStoreContext) -> int:
+        """Return the checkpoint."""
+        if not cls.present(context.paths):
+            return 0
+        opened = cls(replace(context, read_only=True)).load()
+        try:
+            return opened.dispatch_from_phy_offset()
+        finally:
+            opened.close()
 
     def load(self) -> Self:
         """Open the database; a read-only open without one has empty queues.
@@ -262,17 +282,11 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
             IllegalMessageError: a key cannot contain the topic or the id.
         """
         self._open()
-        return LmdbConsumeQueue(
-            self._memory, self.context, str(self.folder / DATA_FILE), topic, queue_id
-        )
+        return LmdbConsumeQueue(self._memory, self.context, self._path, topic, queue_id)
 
     def total_size_bytes(self) -> int:
         """Return the allocated bytes of the database's file."""
         return self._open().size_bytes()
-
-    def topic_size_bytes(self, topic: str) -> int:
-        """Return the bytes of the units of a topic, without expired ones."""
-        return sum((span.max_offset - span.min_offset) * UNIT_BYTES for span in self.spans(topic))
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield invalid entries and blocks, missing units, and blocks without an entry."""

@@ -54,9 +54,9 @@ class QueueView:
         """``parts``: changes, the newest first."""
         self._key, self.ends, self._parts, self._tables = key, ends, parts, tables
 
-    def units(self, start: int, stop: int) -> bytes:
+    def units(self, start: int, stop: int) -> bytes | bytearray:
         """Return the units [start, stop) up to the first missing one, within the ends."""
-        pieces = []
+        pieces: list[bytes | bytearray] = []
         for part in self._parts:
             if start >= stop:
                 break
@@ -73,7 +73,7 @@ class QueueView:
             pieces.append(stored)
         return pieces[0] if len(pieces) == 1 else b"".join(reversed(pieces))
 
-    def unit(self, offset: int) -> bytes:
+    def unit(self, offset: int) -> bytes | bytearray:
         """Return a unit within the ends.
 
         Raises:
@@ -221,7 +221,7 @@ class Memory:
             for key, units in new.items():
                 changes[key].units.extend(units)
                 self.bytes += len(units)
-            self.bytes += ENTRY_BYTES * len(changes.keys() - self._live.keys())
+            self.bytes += ENTRY_BYTES * sum(key not in self._live for key in changes)
             self._live.update(changes)
             self.checkpoint = checkpoint
 
