@@ -12,6 +12,7 @@ import lmdb
 import pytest
 from cqstore_lmdb import commit, database, lmdb_store
 from cqstore_lmdb.layout import MAX_TOPIC_BYTES, queue_key
+from cqstore_lmdb.memory import Snapshot
 
 from cqstore.store.errors import (
     ConsumeQueueError,
@@ -283,6 +284,30 @@ def test_a_reader_sees_what_was_flushed(drive: QueueDrive) -> None:
     assert backend("lmdb").hides_unflushed
 
 
+def test_a_close_waits_for_a_reader(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 3)
+    drive.store.flush()
+    store = drive.store
+    assert isinstance(store, lmdb_store.LmdbConsumeQueueStore)
+    inside, found = threading.Event(), list[object]()
+    closing = threading.Thread(target=store.close)
+
+    def use(snapshot: Snapshot) -> None:
+        inside.set()
+        while not snapshot._database.is_closed:
+            pass
+        closing.join(0.2)  # it cannot end before this thread has read
+        found.extend([closing.is_alive(), snapshot.stored_ends(queue_key("topic", 0))])
+
+    reading = threading.Thread(target=store._memory.read, args=[use])
+    reading.start()
+    assert inside.wait(60)
+    closing.start()
+    reading.join()
+    closing.join()
+    assert found == [True, (0, 3, 200)]
+
+
 def test_a_child_of_a_fork_has_no_queues(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 3)
     kept = drive.store.queue("topic", 0)
@@ -368,6 +393,7 @@ def test_a_file_that_is_no_database_is_damage(drive: QueueDrive) -> None:
         (b"units", b"\x1e" + bytes(84), "block 0 is invalid"),
         (b"units", b"\0" + bytes(84), "phy_offset 0 is not after the previous one, 0"),
         (b"units", None, "unit 0 is missing"),
+        (b"units", b"\1" + bytes(56), "unit 0 is missing"),
     ],
 )
 def test_wrong_values_are_findings(
