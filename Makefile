@@ -119,9 +119,10 @@ bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS
 site: $(READY) ## the documents as a site, with pages of the API from docstrings, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict --config-file docs/mkdocs.yml
 
-dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
+dist: $(READY) ## source archives, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python -m build --outdir dist cq_lmdb
 	$(BIN)/python tools/rocksdb-library/make_wheels.py --out dist
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/pytest tests/packaging

@@ -16,7 +16,7 @@ HEAD = """\
 BUILD = ["setuptools", "cython"]
 """What ``make`` installs before the project, to compile it."""
 
-OWN = {"cqstore", "cqstore-rocksdb"}
+OWN = {"cqstore", "cqstore-rocksdb", "cqstore-lmdb"}
 """Made in this repository."""
 
 

@@ -20,7 +20,7 @@ from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueStat
 from cqstore.store.queue.queue_backend import QueueBackend
 from cqstore.store.queue.queue_reads import QueueReads
-from cqstore.store.queue.units import QueueKey, UnitBatch
+from cqstore.store.queue.units import QUEUE_UNIT, QueueKey, UnitBatch
 
 
 class ConsumeQueueStore(QueueBackend, QueueReads):
@@ -190,8 +190,15 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """Return the disk use of the queues in real bytes (allocated blocks)."""
 
     def topic_size_bytes(self, topic: str) -> int:
-        """Return the size of the queues of ``topic``: allocated blocks, or uncompressed entries."""
-        return sum(each.topic_size_bytes(topic) for each in self.backends())
+        """Return the size of the queues of ``topic``: allocated blocks, or uncompressed entries.
+
+        By default the sum of several backends, or the size of the units.
+        """
+        parts = [each for each in self.backends() if each is not self]
+        if parts:
+            return sum(each.topic_size_bytes(topic) for each in parts)
+        units = sum(span.max_offset - span.min_offset for span in self.spans(topic))
+        return units * QUEUE_UNIT.size
 
     @abstractmethod
     def check_files(self) -> Iterator[QueueFinding]:

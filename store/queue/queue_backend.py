@@ -71,6 +71,19 @@ class QueueBackend(Backend, ABC):
         return []
 
     @classmethod
+    def copy_open(cls, folder: Path, target: Path) -> bool:
+        """Copy its queues in ``folder``, which a process may be writing, into ``target``.
+
+        Returns whether it did: by default the caller copies the files one by one. They must then be
+        usable together, or a start must find what they lack.
+
+        Raises:
+            StoreError: they cannot be copied.
+        """
+        _ = folder, target
+        return False
+
+    @classmethod
     def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
         """Return the rows of one bare file, ``None`` if it is not a file of this backend.
 

@@ -9,11 +9,16 @@ from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES
+from tests.kit.installing import install_lmdb
 from tests.kit.killed_child import config_of, followed, start
 from tests.kit.promised import Promises, settle
 from tests.kit.two_paths import FOLDERS, in_two_paths
 
-STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
+STORES = [
+    ("file", RocksDBEngine.AUTO),
+    *[("rocksdb", engine) for engine in ENGINES],
+    ("lmdb", RocksDBEngine.AUTO),
+]
 TWO_PATHS = [("file", RocksDBEngine.AUTO), ("rocksdb", RocksDBEngine.AUTO)]
 MAX_LINES = 200
 NUMBERS = 1_000_000
@@ -44,6 +49,11 @@ def die_again_and_again(
         assert child.returncode == -9
         with MessageStore.open(root, config, backend=backend) as store:
             promises = settle(store, promises)
+
+
+@pytest.fixture(autouse=True)
+def _lmdb(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_lmdb(tmp_path_factory.mktemp("installed"), monkeypatch)
 
 
 @pytest.mark.parametrize(("backend", "engine"), STORES)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cqstore_lmdb import database, lmdb_store, memory
 
 import cqstore.cq_file
 from cqstore.cq_file.store import FileConsumeQueueStore
@@ -22,6 +23,7 @@ from cqstore.store.queue.units import UnitBatch
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit import interrupts
 from tests.kit.engines import ENGINES
+from tests.kit.installing import install_lmdb
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.model import RECORD_SIZE, FastLog, batch_of
 from tests.kit.mutations import in_time
@@ -30,7 +32,7 @@ from tests.kit.queue_drive import COMBINED, QueueDrive
 SECONDS = 60
 KEEPING = (
     combined.__file__, f"{cqstore.cq_file.__path__[0]}/", rocksdb_store.__file__,
-    offset_table.__file__,
+    offset_table.__file__, lmdb_store.__file__, memory.__file__, database.__file__,
 )  # fmt: skip
 """The modules that keep what is known of the queues, but for the cache, which is compiled."""
 MOST = 300
@@ -264,13 +266,16 @@ VARIANTS = {
     **{f"rocksdb-{engine.value}": ("rocksdb", engine) for engine in ENGINES},
     "rocksdb-long": ("rocksdb", RocksDBEngine.AUTO),
     **{f"combined-{name}": (COMBINED + name, RocksDBEngine.AUTO) for name in backend_names()},
+    "lmdb": ("lmdb", RocksDBEngine.AUTO),
 }
 
 
 @pytest.fixture(params=VARIANTS)
 def variant(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> tuple[str, RocksDBEngine]:
+    if request.param == "lmdb":
+        install_lmdb(tmp_path / "installed", monkeypatch)
     if request.param == "rocksdb-long":
         monkeypatch.setattr(NativeEngine, "append_job", lambda *_: None)
     if request.param == "file-long":

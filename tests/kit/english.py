@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tests.kit import command_page, message_page
 from tests.kit.command_tree import Command, every_command
 from tests.kit.pages import PAGES, ROOT, prose
-from tests.kit.product_tree import PRODUCT
+from tests.kit.product_tree import BESIDE, PRODUCT
 
 MAX_WORDS = 30
 """In a sentence of a document."""
@@ -53,7 +53,7 @@ MAX_SUBJECT = 72
 IMPERATIVES = {"bring", "ping", "embed", "focus"}
 """Verbs that end like another form; those in -ss and -eed are found by their ends."""
 NO_VERBS = {"a", "an", "the", "each", "every", "all", "no", "what", "where", "which", "who", "its"}
-_SOURCES = (*PRODUCT, "tools/bench", "tools/mutants", "docs")
+_SOURCES = (*PRODUCT, *BESIDE, "tools/bench", "tools/mutants", "docs")
 _SUFFIXES = {".py", ".pyx", ".pxd", ".pyi", ".h", ".md"}
 _SENTENCE_END = re.compile(
     r"""(?<=[.!?])[*")\]]* +(?=[A-Z0-9`*"(\[])|(?<=:)[*")\]]* +(?=[A-Z`*"(\[])"""

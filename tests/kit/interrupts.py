@@ -18,10 +18,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 _ROOT = Path(__file__).parents[2]
-_OURS = tuple(
-    f"{_ROOT / 'cqstore' / name}/"
-    for name in ("store", "cli", "cq_file", "cq_rocksdb", "replication", "embedded")
-)
+_OURS = (
+    *[f"{_ROOT / 'cqstore' / name}/"
+      for name in ("store", "cli", "cq_file", "cq_rocksdb", "replication", "embedded")],
+    f"{_ROOT / 'cq_lmdb'}/",
+)  # fmt: skip
 _CONTEXTS = "contextlib.py"
 _Tracer = Callable[..., Any]
 _LOOKS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}

@@ -1,6 +1,5 @@
 """A backend of our own, ``other``, that only an entry point makes known: queue files elsewhere."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import UnitSource
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.installing import install_distribution
 
 FOLDER = "otherqueue"
 
@@ -82,14 +82,8 @@ def install(
     kinds: Sequence[type[FileConsumeQueueStore]] = (OtherFiles,),
 ) -> None:
     """Make the backends known to this process and to those that it starts."""
-    info = folder / "cqstore_other-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cqstore-other\nVersion: 1.0\n")
-    lines = [f"{kind.name} = {kind.__module__}:{kind.__name__}" for kind in kinds]
-    bulk = f"{OtherBulk.name} = {OtherBulk.__module__}:{OtherBulk.__name__}"
-    points = ["[cqstore.backends]", *lines, "[cqstore.bulk]", bulk, ""]
-    (info / "entry_points.txt").write_text("\n".join(points))
-    monkeypatch.syspath_prepend(folder)
-    here = Path(__file__).parents[2]
-    found = [str(folder), str(here), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(found))
+    points = {
+        "cqstore.backends": {kind.name: f"{kind.__module__}:{kind.__name__}" for kind in kinds},
+        "cqstore.bulk": {OtherBulk.name: f"{OtherBulk.__module__}:{OtherBulk.__name__}"},
+    }
+    install_distribution(folder, monkeypatch, "cqstore-other", points)

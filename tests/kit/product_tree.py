@@ -6,6 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 LINKED = ("store", "cq_file", "cq_rocksdb", "migration")
 """Folders at the top of the tree; ``cqstore`` has a link to each."""
+BESIDE = ("cq_lmdb",)
+"""Folders of distributions of their own, which are not in the wheel of ``cqstore``."""
 PRODUCT = ("cqstore", *LINKED)
 """Folders that are installed, each file in one of them (links are not followed)."""
 

@@ -66,6 +66,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "wheels"
 
 
+@pytest.fixture(scope="session")
+def lmdb_wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel of the LMDB backend, made of what is in the repository."""
+    folder = tmp_path_factory.mktemp("lmdb")
+    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(sources / "cq_lmdb")]
+    subprocess.run(command, check=True, capture_output=True, env=outside())
+    return folder
+
+
 def tracked() -> list[str]:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
     return [

@@ -113,12 +113,28 @@ FEW = (
     ],
 )
 def test_each_extra_alone(
-    built: tuple[Path, Path], library: Path, installed: Installed, extra: str, tests: list[str]
-) -> None:
-    installed.install("--find-links", library, f"cqstore[{extra}] @ {built[1].as_uri()}")
+    built: tuple[Path, Path], library: Path, lmdb_wheel: Path, installed: Installed, extra: str,
+    tests: list[str],
+) -> None:  # fmt: skip
+    found_in = ["--find-links", library, "--find-links", lmdb_wheel]
+    installed.install(*found_in, f"cqstore[{extra}] @ {built[1].as_uri()}")
     found = json.loads(installed.run(SCRIPT, "compiled"))
     assert found["rocksdb"]["engine"] == "native (auto)"
     installed.pass_tests(*FEW, *tests)
+
+
+def test_the_lmdb_backend_is_found_by_its_entry_point(
+    built: tuple[Path, Path], library: Path, lmdb_wheel: Path, installed: Installed
+) -> None:
+    found_in = ["--find-links", library, "--find-links", lmdb_wheel]
+    installed.install(*found_in, f"cqstore[lmdb] @ {built[1].as_uri()}")
+    found = json.loads(installed.run(SCRIPT, "compiled", "file", "lmdb"))
+    assert found["lmdb"]["engine"].startswith("LMDB 0.9.")
+    (wheel,) = lmdb_wheel.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    sources = (path for path in (ROOT / "cq_lmdb" / "cqstore_lmdb").iterdir())
+    assert names == {f"cqstore_lmdb/{path.name}" for path in sources if path.is_file()}
 
 
 def test_the_lowest_versions_that_are_allowed(

@@ -4,12 +4,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.queue.time_search import BoundaryType
+from tests.kit.installing import install_lmdb
 from tests.kit.model import RECORD_SIZE, FastLog, ModelQueue, ModelQueues, batch_of
 from tests.kit.queue_drive import QueueDrive
 
@@ -25,6 +27,8 @@ class BackendsAgainstModel(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.log = FastLog()
         self.model = ModelQueues(self.log)
+        self.patched = pytest.MonkeyPatch()
+        install_lmdb(self.folder / "installed", self.patched)
         self.drives = [QueueDrive(name, self.folder / name, self.log) for name in backend_names()]
 
     @rule(
@@ -117,6 +121,7 @@ class BackendsAgainstModel(RuleBasedStateMachine):
             assert list(drive.store.check_files()) == [], drive.name
             drive.store.close()
         if hasattr(self, "folder"):
+            self.patched.undo()
             shutil.rmtree(self.folder)
 
 

@@ -22,6 +22,7 @@ from cqstore.store.errors import StoreIOError, StoreStateError
 from cqstore.store.files import make_folder
 from cqstore.store.path_kind import exists, is_dir, is_symlink
 from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.offline.database_copy import copy_database, is_database, is_database_file
 from cqstore.store.service.offline.store_copy import copy_file, share_file
@@ -46,6 +47,7 @@ class TreeBackup:
 
     def __init__(self, layout: StoreLayout, target: Path, *, link: bool) -> None:
         self._from, self._to, self._link = layout.paths, StorePaths(target), link
+        self._kinds = [backend(name) for name in layout.backends]
         own = self._from.own
         self._journals = {own / "kept", self._from.deleted_topics, self._from.expired_queues}
         self._left_out = {
@@ -124,6 +126,8 @@ class TreeBackup:
         if place in above:
             raise StoreIOError("this link points to a folder that contains it", path=path)
         make_folder(target)
+        if any(kind.copy_open(path, target) for kind in self._kinds):
+            return
         database = is_database(path)
         if database:
             copy_database(path, target, self._share)

@@ -20,20 +20,29 @@ from cqstore.store.queue.units import BlockStop, QueueKey, UnitBatch
 from cqstore.store.service.dispatching.queue_offsets import QueueOffsets
 from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES
+from tests.kit.installing import install_lmdb
 from tests.kit.queue_drive import COMBINED, QueueDrive
 from tests.kit.tree import tree_digest
 
+LMDB = "lmdb"
+"""A backend that only an entry point makes known."""
 BACKENDS = [
     *[(name, RocksDBEngine.AUTO) for name in backend_names() if name != "rocksdb"],
     *[("rocksdb", engine) for engine in ENGINES],
     *[(COMBINED + name, RocksDBEngine.AUTO) for name in backend_names()],
+    (LMDB, RocksDBEngine.AUTO),
+    (COMBINED + LMDB, RocksDBEngine.AUTO),
 ]
 
 
 @pytest.fixture(params=BACKENDS, ids=lambda param: f"{param[0]}-{param[1].value}")
-def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueDrive]:
+def drive(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[QueueDrive]:
     """A drive over an empty store; at the end its files must be sound."""
     name, engine = request.param
+    if name.endswith(LMDB):
+        install_lmdb(tmp_path / "installed", monkeypatch)
     driven = QueueDrive(name, tmp_path / "store", engine=engine)
     yield driven
     store = driven.store
