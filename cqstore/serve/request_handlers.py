@@ -66,6 +66,11 @@ class RequestHandlers:
             return _failure(request)
         return _unknown(request)
 
+    async def finish(self, seconds: float) -> None:
+        """Wait until the requests in threads are answered, at most ``seconds``."""
+        if running := list(self._running):
+            await asyncio.wait(running, timeout=seconds)
+
     async def close(self) -> None:
         """Wait for the requests that are answered in threads; accept no more."""
         for task in (tasks := list(self._running)):

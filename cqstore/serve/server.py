@@ -10,10 +10,11 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import count
 from time import monotonic
-from typing import Self
+from typing import NamedTuple, Self
 
 from cqstore.remoting.command import IS_ONEWAY, Command
 from cqstore.replication.listening import LOOPBACK, Network, listen, peer_ip
@@ -43,6 +44,25 @@ _MAX_OPAQUE = 1 << 31
 OnEvent = Callable[[str], object]
 
 
+class ServerFigures(NamedTuple):
+    """What a server has done, and has in hand, at one moment."""
+
+    connections: int
+    """Connected clients."""
+    connections_accepted: int
+    connections_closed: int
+    """Connections that were refused, or closed for a limit or an invalid request."""
+    consumer_groups: int
+    """Groups with connected consumers."""
+    waiting_pulls: int
+    memory_bytes: int
+    """Bytes of received requests and of responses that were not sent yet."""
+    store_openings: int
+    """How often the store was opened again because its log has grown."""
+    log_max_phy_offset_bytes: int
+    """End of the log in the newest open."""
+
+
 class Server:
     """Serves one store; an asynchronous context manager. The caller closes the store."""
 
@@ -69,6 +89,7 @@ class Server:
         """Number of requests by code and result."""
         self.connected = 0
         """Number of connections that were accepted."""
+        self._closed = 0
         self.ports: list[int] = []
         """The ports on which the server listens, once it does."""
         self._broker = broker
@@ -108,6 +129,18 @@ class Server:
         self._is_ending = True
         await self._ended.aclose()
 
+    def figures(self) -> ServerFigures:
+        """Return the figures of this moment. Any thread."""
+        served = self._broker.served
+        with served.reading() as store:
+            end = store.max_phy_offset()
+        return ServerFigures(
+            connections=len(self._links), connections_accepted=self.connected,
+            connections_closed=self._closed, consumer_groups=len(self._broker.groups),
+            waiting_pulls=len(self.held), memory_bytes=self._memory.total,
+            store_openings=served.renewals, log_max_phy_offset_bytes=end,
+        )  # fmt: skip
+
     async def _begin(self) -> None:
         loop, ended = asyncio.get_running_loop(), self._ended
         ended.callback(self._broker.offsets.save)
@@ -132,7 +165,11 @@ class Server:
             ended.callback(server.close)
 
     async def _end_links(self) -> None:
-        """Disconnect all clients; those that do not read are cut off after a moment."""
+        """Disconnect all clients; those that do not read are cut off after a moment.
+
+        Requests that are answered in threads get as long.
+        """
+        await self._handlers.finish(_END_SECONDS)
         for link in list(self._links):
             link.end()
         deadline = monotonic() + _END_SECONDS
@@ -175,13 +212,13 @@ class Server:
     def count(self, request: Request, response: int, size: int) -> None:
         """Count a request, and write a line for it if that is wanted."""
         code = request.command.code
-        self.counts.add(code, response)
+        self.counts.add(code, response, size)
         if self._on_access is not None:
             fields = request.command.fields
             about = fields.get("topic") or fields.get("consumerGroup") or ""
-            self._on_access(
-                f"{request.peer} {request_name(code)} {about[:80]!r} -> {response}, {size} bytes"
-            )
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            named = f"{request_name(code)} {about[:80]!r}"
+            self._on_access(f"{at} {request.peer} {named} -> {response}, {size} bytes")
 
     def can_keep(self, link: Connection, more: int) -> bool:
         """Count ``more`` bytes in memory; return false if they exceed a limit."""
@@ -195,6 +232,7 @@ class Server:
 
     def report(self, link: Connection, sentence: str) -> None:
         """Report why a connection is closed."""
+        self._closed += 1
         self._on_event(f"{link.peer}: {sentence}")
 
     # ---- work beside the connections

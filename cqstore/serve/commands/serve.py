@@ -23,6 +23,7 @@ from cqstore.replication.endpoint import endpoint
 from cqstore.replication.listening import LOOPBACK, Network, check_listen, is_loopback
 from cqstore.replication.signals import ended_event
 from cqstore.replication.tls_options import TlsKey, listening_context
+from cqstore.serve.commands.metrics_export import MetricsExport, metrics_export
 from cqstore.serve.commands.serve_options import (
     AccessLog,
     Advertise,
@@ -32,6 +33,7 @@ from cqstore.serve.commands.serve_options import (
     ClusterName,
     Listen,
     MaxConnections,
+    MetricsAddress,
     OffsetsFile,
     TlsCert,
     TlsClientCa,
@@ -69,6 +71,7 @@ def serve(
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
     access_log: AccessLog = False,
+    metrics: MetricsAddress = None,
     form: BrokerForm = None,
     config: ConfigFile = None,
     backend: Backend = None,
@@ -90,6 +93,7 @@ def serve(
     advertised = endpoint(*address(advertise, "--advertise")) if advertise else ""
     tls = listening_context(tls_cert, tls_key, tls_client_ca)
     names = _names(config, broker_name, cluster_name)
+    export = metrics_export(root, metrics)
     with closing(_open(root, read_config(config, root), backend, commit_log)) as served:
         server = Server(
             ServedBroker(served, GroupOffsets(offsets), *names, advertised), places,
@@ -97,7 +101,7 @@ def serve(
             read_metadata=partial(_metadata, root, form, config),
             on_access=note if access_log else None,
         )  # fmt: skip
-        asyncio.run(_run(server, [host for host, _ in places]))
+        asyncio.run(_run(server, [host for host, _ in places], export))
     output(kind).rows(each._asdict() for each in server.counts.snapshot())
 
 
@@ -140,13 +144,14 @@ def _open(
     return ServedStore(store, partial(open_served, MessageStore, root, used, options))
 
 
-async def _run(server: Server, hosts: list[str]) -> None:
+async def _run(server: Server, hosts: list[str], export: MetricsExport) -> None:
     """Serve until SIGINT or SIGTERM arrives."""
     ended = ended_event()
     async with server:
         places = ", ".join(map(endpoint, hosts, server.ports))
         note(f"{places}: serving as name server and broker")
-        await ended.wait()
+        with export(server):
+            await ended.wait()
         note(f"ending: {server.connected} connections were accepted")
 
 

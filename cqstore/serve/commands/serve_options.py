@@ -81,3 +81,12 @@ TlsClientCa = Annotated[
 AccessLog = Annotated[
     bool, typer.Option("--access-log", help="Print a line for each request to standard error.")
 ]
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Also serve metrics for Prometheus at this address, over HTTP without access control."
+        " Needs the extra 'metrics'.",
+    ),
+]
