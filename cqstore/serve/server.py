@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import count
 from time import monotonic
 from typing import NamedTuple, Self
 
 from cqstore.remoting.command import IS_ONEWAY, Command
 from cqstore.replication.listening import LOOPBACK, Network, listen, peer_ip
 from cqstore.serve.broker_tables import BrokerTables, ReadMetadata
+from cqstore.serve.client_calls import ClientCalls
 from cqstore.serve.codes import RequestCode, request_name
 from cqstore.serve.connection import Connection
 from cqstore.serve.consumer_groups import ConsumerGroup
@@ -40,7 +40,6 @@ _TABLES_SECONDS = 5.0
 """Minimum time between two reads of the tables of a running broker."""
 _END_SECONDS = 2.0
 _HANDSHAKE_SECONDS = 10.0
-_MAX_OPAQUE = 1 << 31
 OnEvent = Callable[[str], object]
 
 
@@ -103,9 +102,9 @@ class Server:
         self._memory = Quota(self.limits.memory_bytes, self.limits.memory_bytes_per_address)
         self.held = HeldPulls(self.limits)
         """The pulls that wait for messages."""
-        self._opaque = count()
+        self._calls = ClientCalls(self.limits)
         self._handlers = RequestHandlers(
-            broker, self.held, self.limits, version("cqstore"), self._notify
+            broker, self.held, self._calls, self.limits, version("cqstore"), self._notify
         )
         self._ended = AsyncExitStack()
         self._tables_at = 0.0
@@ -202,12 +201,17 @@ class Server:
         self._links.discard(link)
         self._quota.add(link.address, -1)
         self.held.drop(link)
+        self._calls.drop(link)
         for name, group in self._broker.groups.leave(link):
             self._notify(name, group)
 
     def handle(self, request: Request, link: Connection) -> Command | None:
         """Return the response to a request; ``None``: it is sent later."""
         return self._handlers.handle(request, link)
+
+    def answered(self, link: Connection, response: Command) -> None:
+        """Take a client's response to a request of the server."""
+        self._calls.answered(link, response)
 
     def count(self, request: Request, response: int, size: int) -> None:
         """Count a request, and write a line for it if that is wanted."""
@@ -240,7 +244,7 @@ class Server:
     def _notify(self, name: str, group: ConsumerGroup) -> None:
         """Tell the consumers of a group to share its queues anew."""
         command = Command(
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, next(self._opaque) % _MAX_OPAQUE, IS_ONEWAY,
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._calls.next_opaque(), IS_ONEWAY,
             {"consumerGroup": name},
         )  # fmt: skip
         for link in list(group.consumers):

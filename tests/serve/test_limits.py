@@ -202,7 +202,7 @@ def test_the_end_waits_for_requests_in_threads(root: Path) -> None:
 
 
 CODES = [11, 361, 34, 35, 14, 15, 29, 30, 31, 32, 38, 41, 42, 46, 105, 12, 33, 202, 208, 351, 106,
-         206, 28, 300, 203, 321, 21, 201, 26, 315, 10, 36, 310, 999]  # fmt: skip
+         206, 28, 300, 203, 321, 21, 201, 26, 315, 204, 307, 352, 10, 36, 310, 999]  # fmt: skip
 
 
 def hostile(draw: random.Random) -> bytes:
