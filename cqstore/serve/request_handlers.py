@@ -21,6 +21,7 @@ from cqstore.serve.relayed_requests import RelayedRequests
 from cqstore.serve.request import RefusedRequestError, Request
 from cqstore.serve.served_broker import JobHandler, ServedBroker
 from cqstore.serve.tool_requests import ToolRequests
+from cqstore.serve.users import Users
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError
 
@@ -40,8 +41,13 @@ class RequestHandlers:
         limits: ServeLimits,
         version: str,
         on_change: Callable[[str, ConsumerGroup], object],
+        users: Users | None = None,
     ) -> None:
-        """``on_change``: see ``ConsumerRequests``; ``version``: see ``ToolRequests``."""
+        """``on_change``: see ``ConsumerRequests``; ``version``: see ``ToolRequests``.
+
+        ``users``: those who must have signed a request; ``None``: signatures are ignored.
+        """
+        self._users = users
         self._broker = broker
         pulls = ConsumerPulls(broker, held)
         self._handlers: dict[int, Handler] = {
@@ -60,6 +66,8 @@ class RequestHandlers:
         """Return the response; ``None``: it is sent later."""
         code = request.command.code
         try:
+            if self._users is not None:
+                self._users.check(request)
             if (handler := self._handlers.get(code)) is not None:
                 return handler(request, link)
             if (job := self._jobs.get(code)) is not None:

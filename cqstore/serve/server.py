@@ -29,6 +29,7 @@ from cqstore.serve.request_counts import RequestCounts
 from cqstore.serve.request_handlers import RequestHandlers
 from cqstore.serve.served_broker import ServedBroker
 from cqstore.serve.served_store import POLL_SECONDS
+from cqstore.serve.users import Users
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError
 from cqstore.store.service.dispatching.arrivals import ArrivalBatch
@@ -73,12 +74,14 @@ class Server:
         allow: Sequence[Network] = LOOPBACK,
         limits: ServeLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        users: Users | None = None,
         read_metadata: ReadMetadata | None = None,
         on_event: OnEvent = _LOG.info,
         on_access: OnEvent | None = None,
     ) -> None:
         """Prepare to listen on ``addresses`` (port 0: a free one) for clients in ``allow``.
 
+        With ``users``, only requests that one of them has signed are answered.
         ``read_metadata`` returns the store's tables; ``None``: topics are those of the queues.
         ``on_event`` is called when a connection is refused or closed for a reason, ``on_access``
         with a line for each request.
@@ -104,7 +107,7 @@ class Server:
         """The pulls that wait for messages."""
         self._calls = ClientCalls(self.limits)
         self._handlers = RequestHandlers(
-            broker, self.held, self._calls, self.limits, version("cqstore"), self._notify
+            broker, self.held, self._calls, self.limits, version("cqstore"), self._notify, users
         )
         self._ended = AsyncExitStack()
         self._tables_at = 0.0
