@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tests.kit.running import COMMAND
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import run
 from tests.serve.test_consumers import where
+from tests.serve.test_limits import hostile
 from tests.serve.test_server_metrics import requests, scraped
 
 
@@ -113,3 +115,26 @@ def test_a_killed_server_leaves_the_store_equal(root: Path) -> None:
 
         run(story())
     assert tree_digest(root) == before
+
+
+@pytest.mark.slow
+def test_a_server_killed_among_hostile_clients_leaves_the_store_equal(root: Path) -> None:
+    """Five hundred connections send damaged requests; the process is killed while it answers."""
+    draw, before = random.Random(46), tree_digest(root)
+    for turn in range(3):
+        with running(root) as (process, port):
+
+            async def story(process: "subprocess.Popen[str]", port: int, turn: int) -> None:
+                good, others = await connected(port), [await connected(port) for _ in range(499)]
+                for each in others:
+                    each.writer.write(hostile(draw))
+                for _ in range(turn):
+                    assert (await good.ask(30, {"topic": "t", "queueId": 0})).code == 0
+                process.kill()
+                for each in (good, *others):
+                    assert await each.is_closed()
+                    each.close()
+                await asyncio.sleep(0)
+
+            run(story(process, port, turn))
+        assert tree_digest(root) == before
