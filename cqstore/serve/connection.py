@@ -34,6 +34,9 @@ class ConnectionOwner(Protocol):
     def handle(self, request: Request, link: "Connection") -> Command | None:
         """Return the response to a request; ``None``: it is sent later."""
 
+    def answered(self, link: "Connection", response: Command) -> None:
+        """Take a client's response to a request of the server."""
+
     def count(self, request: Request, response: int, size: int) -> None:
         """Count a request that was answered with ``size`` bytes."""
 
@@ -136,7 +139,9 @@ class Connection(asyncio.Protocol):
         if command is None:
             return False
         self._begun_at = monotonic()
-        if not command.is_response:
+        if command.is_response:
+            self._owner.answered(self, command)
+        else:
             request = Request(command, self.peer, self._local)
             response = self._owner.handle(request, self)
             if response is not None:

@@ -66,6 +66,10 @@ class ConsumerGroups:
         self._groups: dict[str, ConsumerGroup] = {}
         self._locks: dict[tuple[str, str], tuple[str, float]] = {}
 
+    def __len__(self) -> int:
+        """Return the number of groups with connected consumers. Any thread."""
+        return len(self._groups)
+
     def get(self, group: str) -> ConsumerGroup | None:
         """Return a group; ``None``: no consumer of it is connected."""
         return self._groups.get(group)

@@ -38,6 +38,8 @@ class ServeLimits:
     """Maximum time from the first byte of a request to its last one."""
     send_seconds: float = 30.0
     """Maximum time in which a client reads nothing of a response."""
+    call_seconds: float = 10.0
+    """Maximum time in which a consumer answers a request that is passed on; a broker's limit."""
     suspend_seconds: float = 600.0
     """Maximum time that a pull may wait; RocketMQ's clients ask for 20 to 30 s."""
 

@@ -56,12 +56,16 @@ class ServedBroker:
             )
         return found
 
-    def _is_retry_topic(self, topic: str) -> bool:
-        if not topic.startswith(RETRY_PREFIX):
-            return False
-        group = group_of(topic)
-        return group is not None and (
+    def knows_group(self, group: str) -> bool:
+        """Return whether a group is connected, or has a row or an offset. Any thread."""
+        return (
             self.groups.get(group) is not None
             or group in self.tables.groups
             or self.offsets.has_group(group)
         )
+
+    def _is_retry_topic(self, topic: str) -> bool:
+        if not topic.startswith(RETRY_PREFIX):
+            return False
+        group = group_of(topic)
+        return group is not None and self.knows_group(group)

@@ -10,14 +10,15 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import count
 from time import monotonic
-from typing import Self
+from typing import NamedTuple, Self
 
 from cqstore.remoting.command import IS_ONEWAY, Command
 from cqstore.replication.listening import LOOPBACK, Network, listen, peer_ip
 from cqstore.serve.broker_tables import BrokerTables, ReadMetadata
+from cqstore.serve.client_calls import ClientCalls
 from cqstore.serve.codes import RequestCode, request_name
 from cqstore.serve.connection import Connection
 from cqstore.serve.consumer_groups import ConsumerGroup
@@ -28,6 +29,7 @@ from cqstore.serve.request_counts import RequestCounts
 from cqstore.serve.request_handlers import RequestHandlers
 from cqstore.serve.served_broker import ServedBroker
 from cqstore.serve.served_store import POLL_SECONDS
+from cqstore.serve.users import Users
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError
 from cqstore.store.service.dispatching.arrivals import ArrivalBatch
@@ -39,8 +41,26 @@ _TABLES_SECONDS = 5.0
 """Minimum time between two reads of the tables of a running broker."""
 _END_SECONDS = 2.0
 _HANDSHAKE_SECONDS = 10.0
-_MAX_OPAQUE = 1 << 31
 OnEvent = Callable[[str], object]
+
+
+class ServerFigures(NamedTuple):
+    """What a server has done, and has in hand, at one moment."""
+
+    connections: int
+    """Connected clients."""
+    connections_accepted: int
+    connections_closed: int
+    """Connections that were refused, or closed for a limit or an invalid request."""
+    consumer_groups: int
+    """Groups with connected consumers."""
+    waiting_pulls: int
+    memory_bytes: int
+    """Bytes of received requests and of responses that were not sent yet."""
+    store_openings: int
+    """How often the store was opened again because its log has grown."""
+    log_max_phy_offset_bytes: int
+    """End of the log in the newest open."""
 
 
 class Server:
@@ -54,12 +74,14 @@ class Server:
         allow: Sequence[Network] = LOOPBACK,
         limits: ServeLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        users: Users | None = None,
         read_metadata: ReadMetadata | None = None,
         on_event: OnEvent = _LOG.info,
         on_access: OnEvent | None = None,
     ) -> None:
         """Prepare to listen on ``addresses`` (port 0: a free one) for clients in ``allow``.
 
+        With ``users``, only requests that one of them has signed are answered.
         ``read_metadata`` returns the store's tables; ``None``: topics are those of the queues.
         ``on_event`` is called when a connection is refused or closed for a reason, ``on_access``
         with a line for each request.
@@ -69,6 +91,7 @@ class Server:
         """Number of requests by code and result."""
         self.connected = 0
         """Number of connections that were accepted."""
+        self._closed = 0
         self.ports: list[int] = []
         """The ports on which the server listens, once it does."""
         self._broker = broker
@@ -82,9 +105,9 @@ class Server:
         self._memory = Quota(self.limits.memory_bytes, self.limits.memory_bytes_per_address)
         self.held = HeldPulls(self.limits)
         """The pulls that wait for messages."""
-        self._opaque = count()
+        self._calls = ClientCalls(self.limits)
         self._handlers = RequestHandlers(
-            broker, self.held, self.limits, version("cqstore"), self._notify
+            broker, self.held, self._calls, self.limits, version("cqstore"), self._notify, users
         )
         self._ended = AsyncExitStack()
         self._tables_at = 0.0
@@ -107,6 +130,18 @@ class Server:
         """Accept no more; let clients read what was sent, then disconnect them."""
         self._is_ending = True
         await self._ended.aclose()
+
+    def figures(self) -> ServerFigures:
+        """Return the figures of this moment. Any thread."""
+        served = self._broker.served
+        with served.reading() as store:
+            end = store.max_phy_offset()
+        return ServerFigures(
+            connections=len(self._links), connections_accepted=self.connected,
+            connections_closed=self._closed, consumer_groups=len(self._broker.groups),
+            waiting_pulls=len(self.held), memory_bytes=self._memory.total,
+            store_openings=served.renewals, log_max_phy_offset_bytes=end,
+        )  # fmt: skip
 
     async def _begin(self) -> None:
         loop, ended = asyncio.get_running_loop(), self._ended
@@ -132,7 +167,11 @@ class Server:
             ended.callback(server.close)
 
     async def _end_links(self) -> None:
-        """Disconnect all clients; those that do not read are cut off after a moment."""
+        """Disconnect all clients; those that do not read are cut off after a moment.
+
+        Requests that are answered in threads get as long.
+        """
+        await self._handlers.finish(_END_SECONDS)
         for link in list(self._links):
             link.end()
         deadline = monotonic() + _END_SECONDS
@@ -165,6 +204,7 @@ class Server:
         self._links.discard(link)
         self._quota.add(link.address, -1)
         self.held.drop(link)
+        self._calls.drop(link)
         for name, group in self._broker.groups.leave(link):
             self._notify(name, group)
 
@@ -172,16 +212,20 @@ class Server:
         """Return the response to a request; ``None``: it is sent later."""
         return self._handlers.handle(request, link)
 
+    def answered(self, link: Connection, response: Command) -> None:
+        """Take a client's response to a request of the server."""
+        self._calls.answered(link, response)
+
     def count(self, request: Request, response: int, size: int) -> None:
         """Count a request, and write a line for it if that is wanted."""
         code = request.command.code
-        self.counts.add(code, response)
+        self.counts.add(code, response, size)
         if self._on_access is not None:
             fields = request.command.fields
             about = fields.get("topic") or fields.get("consumerGroup") or ""
-            self._on_access(
-                f"{request.peer} {request_name(code)} {about[:80]!r} -> {response}, {size} bytes"
-            )
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            named = f"{request_name(code)} {about[:80]!r}"
+            self._on_access(f"{at} {request.peer} {named} -> {response}, {size} bytes")
 
     def can_keep(self, link: Connection, more: int) -> bool:
         """Count ``more`` bytes in memory; return false if they exceed a limit."""
@@ -195,6 +239,7 @@ class Server:
 
     def report(self, link: Connection, sentence: str) -> None:
         """Report why a connection is closed."""
+        self._closed += 1
         self._on_event(f"{link.peer}: {sentence}")
 
     # ---- work beside the connections
@@ -202,7 +247,7 @@ class Server:
     def _notify(self, name: str, group: ConsumerGroup) -> None:
         """Tell the consumers of a group to share its queues anew."""
         command = Command(
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, next(self._opaque) % _MAX_OPAQUE, IS_ONEWAY,
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._calls.next_opaque(), IS_ONEWAY,
             {"consumerGroup": name},
         )  # fmt: skip
         for link in list(group.consumers):

@@ -57,8 +57,10 @@ class ToolRequests:
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producers,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.group_config,
             RequestCode.GET_BROKER_CONFIG: self.broker_config,
             RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
         }
@@ -121,6 +123,31 @@ class ToolRequests:
             "subscriptionGroupTable": rows,
         }  # fmt: skip
         return request.respond(fields={"totalGroupNum": str(len(names))}, body=json_body(body))
+
+    def group_config(self, request: Request, _store: MessageStore) -> Command:
+        """Return the row of a group; a known group without one has a broker's defaults.
+
+        Raises:
+            RefusedRequestError: the group is not known.
+        """
+        name = request.name("group")
+        row = self._broker.tables.groups.get(name)
+        if row is None and not self._broker.knows_group(name):
+            raise RefusedRequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker"
+            )
+        return request.respond(body=json_body(row or {"groupName": name}))
+
+    def producers(self, request: Request, _store: MessageStore) -> Command:
+        """Refuse: this server has no producers.
+
+        Raises:
+            RefusedRequestError: always, as a broker without this producer does.
+        """
+        raise RefusedRequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the producer group[{request.name('producerGroup')}] not exist",
+        )
 
     def connections(self, request: Request, _store: MessageStore) -> Command:
         """Return the connected consumers of a group.

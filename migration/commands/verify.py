@@ -1,8 +1,9 @@
 """``cqstore migrate verify``."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,10 +12,23 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import PARTS, progress
 from cqstore.cli.table import Row
 from cqstore.migration.commands.options import Master, Space
+from cqstore.migration.commands.verify_options import (
+    ClientTimeout,
+    Deep,
+    OwnClient,
+    Schema,
+    WithClients,
+)
 from cqstore.migration.plan.planner import task_settings
 from cqstore.migration.tasks import MASTER
+from cqstore.migration.verify.clients_report import ClientsReport
 from cqstore.migration.verify.page import MEANINGS
-from cqstore.migration.verify.verification import verify_migration, verify_queues
+from cqstore.migration.verify.verification import (
+    CompareClients,
+    Progress,
+    verify_migration,
+    verify_queues,
+)
 from cqstore.migration.verify.verify_report import VerifyReport, report_schema
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
@@ -38,12 +52,11 @@ def verify_command(
     master: Master = MASTER,
     kind: Format = OutputFormat.TABLE,
     *,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also decode every record and check it.")
-    ] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Only print the JSON schema of the report.")
-    ] = False,
+    deep: Deep = False,
+    with_clients: WithClients = False,
+    client_command: OwnClient = None,
+    client_timeout: ClientTimeout = 600,
+    schema: Schema = False,
 ) -> None:
     """Compare the new queues of a migration with the old queues and the commit log.
 
@@ -53,27 +66,40 @@ def verify_command(
     Examples:
         cqstore migrate verify DIR --master none
         cqstore migrate verify DIR --deep --output json
+        cqstore migrate verify DIR --with-clients --client-command 'my-consumer {address}'
     """
     if schema:
         typer.echo(report_schema(), nl=False)
         return
     if root is None:
         raise typer.BadParameter("required unless --schema is given", param_hint="DIR")
+    if client_command is not None and not with_clients:
+        raise typer.BadParameter("--client-command needs --with-clients")
     space = Workspace.of(root.absolute(), workspace)
     with progress("comparing", unit=PARTS) as tick:
+        command = None if client_command is None else (client_command, client_timeout)
+        clients = _clients(root, config, command, tick.of) if with_clients else None
+        same: Any = {"workspace": space, "master": master, "deep": deep, "progress": tick.of}
         if exists(space.plan):
-            report = verify_migration(
-                root, workspace=space, master=master, deep=deep, progress=tick.of
-            )
+            report = verify_migration(root, **same, clients=clients)
         else:
-            source, target = both_backends(root, config)
-            report = verify_queues(
-                source, target, workspace=space, master=master, deep=deep, progress=tick.of
-            )
+            report = verify_queues(*both_backends(root, config), **same, clients=clients)
     _print(report, kind)
     note(f"{report.verdict}; report: {space.report_page}")
     if not report.equal:
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _clients(
+    root: Path, config: Path | None, command: tuple[str, float] | None, progress: Progress
+) -> CompareClients:
+    """Return the function that lets clients read both."""
+    # A server and an event loop: slow to import, and rarely needed.
+    from cqstore.migration.verify.client_command import ClientCommand  # noqa: PLC0415
+    from cqstore.migration.verify.with_clients import Clients, compare_by_clients  # noqa: PLC0415
+
+    own = None if command is None else ClientCommand(*command)
+    return partial(compare_by_clients, Clients(root, config, own, progress))
 
 
 def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePlace]:
@@ -117,6 +143,8 @@ def _print(report: VerifyReport, kind: OutputFormat) -> None:
     ]
     output(kind).rows(rows)
     output(kind).rows(_findings(report))
+    if report.clients is not None:
+        output(kind).rows(each.model_dump(mode="json") for each in report.clients.listed)
     output(kind).record(_facts(report))
 
 
@@ -138,5 +166,25 @@ def _facts(report: VerifyReport) -> Row:
     if report.plan is not None and report.plan.topics is not None:
         facts["topics"] = report.plan.topics
         facts["left topics"] = ", ".join(report.plan.left)
+    if report.clients is not None:
+        facts |= _client_facts(report.clients)
     noted = {name: value for name, value in result.notes.model_dump().items() if value}
     return facts | {"differing queues": result.differing, **noted}
+
+
+def _client_facts(found: ClientsReport) -> Row:
+    """Return the figures of clients."""
+    facts: dict[str, object] = {
+        found.client: f"{found.messages:,} messages of {found.queues:,} queues,"
+        f" {found.requests:,} requests, {found.differing:,} queues differ",
+    }
+    if found.refused:
+        facts["refused by both"] = f"{found.refused:,} requests"
+    if found.later:
+        facts["later messages"] = f"{found.later:,}, not compared"
+    if (run := found.command) is not None:
+        facts[run.command] = (
+            f"{'equal' if run.equal else 'different'}: exit codes {run.source_exit} and"
+            f" {run.target_exit}, {run.source_lines:,} and {run.target_lines:,} lines"
+        )
+    return facts

@@ -9,6 +9,7 @@ from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
 from cqstore.migration.plan.plan import Plan, read_plan
 from cqstore.migration.run.run import check_source
 from cqstore.migration.tasks import MASTER, check_master, run_tasks
+from cqstore.migration.verify.clients_report import ClientsReport
 from cqstore.migration.verify.deep import RecordCheck
 from cqstore.migration.verify.fingerprint import made_digest
 from cqstore.migration.verify.page import need_page, write_page
@@ -35,6 +36,8 @@ from cqstore.store.queue.queue_location import QueuePlace
 
 Progress = Callable[[int, int], object]
 """Called with the number of compared ranges and the total number."""
+CompareClients = Callable[[QueuePlace, QueuePlace, int, str | None], ClientsReport]
+"""``compare_by_clients`` with its first argument: clients read source and target."""
 
 
 def verify_migration(
@@ -46,14 +49,16 @@ def verify_migration(
     progress: Progress = lambda done, ranges: None,
     range_units: int = RANGE_UNITS,
     range_queues: int = RANGE_QUEUES,
+    clients: CompareClients | None = None,
 ) -> VerifyReport:
     """Compare the queues of the store in ``root`` with the new queues of its migration.
 
     Writes the report, its page and an entry in the journal; the last report is removed first.
-    ``deep`` also decodes every record.
+    ``deep`` also decodes every record. ``clients`` also read both.
 
     Raises:
-        RefusedStoreError: there is no plan, it is of another store, or its run is not finished.
+        RefusedStoreError: there is no plan, it is of another store, or its run is not finished;
+            or clients cannot read the source, which is only a log.
         StoreConfigError: ``master`` cannot run tasks on this machine, or jinja2 is not installed.
         StoreLockedError: another migration command is using the workspace.
         StoreIOError: a file cannot be read or written; there is no report then.
@@ -63,18 +68,14 @@ def verify_migration(
     with space.held():
         plan = _plan_of_made(space, root)
         _begin_report(space, master)
-        folders = tuple(Path(folder) for folder in plan.log_folders)
-        below = space.root if plan.source == LOG else root
-        source = ScannedLog(plan.source, below, folders, plan.settings)
-        target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
+        source, target = _places(plan, space, root)
         made, paths, known = made_digest(space), StorePaths(root), ""
-        stamp = lock_stamp(paths)
-        end = plan.complete_to
+        stamp, folders, end = lock_stamp(paths), source.log_folders, plan.complete_to
         rest = [] if plan.source == LOG else digests_at_rest(paths, plan.source, folders, end)
         report, facts = _compare(
             source, target, complete_to=plan.complete_to, topics=plan.topics, facts=bool(rest),
             master=master, deep=deep, progress=progress, range_units=range_units,
-            range_queues=range_queues,
+            range_queues=range_queues, clients=clients,
         )  # fmt: skip
         if rest and is_at_rest(paths) and lock_stamp(paths) == stamp:
             known = VerifiedQueues.write(space.known_queues, facts + rest)
@@ -98,10 +99,12 @@ def verify_queues(
     progress: Progress = lambda done, ranges: None,
     range_units: int = RANGE_UNITS,
     range_queues: int = RANGE_QUEUES,
+    clients: CompareClients | None = None,
 ) -> VerifyReport:
     """Compare all queues in two places that share one commit log.
 
     With a ``workspace``, the report and its page are written there and replace the last ones.
+    ``clients`` also read both.
 
     Raises:
         RefusedStoreError: a place has no queues of its backend.
@@ -112,7 +115,7 @@ def verify_queues(
     def compare() -> VerifyReport:
         return _compare(
             source, target, complete_to=NO_END, master=master, deep=deep, progress=progress,
-            range_units=range_units, range_queues=range_queues,
+            range_units=range_units, range_queues=range_queues, clients=clients,
         )[0]  # fmt: skip
 
     if workspace is None:
@@ -162,6 +165,14 @@ def _plan_of_made(space: Workspace, root: Path) -> Plan:
     return plan
 
 
+def _places(plan: Plan, space: Workspace, root: Path) -> tuple[QueuePlace, QueuePlace]:
+    """Return the places of the old and of the new queues."""
+    folders = tuple(Path(folder) for folder in plan.log_folders)
+    below = space.root if plan.source == LOG else root
+    source = ScannedLog(plan.source, below, folders, plan.settings)
+    return source, QueuePlace(plan.target, space.made.root, folders, plan.settings)
+
+
 def _compare(
     source: QueuePlace,
     target: QueuePlace,
@@ -174,6 +185,7 @@ def _compare(
     range_queues: int,
     facts: bool = False,
     topics: str | None = None,
+    clients: CompareClients | None = None,
 ) -> tuple[VerifyReport, list[bytes]]:
     """Return the report, and with ``facts`` those of the queues that it names as good.
 
@@ -199,6 +211,9 @@ def _compare(
         tasks=len(items), min_phy_offset=bounds.min_phy_offset,
         max_phy_offset=log_end, result=result,
     )  # fmt: skip
+    if clients is not None:
+        report.clients = clients(source, target, complete_to, topics)
+        report.verdict = "equal" if report.equal and report.clients.equal else "different"
     return report, found.facts
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, NonNegativeInt
 
 from cqstore.migration.markers import read_versioned
+from cqstore.migration.verify.clients_report import ClientsReport
 from cqstore.migration.workspace import write_file
 from cqstore.store.comparing.tally import ComparisonTally, TallyModel
 from cqstore.store.errors import RefusedStoreError
@@ -71,6 +72,9 @@ class VerifyReport(TallyModel):
     )
     max_phy_offset: int
     result: ComparisonTally
+    clients: ClientsReport | None = Field(
+        None, description="What clients received from both; null without --with-clients."
+    )
 
     @property
     def equal(self) -> bool:

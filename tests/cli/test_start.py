@@ -181,6 +181,11 @@ def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
             "ImportError: this needs prometheus-client: pip install 'cqstore[metrics]'",
         ),
         (
+            "prometheus_client",
+            "import cqstore.serve.server_metrics",
+            "StoreConfigError: this needs prometheus-client: pip install 'cqstore[metrics]'",
+        ),
+        (
             "jinja2",
             "from cqstore.migration.verify.page import page; page(None)",
             "StoreConfigError: this needs jinja2: pip install 'cqstore[report]'",

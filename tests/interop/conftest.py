@@ -7,6 +7,7 @@ import pytest
 
 from cqstore.migration.follow import move
 from tests.interop.brokers import VERSION, Brokers
+from tests.interop.other_clients import GoClient, PythonClient
 from tests.interop.release import Release
 from tests.interop.rocketmq import RocketMQ
 from tools.bench.peer.maven import UnavailableError
@@ -56,6 +57,22 @@ def brokers_of(request: pytest.FixtureRequest) -> Brokers:
         return Brokers.build(request.param)
     except UnavailableError as exc:
         _unavailable(f"a broker of RocketMQ {request.param}", exc)
+
+
+@pytest.fixture(scope="session")
+def go_client() -> GoClient:
+    try:
+        return GoClient.build()
+    except UnavailableError as exc:
+        _unavailable("rocketmq-client-go", exc)
+
+
+@pytest.fixture(scope="session")
+def python_client() -> PythonClient:
+    try:
+        return PythonClient.build()
+    except UnavailableError as exc:
+        _unavailable("the Python package rocketmq", exc)
 
 
 @pytest.fixture(scope="module")

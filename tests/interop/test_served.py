@@ -137,6 +137,22 @@ def test_filters_offsets_and_waits(
     assert f'"{TOPIC}@filtered"' in offsets.read_text()
 
 
+@pytest.mark.parametrize("release", ["consumers", "old_consumers"])
+def test_signed_requests_of_a_user_are_answered(
+    golden: Callable[[str], Path], tmp_path: Path, release: str, request: pytest.FixtureRequest
+) -> None:
+    clients: RunningConsumers = request.getfixturevalue(release)
+    users = tmp_path / "users"
+    users.write_text("reader:12345678\n")
+    root = golden("basic-default")
+    with served(root, "--users", users) as port:
+        signed = clients.do("pull", port, "signed", TOPIC, "*", "reader", "12345678")
+        check(signed["found"], "basic-default", root, TOPIC)
+        for more in (("reader", "87654321"), ()):
+            with pytest.raises(AssertionError, match="Can not find Message Queue"):
+                clients.do("pull", port, "unsigned", TOPIC, "*", *more)
+
+
 # ---- mqadmin
 
 

@@ -26,6 +26,8 @@ from cqstore.store.service.message_store import MessageStore
 Fields = Mapping[str, object]
 JSON, BINARY = 0, 1
 ONEWAY = 2
+VERSION = 477
+"""RocketMQ's number of the client's release."""
 
 
 @dataclass
@@ -68,7 +70,7 @@ def asked(
     texts = {key: str(value) for key, value in fields.items()}
     if form == JSON:
         header = {
-            "code": code, "language": "JAVA", "version": 477, "opaque": opaque, "flag": flag,
+            "code": code, "language": "JAVA", "version": VERSION, "opaque": opaque, "flag": flag,
             "extFields": texts, "serializeTypeCurrentRPC": "JSON",
         }  # fmt: skip
         return frame(json.dumps(header).encode(), body)
@@ -76,7 +78,7 @@ def asked(
     for key, value in texts.items():
         table += struct.pack(">h", len(key.encode())) + key.encode()
         table += struct.pack(">i", len(value.encode())) + value.encode()
-    head = struct.pack(">hbhii", code, 0, 477, opaque, flag)
+    head = struct.pack(">hbhii", code, 0, VERSION, opaque, flag)
     return frame(head + struct.pack(">ii", 0, len(table)) + table, body, BINARY)
 
 

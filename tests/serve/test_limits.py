@@ -4,13 +4,17 @@ import asyncio
 import random
 import socket
 import struct
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cqstore.remoting.command import Command
 from cqstore.replication.address import networks
+from cqstore.serve.request import Request
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.log_bytes import pieces
 from tests.kit.mutations import in_time, resident
 from tests.kit.remoting_client import (
@@ -173,8 +177,32 @@ def test_requests_of_tools_are_limited(root: Path) -> None:
     run(story())
 
 
+def test_the_end_waits_for_requests_in_threads(root: Path) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(request: Request, _store: MessageStore) -> Command:
+        begun.set()
+        assert goes_on.wait(60)
+        return request.respond(remark="late")
+
+    async def story() -> None:
+        async with serving(root) as found:
+            found.server._handlers._jobs[999] = slow
+            client = await found.client()
+            number = client.send(999)
+            await becomes(begun.is_set)
+            ending = asyncio.get_running_loop().create_task(found.server.__aexit__())
+            await becomes(lambda: found.server._is_ending)
+            goes_on.set()
+            assert (await client.answer(number)).remark == "late"
+            assert await client.is_closed()
+            await ending
+
+    run(story())
+
+
 CODES = [11, 361, 34, 35, 14, 15, 29, 30, 31, 32, 38, 41, 42, 46, 105, 12, 33, 202, 208, 351, 106,
-         206, 28, 300, 203, 321, 21, 201, 26, 315, 10, 36, 310, 999]  # fmt: skip
+         206, 28, 300, 203, 321, 21, 201, 26, 315, 204, 307, 352, 10, 36, 310, 999]  # fmt: skip
 
 
 def hostile(draw: random.Random) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from tests.kit.running import COMMAND
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import run
 from tests.serve.test_consumers import where
+from tests.serve.test_limits import hostile
+from tests.serve.test_server_metrics import requests, scraped
 
 
 @contextmanager
@@ -68,10 +71,32 @@ def test_it_serves_until_a_signal_and_tells_its_requests(
     counts = {(each["request"], each["response"]): each["total"] for each in json.loads(out)}
     assert counts["SEND_MESSAGE", 16] == 1
     assert counts["PULL_MESSAGE", 0] == 1
-    assert "PULL_MESSAGE 'orders' -> 0" in err
+    assert re.search(r"T\S+\+00:00 127\.0\.0\.1:\d+ PULL_MESSAGE 'orders' -> 0, \d+ bytes", err)
     assert "1 connections were accepted" in err
     assert json.loads(offsets.read_text())["offsetTable"] == {"orders@g": {"1": 3}}
     assert tree_digest(logged_root) == before
+
+
+@pytest.mark.slow
+def test_metrics_are_served_on_request(root: Path) -> None:
+    with running(root, "--metrics", "127.0.0.1:0") as (process, port):
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/metrics: serving metrics", line)
+        assert found, line
+
+        async def story() -> None:
+            client = await connected(port)
+            assert (await client.ask(30, {"topic": "t", "queueId": 0})).code == 0
+            samples = await asyncio.to_thread(scraped, int(found[1]))
+            assert requests(samples, "get_max_offset", "success") == 1
+            client.close()
+            await asyncio.sleep(0)
+
+        run(story())
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
 
 
 @pytest.mark.slow
@@ -90,3 +115,26 @@ def test_a_killed_server_leaves_the_store_equal(root: Path) -> None:
 
         run(story())
     assert tree_digest(root) == before
+
+
+@pytest.mark.slow
+def test_a_server_killed_among_hostile_clients_leaves_the_store_equal(root: Path) -> None:
+    """Five hundred connections send damaged requests; the process is killed while it answers."""
+    draw, before = random.Random(46), tree_digest(root)
+    for turn in range(3):
+        with running(root) as (process, port):
+
+            async def story(process: "subprocess.Popen[str]", port: int, turn: int) -> None:
+                good, others = await connected(port), [await connected(port) for _ in range(499)]
+                for each in others:
+                    each.writer.write(hostile(draw))
+                for _ in range(turn):
+                    assert (await good.ask(30, {"topic": "t", "queueId": 0})).code == 0
+                process.kill()
+                for each in (good, *others):
+                    assert await each.is_closed()
+                    each.close()
+                await asyncio.sleep(0)
+
+            run(story(process, port, turn))
+        assert tree_digest(root) == before

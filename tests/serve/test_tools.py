@@ -12,7 +12,7 @@ from tests.serve.test_pulls import heartbeat
 
 KEY, ID, UNITS = 12, 33, 321
 STATS, LAG, TOPIC, CLUSTER, TOPICS, RUNTIME, WHO, ONLINE = 202, 208, 351, 106, 206, 28, 300, 203
-ALL_TOPICS, ALL_GROUPS, CONFIG, DATA = 21, 201, 26, 315
+ALL_TOPICS, ALL_GROUPS, CONFIG, DATA, GROUP, PRODUCERS = 21, 201, 26, 315, 352, 204
 FOREVER = (1 << 63) - 1
 
 
@@ -132,6 +132,32 @@ def test_groups_and_their_lag(logged_root: Path) -> None:
     run(story())
 
 
+def test_rows_of_groups_and_producers(logged_root: Path) -> None:
+    async def story() -> None:
+        async with serving(logged_root) as found:
+            client = await found.client()
+            row = (await client.ask(GROUP, {"group": "billing"})).json
+            assert row["groupName"] == "billing"
+            unknown = await client.ask(GROUP, {"group": "none"})
+            assert (unknown.code, unknown.remark) == (26, "No group in this broker")
+            await client.ask(34, {}, heartbeat(1))
+            assert (await client.ask(GROUP, {"group": "g"})).json == {"groupName": "g"}
+            none = await client.ask(PRODUCERS, {"producerGroup": "p"})
+            assert (none.code, none.remark) == (1, "the producer group[p] not exist")
+
+    run(story())
+
+
+@pytest.mark.parametrize("code", [309, 3001, 3008, 222])
+def test_what_changes_a_broker_is_refused_by_name(root: Path, code: int) -> None:
+    async def story() -> None:
+        async with serving(root) as found:
+            refused = await (await found.client()).ask(code)
+            assert (refused.code, f"({code}) is refused" in refused.remark) == (16, True)
+
+    run(story())
+
+
 def test_connected_consumers_are_listed(root: Path) -> None:
     async def story() -> None:
         async with serving(root) as found:
@@ -172,7 +198,7 @@ def test_the_broker_is_this_server(root: Path) -> None:
     run(story())
 
 
-@pytest.mark.parametrize("code", [KEY, ID, UNITS, STATS, LAG, TOPIC, WHO, ONLINE])
+@pytest.mark.parametrize("code", [KEY, ID, UNITS, STATS, LAG, TOPIC, WHO, ONLINE, GROUP, 307])
 def test_missing_fields_are_named(root: Path, code: int) -> None:
     async def story() -> None:
         async with serving(root) as found:

@@ -23,6 +23,7 @@ from cqstore.replication.endpoint import endpoint
 from cqstore.replication.listening import LOOPBACK, Network, check_listen, is_loopback
 from cqstore.replication.signals import ended_event
 from cqstore.replication.tls_options import TlsKey, listening_context
+from cqstore.serve.commands.metrics_export import MetricsExport, metrics_export
 from cqstore.serve.commands.serve_options import (
     AccessLog,
     Advertise,
@@ -32,15 +33,18 @@ from cqstore.serve.commands.serve_options import (
     ClusterName,
     Listen,
     MaxConnections,
+    MetricsAddress,
     OffsetsFile,
     TlsCert,
     TlsClientCa,
+    UsersFile,
 )
 from cqstore.serve.group_offsets import GroupOffsets
 from cqstore.serve.limits import ServeLimits
 from cqstore.serve.served_broker import ServedBroker
 from cqstore.serve.served_store import ServedStore
 from cqstore.serve.server import Server
+from cqstore.serve.users import Users
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.message_store import MessageStore
@@ -68,7 +72,9 @@ def serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None,
     access_log: AccessLog = False,
+    metrics: MetricsAddress = None,
     form: BrokerForm = None,
     config: ConfigFile = None,
     backend: Backend = None,
@@ -86,18 +92,20 @@ def serve(
         cqstore serve DIR --listen 0.0.0.0:9876 --allow 10.0.0.0/24 --offsets offsets.json
     """
     places = _places(listen, as_addresses or [])
-    allowed = _allowed(places, allow or [])
+    known = None if users is None else Users.read(users)
+    allowed = _allowed(places, allow or [], is_open=known is None)
     advertised = endpoint(*address(advertise, "--advertise")) if advertise else ""
     tls = listening_context(tls_cert, tls_key, tls_client_ca)
     names = _names(config, broker_name, cluster_name)
+    export = metrics_export(root, metrics)
     with closing(_open(root, read_config(config, root), backend, commit_log)) as served:
         server = Server(
             ServedBroker(served, GroupOffsets(offsets), *names, advertised), places,
-            allow=allowed, limits=_limits(max_connections), tls=tls, on_event=note,
+            allow=allowed, limits=_limits(max_connections), tls=tls, users=known, on_event=note,
             read_metadata=partial(_metadata, root, form, config),
             on_access=note if access_log else None,
         )  # fmt: skip
-        asyncio.run(_run(server, [host for host, _ in places]))
+        asyncio.run(_run(server, [host for host, _ in places], export))
     output(kind).rows(each._asdict() for each in server.counts.snapshot())
 
 
@@ -140,23 +148,24 @@ def _open(
     return ServedStore(store, partial(open_served, MessageStore, root, used, options))
 
 
-async def _run(server: Server, hosts: list[str]) -> None:
+async def _run(server: Server, hosts: list[str], export: MetricsExport) -> None:
     """Serve until SIGINT or SIGTERM arrives."""
     ended = ended_event()
     async with server:
         places = ", ".join(map(endpoint, hosts, server.ports))
         note(f"{places}: serving as name server and broker")
-        await ended.wait()
+        with export(server):
+            await ended.wait()
         note(f"ending: {server.connected} connections were accepted")
 
 
-def _allowed(places: list[tuple[str, int]], texts: list[str]) -> list[Network]:
-    """Return the networks that may connect; warn if other machines are among them."""
+def _allowed(places: list[tuple[str, int]], texts: list[str], *, is_open: bool) -> list[Network]:
+    """Return the networks that may connect; warn if other machines may read all messages."""
     found = networks(texts)
     open_to = [host for host, _ in places if not is_loopback(host)]
     if not open_to:
         return found or list(LOOPBACK)
-    if not found:
+    if is_open and not found:
         note(
             f"other machines can connect to {', '.join(open_to)} and read all messages: there is"
             " no access control. Limit them with --allow"

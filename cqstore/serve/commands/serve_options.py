@@ -78,6 +78,24 @@ TlsClientCa = Annotated[
     Path | None,
     typer.Option(metavar="PEM", help="Accept only clients with a certificate signed by this CA."),
 ]
+UsersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--users",
+        metavar="FILE",
+        help="File with a line NAME:SECRET for each user; requests without a user's signature"
+        " (RocketMQ's ACL) are refused. Default: signatures are ignored.",
+    ),
+]
 AccessLog = Annotated[
     bool, typer.Option("--access-log", help="Print a line for each request to standard error.")
+]
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Also serve metrics for Prometheus at this address, over HTTP without access control."
+        " Needs the extra 'metrics'.",
+    ),
 ]

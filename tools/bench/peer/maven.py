@@ -33,7 +33,7 @@ class JavaProgram:
             UnavailableError: it cannot be done here.
         """
         program = cls(folder, main, version, properties)
-        with _alone():
+        with alone():
             program._compile()
         return program
 
@@ -78,7 +78,7 @@ class JavaProgram:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Hold off other processes of this checkout: Maven's repository takes one writer."""
     with Path(__file__).open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,6 +14,8 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -28,6 +30,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
@@ -36,9 +39,10 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * <pre>
  * push PORT GROUP TOPIC EXPRESSION COUNT [BROADCASTING|orderly]   until COUNT messages came
  * lite PORT GROUP TOPIC EXPRESSION COUNT
- * pull PORT GROUP TOPIC EXPRESSION   each queue from 0 to its end
+ * pull PORT GROUP TOPIC EXPRESSION [USER SECRET]   each queue from 0 to its end
  * held PORT GROUP TOPIC QUEUE OFFSET MILLISECONDS   one pull that waits at a broker; how long it took, and its status
  * send PORT GROUP TOPIC   what a producer is told
+ * dashboard PORT ADDRESS TOPIC GROUP KEY OTHER_GROUP   see {@link Dashboard}
  * admin WORDS…   what mqadmin prints, its errors included
  * </pre>
  */
@@ -76,6 +80,8 @@ public final class Consumers {
                 return held(words);
             case "send":
                 return send(words);
+            case "dashboard":
+                return Dashboard.answer(words);
             case "admin":
                 return admin(Arrays.copyOfRange(words, 1, words.length));
             default:
@@ -142,7 +148,8 @@ public final class Consumers {
     }
 
     private static String pull(String[] words) throws Exception {
-        DefaultMQPullConsumer consumer = puller(words);
+        DefaultMQPullConsumer consumer = puller(words, words.length > 6
+            ? new AclClientRPCHook(new SessionCredentials(words[5], words[6])) : null);
         Found found = new Found(Integer.MAX_VALUE);
         StringBuilder ends = new StringBuilder();
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(words[3])) {
@@ -166,7 +173,7 @@ public final class Consumers {
     }
 
     private static String held(String[] words) throws Exception {
-        DefaultMQPullConsumer consumer = puller(words);
+        DefaultMQPullConsumer consumer = puller(words, null);
         consumer.setBrokerSuspendMaxTimeMillis(Long.parseLong(words[6]));
         MessageQueue queue = consumer.fetchSubscribeMessageQueues(words[3]).stream()
             .filter(each -> each.getQueueId() == Integer.parseInt(words[4])).findFirst().orElseThrow();
@@ -193,8 +200,8 @@ public final class Consumers {
     }
 
     @SuppressWarnings("deprecation")
-    private static DefaultMQPullConsumer puller(String[] words) throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(words[2]);
+    private static DefaultMQPullConsumer puller(String[] words, RPCHook hook) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(words[2], hook);
         consumer.setNamesrvAddr("127.0.0.1:" + words[1]);
         consumer.setInstanceName(words[2] + System.nanoTime());
         consumer.start();
@@ -245,7 +252,7 @@ public final class Consumers {
         }
     }
 
-    private static String row(MessageExt message) {
+    static String row(MessageExt message) {
         List<String> properties = new ArrayList<>();
         new TreeMap<>(message.getProperties()).forEach((key, value) -> properties.add(quoted(key) + ":" + quoted(value)));
         return "{\"topic\":" + quoted(message.getTopic()) + ",\"queueId\":" + message.getQueueId() + ",\"queueOffset\":"
@@ -268,7 +275,7 @@ public final class Consumers {
         }
     }
 
-    private static String quoted(String text) {
+    static String quoted(String text) {
         StringBuilder made = new StringBuilder("\"");
         for (char each : text.toCharArray()) {
             if (each == '"' || each == '\\') {
