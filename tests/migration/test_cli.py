@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -120,40 +119,7 @@ def test_a_run_takes_the_settings_of_its_plan_and_no_others(root: Path) -> None:
     assert record("run", root, "--config", conf, *NONE)["units"] == 1_000
 
 
-def test_nothing_published_is_said_by_a_way_back(root: Path) -> None:
-    run("plan", root)
-    done = run("rollback", root)
-    assert done.stdout == ""
-    assert "the store was not switched" in done.stderr
-
-
 # ---- refused
-
-
-def test_half_a_store(root: Path) -> None:
-    half = Path(shutil.copytree(root / "consumequeue", root.with_name("half") / "consumequeue"))
-    assert "no commit log" in refusal("plan", half.parent)
-    shutil.rmtree(root / "consumequeue")
-    assert "no queues to move" in refusal("plan", root)
-
-
-def test_a_plan_of_a_newer_release(root: Path) -> None:
-    make_plan(root)
-    path = Workspace.of(root).plan
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    for verb in ("run", "switch", "status"):
-        words = NONE if verb == "run" else ()
-        assert "the plan has format 2, but this release reads format 1" in refusal(
-            verb, root, *words
-        )
-
-
-def test_a_plan_of_another_store(root: Path, tmp_path: Path) -> None:
-    make_store(tmp_path / "other", 100, 4, seed=2)
-    make_plan(tmp_path / "other")
-    words = (root, "--workspace", Workspace.of(tmp_path / "other").root)
-    for verb in ("run", "verify"):
-        assert "the plan was made for the store in" in refusal(verb, *words, *NONE)
 
 
 @pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark:/x", ""])
