@@ -31,7 +31,7 @@ WORKERS := --dist loadgroup --max-worker-restart 0
 RETRIED = $(if $(RETRY),--retry-failed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints broker-keys format clean
+.PHONY: help demo check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints broker-keys format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -53,9 +53,6 @@ $(READY): $(INSTALLED) $(COMPILED)
 
 demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, verify, switch, compare
 	$(BIN)/python -m tools.bench.demo
-
-backends: $(READY) ## write 100,000 messages over 1,000 and 100,000 queues through both backends, compare
-	$(BIN)/python -m tools.bench.backends
 
 check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers, English
 	$(BIN)/ruff format --check .
@@ -110,7 +107,7 @@ mutants: $(READY) ## put small faults into the code, a sample of them, and see w
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
 	$(BIN)/pytest -n 6 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN) $(RETRIED)
 
-bench: $(READY) ## every workload beside its raw baseline
+bench: $(READY) ## scans, recovery and starts beside their raw baselines
 	$(BIN)/python -m tools.bench
 
 bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, ADD, PUBLISH; Java 17, Maven)

@@ -24,7 +24,6 @@ os.environ.setdefault("CQSTORE_BUS_HANDLER", "1")
 pytest_plugins = [
     "tests.kit.frozen",
     "tests.kit.retry",
-    "tests.kit.rewritten",
     "tests.kit.scratch",
     "tests.kit.share",
     "tests.kit.shim.preload",

@@ -15,8 +15,8 @@ from cqstore.analysis.message_columns import MessageColumns
 from cqstore.analysis.scan_damage import IN_NO_QUEUE, ScanDamage
 from cqstore.analysis.scan_request import ScanRequest
 from cqstore.analysis.unit_columns import IN_UNITS, PlaceColumns, rows_of
-from cqstore.analysis.unit_rows import UnitPiece
-from cqstore.analysis.unit_scan import time_filter, unit_pieces
+from cqstore.analysis.unit_rows import UnitPiece, pieces_of
+from cqstore.analysis.unit_scan import time_filter
 from cqstore.cli.known_queues import require_topic
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.facts import QueueType
@@ -147,7 +147,7 @@ class MessageScan:
         """Yield the batches of a queue, from its units only."""
         yield from self._messages.rest()
         at, end = components_of(self._store).queues.queue(*key).ends()
-        for piece in unit_pieces(self._store, key, at, end, timed=places.is_timed):
+        for piece in pieces_of(self._store, key, at, end, timed=places.is_timed):
             self._report_hole(key, at, int(piece.offsets[0]))
             at = int(piece.offsets[-1]) + 1
             places.take(self._in_log(piece))

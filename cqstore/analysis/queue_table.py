@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cqstore.analysis.columns import BATCH_ROWS, TableColumn
+from cqstore.analysis.columns import TableColumn
 from cqstore.analysis.filters import RowFilter
 from cqstore.analysis.options import SourceOptions
-from cqstore.analysis.unit_rows import UnitPiece, UnitRows, pieces_of
+from cqstore.analysis.unit_columns import UnitTableColumns
 from cqstore.store.queue.bulk import key_order
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 
@@ -87,10 +86,7 @@ def read_queues(
         StoreError: the store cannot be read.
     """
     with options.open_store() as store:
-        for pieces in _filled(store, part, timed=options.store_timestamp):
-            found = UnitRows(pieces, rows)
-            if found.count:
-                yield found.batch(columns)
+        yield from UnitTableColumns(columns, rows).batches(store, part.spans())
 
 
 def _spans(queues: ConsumeQueueStore, rows: RowFilter) -> Iterator[tuple[QueueKey, int, int]]:
@@ -108,18 +104,3 @@ def _spans(queues: ConsumeQueueStore, rows: RowFilter) -> Iterator[tuple[QueueKe
         first, end = max(low, offsets.low), min(high, offsets.high + 1)
         if first < end:
             yield key, first, end
-
-
-def _filled(store: MessageStore, part: QueuePart, *, timed: bool) -> Iterator[list[UnitPiece]]:
-    """Yield the units of ``part`` in lists of about one batch."""
-    waiting: list[UnitPiece] = []
-    count = 0
-    for key, first, end in part.spans():
-        for piece in pieces_of(store, key, first, end, timed=timed):
-            waiting.append(piece)
-            count += len(piece.units)
-            if count >= BATCH_ROWS:
-                yield waiting
-                waiting, count = [], 0
-    if waiting:
-        yield waiting

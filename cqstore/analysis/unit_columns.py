@@ -1,6 +1,6 @@
 """Units as columns of either table, collected until a batch is full."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from cqstore.analysis.columns import ARROW, BATCH_ROWS, TableColumn
 from cqstore.analysis.filters import RowFilter
-from cqstore.analysis.unit_rows import UnitPiece, UnitRows
+from cqstore.analysis.unit_rows import UnitPiece, UnitRows, pieces_of
 from cqstore.cli.message_files.message_arrow import schema
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
 
 IN_UNITS = {
     "topic": "topic", "queueId": "queue_id", "queueOffset": "queue_offset", "phy": "phy_offset",
@@ -33,6 +35,17 @@ class UnitTableColumns:
         self._columns, self._filter = columns, rows
         self._pieces: list[UnitPiece] = []
         self._count = 0
+
+    def batches(
+        self, store: MessageStore, spans: Iterable[tuple[QueueKey, int, int]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the units of these queues from their first to their end offset, in full batches."""
+        for key, first, end in spans:
+            for piece in pieces_of(store, key, first, end, timed=self.is_timed):
+                self.take(piece)
+                if self.is_full:
+                    yield from self.rest()
+        yield from self.rest()
 
     def take(self, piece: UnitPiece) -> None:
         """Take units of one queue."""

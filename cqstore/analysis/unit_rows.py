@@ -35,10 +35,15 @@ class UnitPiece(NamedTuple):
 def pieces_of(
     store: MessageStore, key: QueueKey, first: int, end: int, *, timed: bool
 ) -> Iterator[UnitPiece]:
-    """Yield the units [``first``, ``end``) of a queue; holes are skipped."""
+    """Yield the units [``first``, ``end``) of a queue, at most one batch at a time.
+
+    Holes are skipped.
+    """
     queue = components_of(store).queues.queue(*key)
     if components_of(store).queues.queue_type(key.topic) is QueueType.BATCH:
-        yield from _batch_pieces(queue, components_of(store).log, key, first, end, timed=timed)
+        log = components_of(store).log
+        for at in range(first, end, BATCH_ROWS):
+            yield from _batch_pieces(queue, log, key, at, min(at + BATCH_ROWS, end), timed=timed)
         return
     for block in queue.blocks(first, end, BATCH_ROWS):
         units, at = block.columns(), block.queue_offset

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from cqstore.analysis.columns import BATCH_ROWS, FIRST_STAMP, TableColumn
+from cqstore.analysis.columns import FIRST_STAMP, TableColumn
 from cqstore.analysis.filters import RowFilter, Span
 from cqstore.analysis.scan_request import ScanRequest
 from cqstore.analysis.unit_columns import UnitTableColumns
-from cqstore.analysis.unit_rows import UnitPiece, pieces_of
 from cqstore.cli.known_queues import require_topic
 from cqstore.store.queue.bulk import key_order
 from cqstore.store.queue.units import QueueKey
@@ -32,14 +31,9 @@ class UnitScan:
             NoSuchQueueError: a given topic does not exist.
             StoreError: the store cannot be read.
         """
-        store, units = self._store, self._units
-        for key in self._keys():
-            first, end = components_of(store).queues.queue(*key).ends()
-            for piece in unit_pieces(store, key, first, end, timed=units.is_timed):
-                units.take(piece)
-                if units.is_full:
-                    yield from units.rest()
-        yield from units.rest()
+        queues = components_of(self._store).queues
+        spans = ((key, *queues.queue(*key).ends()) for key in self._keys())
+        yield from self._units.batches(self._store, spans)
 
     def _keys(self) -> list[QueueKey]:
         """Return the queues to read, in key order.
@@ -65,11 +59,3 @@ def time_filter(request: ScanRequest) -> RowFilter:
         return RowFilter()
     first = max(request.times.begin, FIRST_STAMP)
     return RowFilter(numbers={"store_timestamp": Span(first, request.times.end)})
-
-
-def unit_pieces(
-    store: MessageStore, key: QueueKey, first: int, end: int, *, timed: bool
-) -> Iterator[UnitPiece]:
-    """Yield the units [``first``, ``end``) of a queue, at most one batch at a time."""
-    for at in range(first, end, BATCH_ROWS):
-        yield from pieces_of(store, key, at, min(at + BATCH_ROWS, end), timed=timed)

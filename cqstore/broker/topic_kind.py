@@ -1,6 +1,6 @@
-"""TopicKind: the kind of a topic by its name, and the group or topic that owns it.
+"""TopicKind: the kind of a topic by its name, and the group that owns it.
 
-Source: RocketMQ ``KeyBuilder``, ``MixAll``, ``LiteUtil``, ``TopicValidator``.
+Source: RocketMQ ``KeyBuilder``, ``MixAll``, ``TopicValidator``.
 """
 
 from collections.abc import Container
@@ -10,7 +10,6 @@ from cqstore.store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 from cqstore.store.record.topic_names import is_system_topic
 
 _POP_RETRY_V2, _POP_RETRY_V1 = "+", "_"
-_LITE = "$"
 
 
 class TopicKind(StrEnum):
@@ -62,12 +61,3 @@ def group_of(topic: str, groups: Container[str] = ()) -> str | None:
             return rest[:at]
         at = rest.rfind(_POP_RETRY_V1, 0, at)
     return rest
-
-
-def parent_of(topic: str) -> str:
-    """Return the parent of a lite topic's queue, ``%LMQ%$parent$lite``; else ``topic`` itself."""
-    if topic.startswith(LMQ_PREFIX + _LITE):
-        parent, dollar, _ = topic.removeprefix(LMQ_PREFIX + _LITE).partition(_LITE)
-        if parent and dollar:
-            return parent
-    return topic

@@ -53,7 +53,13 @@ from cqstore.store.service.reading.arguments import (
 from cqstore.store.service.reading.arrival_waits import ArrivalWaits, ThreadWait
 from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from cqstore.store.service.reading.read_guard import read_guard_of
-from cqstore.store.service.reading.read_interceptor import ReadInterceptor
+from cqstore.store.service.reading.read_interceptor import (
+    ReadInterceptor,
+    estimate_question,
+    max_offset_question,
+    min_offset_question,
+    time_question,
+)
 from cqstore.store.service.reading.store_times import Time, TimeRange
 from cqstore.store.service.reading.time_runs import offset_at_time, time_runs
 from cqstore.store.service.recovering.queue_rebuild import RebuildReport
@@ -474,7 +480,7 @@ class MessageStore:
         self._ready()
         check_search(topic, queue_id, timestamp)
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
-            return interceptor.offset_by_time(topic, queue_id, timestamp, boundary)
+            return interceptor.number(time_question(topic, queue_id, timestamp, boundary))
         found = None
         if (reads := self._queues.fast_reads) is not None:
             found = reads.search(topic, queue_id, timestamp, boundary is _UPPER)
@@ -516,7 +522,7 @@ class MessageStore:
         """Return the first offset of the queue whose record is in the log."""
         self._ready()
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
-            return interceptor.min_offset(topic, queue_id)
+            return interceptor.number(min_offset_question(topic, queue_id))
         found = 0
         try:
             found = self._queues.queue(topic, queue_id).min_offset()
@@ -529,7 +535,7 @@ class MessageStore:
         """Return the next offset of the queue; 0 if the queue does not exist."""
         self._ready()
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
-            return interceptor.max_offset(topic, queue_id)
+            return interceptor.number(max_offset_question(topic, queue_id))
         found = 0
         try:
             found = self._queues.queue(topic, queue_id).max_offset()
@@ -576,7 +582,8 @@ class MessageStore:
         check_queue(topic, queue_id, from_offset=from_offset, to_offset=to_offset)
         check_kind(TagFilter, "a TagFilter", tags=tags)
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
-            return interceptor.estimate(topic, queue_id, from_offset, to_offset, tags)
+            question = estimate_question(topic, queue_id, from_offset, to_offset, tags)
+            return interceptor.number(question)
         queue = self._queues.queue(topic, queue_id)
         return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.fast)
 

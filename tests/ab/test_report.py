@@ -18,10 +18,8 @@ from cqstore.ab.report.printing import print_report
 from cqstore.ab.results.result import Answers, Difference, Result
 from cqstore.ab.results.result_file import result_schema, write_result
 from cqstore.cli.output import OutputFormat
-from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop
-from tests.kit.tree import tree_digest
 
 
 @pytest.fixture(scope="module")
@@ -118,32 +116,6 @@ def test_answers_decide_the_exit_code(
 def test_the_schema_is_printed() -> None:
     done = run("report", "--schema")
     assert (done.exit_code, done.stdout) == (0, result_schema())
-
-
-def test_a_report_of_nothing_is_wrong_use() -> None:
-    assert run("report").exit_code == 2
-
-
-@pytest.mark.parametrize("place", ["folder", "none/result.json"])
-def test_a_result_that_cannot_be_written_is_refused_before_the_store_is_looked_at(
-    tmp_path: Path, place: str
-) -> None:
-    for name in ("folder", "store"):
-        (tmp_path / name).mkdir()
-    before = tree_digest(tmp_path)
-    done = run("run", tmp_path / "store", "--result", tmp_path / place)
-    assert isinstance(done.exception, RefusedStoreError)
-    why = "it is a folder" if place == "folder" else "its folder does not exist"
-    assert f"cannot write the result: {why} (--result)" in str(done.exception)
-    assert done.exception.path == tmp_path / place
-    assert tree_digest(tmp_path) == before
-
-
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "odd.json").write_text("{}")
-    done = run("report", tmp_path / "odd.json")
-    assert isinstance(done.exception, StoreConfigError)
-    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("module", ["scipy", "hdrh", "jinja2"])

@@ -111,21 +111,9 @@ def _timeless(root: Path) -> list[str]:
 
 
 BAD: dict[str, Callable[[Path], list[str]]] = {
-    "no backend 'rockdb'": lambda _: ["--side", "file", "--side", "rockdb"],
-    "unknown option 'blok_size'": lambda _: ["--side", "file", "--side", "rocksdb,blok_size=4096"],
-    "at least 2 sides": lambda _: ["--side", "file"],
-    "no workload 'tails'": lambda _: ["--workload", "tails"],
     "line 2 is not a valid operation": _bad_trace,
-    "no such file": lambda root: ["--trace", str(root / "nowhere")],
     "cannot replay the times of the trace: it has none": _timeless,
-    "--rate x2 replays the times of a trace: give --trace FILE": lambda _: ["--rate", "x2"],
-    "invalid 'sleep=80': expected KIND=PARTS": lambda _: ["--mix", "put=20,sleep=80"],
     "contains other files": _taken,
-    "would be inside the store itself": lambda root: ["--work", str(root / "inside")],
-    "cannot write the result: its folder does not exist": lambda root: [
-        "--result",
-        str(root.with_name("no") / "r.json"),
-    ],
 }
 
 

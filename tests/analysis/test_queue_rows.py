@@ -183,7 +183,7 @@ def test_rows_are_those_of_the_lists_however_they_are_cut(
     columns = unit_columns(SourceOptions(path=Path("root"), store_timestamp=timed))
     found: list[dict[str, Any]] = []
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("unit_rows", "queue_table"):
+        for module in ("unit_rows", "unit_columns"):
             patched.setattr(f"cqstore.analysis.{module}.BATCH_ROWS", BATCH)
         parts = plan_queues(options, rows)
         for part in parts:
@@ -204,7 +204,7 @@ def test_a_batch_is_full_before_the_next_one_begins() -> None:
     options = options_of(lists, 100, timed=False)
     columns = unit_columns(SourceOptions(path=Path("root")))
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("unit_rows", "queue_table"):
+        for module in ("unit_rows", "unit_columns"):
             patched.setattr(f"cqstore.analysis.{module}.BATCH_ROWS", BATCH)
         (part,) = plan_queues(options, RowFilter())
         assert [len(one) for one in read_queues(options, columns, RowFilter(), part)] == [

@@ -16,7 +16,7 @@ from cqstore.analysis.commands import sql_app
 from cqstore.analysis.examples import EXAMPLES
 from cqstore.analysis.options import SourceOptions
 from cqstore.analysis.sql_query import tables
-from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.errors import StoreConfigError
 from tests.analysis.oracle import log_rows, time_of
 from tests.kit.golden import load_dump
 from tests.migration.made_log import Made, make_store
@@ -191,11 +191,7 @@ def test_a_query_that_makes_no_sense_is_one_sentence(
     assert "\n" not in str(done.exception)
 
 
-def test_wrong_use_is_refused_before_spark_is_asked(tmp_path: Path) -> None:
-    assert isinstance(run(tmp_path, "SELECT 1").exception, RefusedStoreError)
-    assert isinstance(run(tmp_path, "--example", "nope").exception, StoreConfigError)
-    for words in ([], [tmp_path], [tmp_path, "SELECT 1", "--example", "retries"]):
-        assert run(*words).exit_code == 2
+def test_examples_are_listed() -> None:
     assert [one["name"] for one in ask("--list-examples")] == [one.name for one in EXAMPLES]
 
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,34 +70,6 @@ def test_an_open_store_is_said_to_be_one(root: Path, tmp_path: Path) -> None:
         done = run("backup", root, tmp_path / "to")
     assert done.returncode == 0
     assert "of an open store: it opens like a store after a crash" in done.stderr
-
-
-WRONG: dict[str, tuple[Callable[[Path], list[object]], str]] = {
-    "no store": (lambda at: ["backup", at / "none", at / "to"], "no store"),
-    "taken": (lambda at: ["backup", at / "s", at], "the path of the backup already exists"),
-    "inside": (lambda at: ["backup", at / "s", at / "s" / "to"], "be inside the store itself"),
-    "no manifest": (lambda at: ["check", at / "s", "--against", at / "none"], "No such file"),
-    "no folder": (
-        lambda at: ["check", at / "none", "--against", at / "m"], "invalid backup manifest",
-    ),
-    "with repair": (
-        lambda at: ["check", at / "s", "--against", at / "m", "--repair"],
-        "cannot be combined with --against",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_use_is_one_sentence(root: Path, tmp_path: Path, name: str) -> None:
-    words, said = WRONG[name]
-    (tmp_path / "m").write_text("{}")
-    before = tree_digest(root)
-    done = run(*words(tmp_path))
-    assert done.returncode in {1, 2}
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert tree_digest(root) == before
-    assert not (tmp_path / "to").exists()
 
 
 def test_foreign_files_of_the_log_are_named_as_left_out(root: Path, tmp_path: Path) -> None:

@@ -174,30 +174,6 @@ def test_a_bare_index_file_is_decoded(golden: Golden) -> None:
     assert {"key_hash", "phy_offset"} <= rows[0].keys()
 
 
-def test_wrong_use_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    (tmp_path / "garbage").write_bytes(b"\x07" * 5000)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "log").mkdir()
-    (tmp_path / "log" / "commitlog").mkdir()
-    (tmp_path / "log" / "commitlog" / "not-a-number").write_bytes(b"x" * 64)
-    for words, code in (
-        (["info", tmp_path / "none"], 2),
-        (["info", tmp_path / "empty"], 2),
-        (["check", tmp_path / "log"], 2),
-        (["dump", tmp_path / "garbage"], 2),
-        (["dump", tmp_path / "empty"], 2),
-        (["dump", tmp_path / "none", "--messages"], 2),
-        (["recover", tmp_path / "none"], 2),
-        (["get", tmp_path / "empty"], 2),
-        (["offset", tmp_path / "empty", "--topic", "t", "--time", "soon"], 2),
-        (["topics", tmp_path / "empty", "--config", tmp_path / "none"], 2),
-        (["put", tmp_path / "empty2", "--topic", "t", "--body", "b", "--property", "novalue"], 2),
-    ):
-        done = run(*words, code=code)
-        assert done.stderr.strip()
-    assert not (tmp_path / "none").exists()
-
-
 @pytest.mark.parametrize("feed", ["not json", "[1]", '{"body":"x"}', '{"topic":"t","colour":1}'])
 def test_input_that_is_no_message_is_refused(tmp_path: Path, feed: str) -> None:
     assert "line 1" in run("put", tmp_path / "s", "--new", feed=feed, code=2).stderr

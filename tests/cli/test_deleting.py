@@ -150,23 +150,6 @@ def test_nothing_goes_if_one_name_is_none(root: Path, bad: str) -> None:
 
 
 @ONE
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["a"], ["--yes"], ["--delete"], ["--delete", "a", "--prefix", "b"],
-        ["--prefix", "b", "--yes"],
-        ["--delete", "--prefix", ""], ["--delete-from", "/dev/null", "--prefix", "b"],
-        ["a", "--delete-from", "/dev/null"], ["--delete", "--delete-from", "/dev/null"],
-        ["--delete-from", "no such file"],
-    ],
-)  # fmt: skip
-def test_options_that_make_no_sense_are_refused(root: Path, options: list[str]) -> None:
-    before = tree_digest(root)
-    assert run("topics", root, *options, code=2).stdout == ""
-    assert tree_digest(root) == before
-
-
-@ONE
 def test_names_that_are_no_text_are_refused(root: Path, tmp_path: Path) -> None:
     (tmp_path / "names").write_bytes(b"a\n\xff\n")
     refused = run("topics", root, "--delete-from", tmp_path / "names", "--yes", code=2)

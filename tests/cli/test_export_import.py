@@ -123,30 +123,6 @@ def test_messages_are_selected(root: Path) -> None:
     assert done.stdout == "u:0\nu:0\nu:0\nu:1\nu:1\n"
 
 
-WRONG = [
-    (["--format", "xml"], "invalid format 'xml': expected jsonl, csv, parquet, arrow, store"),
-    (["--format", "%y"], "'%y' at character 1"),
-    (["--format", "parquet"], "parquet is not a text format: give --to"),
-    (
-        ["--format", "parquet", "--to", "x", "--resume"],
-        "--resume requires --to and a text format",
-    ),
-    (["--topic", "v"], "no topic 'v' in this store"),
-    (["--topic", "t", "--queue-id", "7"], "topic 't' has no queue 7"),
-    (["--begin", "2", "--end", "1"], "--begin 2 is later than --end 1"),
-]
-
-
-@pytest.mark.parametrize(("words", "sentence"), WRONG)
-def test_wrong_options_write_nothing(
-    root: Path, tmp_path: Path, words: list[str], sentence: str
-) -> None:
-    done = run(["export", root, *words], cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in " ".join(done.stderr.replace("│", " ").split())
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_an_exported_store_has_the_topics_that_a_broker_needs(tmp_path: Path) -> None:
     root, target = tmp_path / "store", tmp_path / "new"
     with MessageStore.open(root, CONFIG, backend="file") as store:

@@ -76,29 +76,6 @@ def test_top_fits_a_terminal_of_eighty_columns(root: Path) -> None:
     assert [row["part"] for row in rows("top", root)].count("log") > 3
 
 
-# ---- what is meant
-
-
-@pytest.mark.parametrize("part", ["commitlog", "checkpoint", "consumequeue", "commitlog/0"])
-def test_a_part_of_a_store_is_told_with_the_store(root: Path, part: str) -> None:
-    place = root / part.replace("/0", f"/{0:020d}")
-    for verb in ("info", "check", "recover", "put", "top", "mode"):
-        done = call(verb, place)
-        assert f"this is a part of a store. Did you mean {root}? ({place})" in str(done.exception)
-    assert not place.is_dir() or not (place / "commitlog").exists()
-
-
-def test_a_file_and_a_folder_in_the_place_of_a_verb_are_told(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes").write_text("x")
-    done = call("info", tmp_path / "notes")
-    assert "this is a file, not the folder of a store" in str(done.exception)
-    for place in (root, root / "commitlog"):
-        done = call("--verbose", place)
-        said = f"{place} is not a command; did you mean cqstore info {place}?"
-        assert said in str(done.exception)
-    assert call("nosuch").exit_code == 2
-
-
 def test_clean_says_which_setting_decides(root: Path, tmp_path: Path) -> None:
     output = call("clean", root).stderr
     assert "fileReservedTime is 72 hours by default (see --config)" in output

@@ -14,81 +14,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
-from tests.kit.tree import tree_digest
 
 SMALL = {"mapped_file_size_commit_log": 1 << 16, "rocksdb_memory_bytes": 16 << 20}
-TOO_BIG = "9" * 20
-NO_HOST = "7F000001" + "0" * 8
-"""Of the ids that a store of ours gives; then come 16 digits of phy offset."""
-OF_ANOTHER = "0A00000900002A9F" + "0" * 16
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("made") / "store"
-    with MessageStore.open(root, StoreConfig(**SMALL), backend="file") as store:
-        for topic, queue_id in (("orders", 0), ("orders", 1), ("orders", 2), ("payments", 7)):
-            assert store.put_message(Message(topic, b"x", queue_id, {"KEYS": "k"})).ok
-    return root
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["get", "--topic", "ordres"], "no topic 'ordres' in this store; did you mean 'orders'?"),
-        (["get", "--topic", "orders", "--queue-id", 4], "'orders' has no queue 4; it has 0 to 2"),
-        (["get", "--topic", "payments"], "'payments' has no queue 0; it has 7"),
-        (["get", "--topic", "x", "--key", "k"], "no topic 'x' in this store"),
-        (["query", "--topic", "paymemts", "--key", "k"], "did you mean 'payments'?"),
-        (["offset", "--topic", "Orders", "--time", 0], "did you mean 'orders'?"),
-        (["dump", "--topic", "zzz"], "no topic 'zzz' in this store"),
-        (["dump", "--topic", "orders", "--queue-id", 3], "has no queue 3"),
-        (["topics", "--delete", "orders", "payment"], "did you mean 'payments'?"),
-        (["topics", "--delete", "orders", "payment", "--yes"], "did you mean 'payments'?"),
-        (["get", "--topic", "orders", "--offset", -10], "should be"),
-        (["get", "--topic", "orders", "--queue-id", -1], "should be"),
-        (["get", "--topic", "orders", "--offset", TOO_BIG], "is more than 9223372036854775807"),
-        (["get", "--topic", "orders", "--count", TOO_BIG], "is more than 2147483647"),
-        (["offset", "--topic", "orders", "--queue-id", -1, "--time", 0], "should be"),
-        (["dump", "--topic", "orders", "--offset", -1], "should be"),
-        (["dump", "--commitlog-offset", -1], "should be"),
-        (["dump", "--commitlog-offset", TOO_BIG], "is more than 9223372036854775807"),
-        (["rebuild", "--topic", "orders", "--queue-id", -1], "should be"),
-        (
-            ["get", "--topic", "orders", "--key", "k", "--offset", 1],
-            "--offset cannot be combined with",
-        ),
-        (
-            ["get", "--topic", "orders", "--key", "k", "--tags", "a"],
-            "--tags cannot be combined with",
-        ),
-        (
-            ["get", "--message-id", OF_ANOTHER],
-            "refers to 10.0.0.9 10911, phy offset 0, where this log has message",
-        ),
-        (["get", "--message-id", OF_ANOTHER], "of 127.0.0.1 0: the ID belongs to another broker"),
-        (["get", "--message-id", f"{NO_HOST}{1:016X}"], "phy offset 1, where no message of this"),
-        (["get", "--message-id", f"{NO_HOST}{1 << 40:016X}"], "but this log ranges from 0 to "),
-        (["get", "--message-id", f"{NO_HOST}{'F' * 16}"], ", phy offset -1, but this log ranges"),
-        (
-            ["get", "--message-id", f"{'0' * 32}{'2A9F'.zfill(8)}{0:016X}"],
-            ": the ID belongs to anoth",
-        ),
-        (["get", "--message-id", "0" * 31], "expected 32 or 56 digits, found 31"),
-        (["get", "--message-id", "0" * 30], "expected 32 or 56 digits, found 30"),
-        (["get", "--message-id", "0" * 32, "--count", 1], "--count cannot be combined with"),
-        (["get", "--message-id", "0" * 32, "--queue-id", 1], "--queue-id cannot be combined with"),
-    ],
-)
-def test_what_is_not_there_or_out_of_range_is_one_sentence(
-    root: Path, words: list[object], sentence: str
-) -> None:
-    before = tree_digest(root)
-    done = run([words[0], root, *words[1:]])
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert sentence in " ".join(done.stderr.replace("\u2502", " ").split())
-    assert done.stdout == ""
-    assert tree_digest(root) == before
 
 
 def test_a_topic_without_records_is_not_rebuilt(tmp_path: Path) -> None:

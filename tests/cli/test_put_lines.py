@@ -116,19 +116,3 @@ def test_what_follows_a_bad_line_is_put_once_it_is_mended(tmp_path: Path) -> Non
             found = store.get_message("t", 0, len(bodies), 600).messages()
             bodies += [bytes(message.body).decode() for message in found]
     assert bodies == [str(number) for number in range(600)]
-
-
-def test_options_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
-    for words in (
-        ("--body", "x"),
-        ("--keys", "k"),
-        ("--queue-id", "0"),
-        ("--property", "a=1"),
-        ("--topic", "t", "--body", "b", "--continue-from", "2"),
-        ("--topic", "t", "--body", "b", "--queue-id", "-1"),
-        ("--topic", "t", "--body", "b", "--property", "a=1", "--property", "a=2"),
-        ("--topic", "t", "--body", "b", "--tags", "a", "--property", "TAGS=b"),
-    ):
-        done = run(["put", tmp_path / "none", *words])
-        assert done.returncode == 2, words
-        assert not (tmp_path / "none").exists()

@@ -141,16 +141,6 @@ def test_many_queues_are_built_in_one_pass(tmp_path: Path) -> None:
     assert "rebuild all queues (20 are damaged)" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["--in-place"], ["--cut-at", 3], ["--repair", "--in-place", "--copy-to", "x"]],
-)
-def test_options_that_contradict_each_other_are_refused(root: Path, options: list[object]) -> None:
-    before = tree_digest(root)
-    run("check", root, *options, code=2)
-    assert tree_digest(root) == before
-
-
 def test_a_store_that_is_open_is_not_copied(root: Path, tmp_path: Path) -> None:
     spoil_queue(root)
     with MessageStore.open(root):

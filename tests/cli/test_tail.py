@@ -102,38 +102,6 @@ def test_the_page_has_every_field_of_a_format() -> None:
         assert f"| `%{letter}` | {meaning.partition(' (')[0]}" in page
 
 
-WRONG = [
-    (["--format", "%b %x"], "unknown '%x' at character 4 of '%b %x': expected one of %t, %q"),
-    (["--format", "100%"], "unknown '%' at character 4 of '100%': expected one of"),
-    (["--format", "%b\\b"], "'\\\\b' at character 3"),
-    (["--format", "%b", "--output", "csv"], "--output csv cannot be combined with --format"),
-    (["--format", "cvs"], "invalid format 'cvs': expected table, json, jsonl, csv, or a line"),
-    (["--format", "table", "-f"], "format table is not supported with --follow"),
-    (["--grep", "("], "invalid regular expression '('"),
-    (["-n", "-1"], "greater than or equal to 0"),
-    (["--follow", "--output", "json"], "format json is not supported with --follow"),
-]
-
-
-@pytest.mark.parametrize(("words", "sentence"), WRONG)
-def test_wrong_options_are_refused_before_anything_is_printed(
-    root: Path, words: list[str], sentence: str
-) -> None:
-    done = run(["tail", root, "t", *words])
-    output = " ".join(done.stderr.replace("│", " ").split())
-    assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in output
-
-
-def test_an_unknown_topic_or_queue_is_refused(root: Path) -> None:
-    done = run(["tail", root, "tt"])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no topic 'tt' in this store; did you mean 't'?" in done.stderr
-    done = run(["tail", root, "t", "--queue-id", 9])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "topic 't' has no queue 9; it has 0 to 2" in done.stderr
-
-
 def test_rows_of_csv_all_have_the_same_columns(root: Path) -> None:
     text = tailed(root, "-n", 3, "--output", "csv")
     assert tailed(root, "-n", 3, "--format", "csv") == text

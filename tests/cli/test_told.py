@@ -15,7 +15,7 @@ import typer
 from cqstore.cli import info_facts as informing
 from cqstore.cli.commands.offset import milliseconds
 from cqstore.cli.table import table
-from cqstore.store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
+from cqstore.store.errors import StoreError, StoreIOError, UnsupportedFormatError
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageResult
@@ -137,12 +137,9 @@ def test_messages_are_printed_as_they_were_put(
     assert done.exit_code == 0
 
 
-def test_a_message_has_a_topic_or_an_id(made: Made) -> None:
+def test_a_message_is_found_by_its_id(made: Made) -> None:
     reported = made.row(11)
     assert rows("get", made.root, "--message-id", reported["msgId"]) == [reported]
-    for words in ([], ["--topic", "t", "--message-id", reported["msgId"]]):
-        done = call("get", made.root, *words)
-        assert (done.exit_code, done.stdout) == (2, "")
 
 
 def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) -> None:
@@ -530,14 +527,6 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
         "two backends have queues (only the file queues are kept)",
         f"the rocksdb queues are left behind: complete up to phy offset {end}",
     ]
-
-
-def test_options_of_a_repair_belong_to_it(made: Made) -> None:
-    for words in (
-        ["--copy-to", "x"], ["--in-place"], ["--cut-at", 0],
-        ["--repair", "--in-place", "--copy-to", "x"], ["--repair", "--commitlog", "x"],
-    ):  # fmt: skip
-        assert isinstance(call("check", made.root, *words).exception, StoreConfigError), words
 
 
 # ---- printing

@@ -268,11 +268,6 @@ def test_a_damaged_store_is_shown_or_named(
     run(tmp_path, code=0)
 
 
-def test_no_store_is_refused(tmp_path: Path) -> None:
-    assert "no store here" in run(tmp_path, code=2).stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_is_measured_as_far_as_it_was_told(tmp_path: Path) -> None:
     for number in range(6):
         folder = tmp_path / str(number % 2) / "queue"

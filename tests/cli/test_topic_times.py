@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.store.errors import StoreConfigError
 from cqstore.store.record.message import TIMER_TOPIC
 from tests.kit.golden import CLEAN, each_kind, load_dump
 from tests.kit.tree import tree_digest
-from tests.kit.verbs import call, rows
+from tests.kit.verbs import rows
 from tests.migration.made_log import Made, make_store
 
 Golden = Callable[[str], Path]
@@ -85,12 +84,3 @@ def test_idle_topics_are_chosen_and_cut(root: Path) -> None:
         "days100"
     ]
     assert len(rows("topics", root, "--idle", "0", "--limit", "2")) == 2
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--idle", "1", "--times"], ["--idle", "1", "--after", "days1/0"],
-     ["days1", "--delete", "--idle", "1"], ["days1", "--delete", "--times"]],
-)  # fmt: skip
-def test_words_that_do_not_go_together_are_refused(root: Path, words: list[str]) -> None:
-    assert isinstance(call("topics", root, *words).exception, StoreConfigError)

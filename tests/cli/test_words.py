@@ -11,11 +11,8 @@ from cqstore.store.errors import IllegalMessageError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.tree import tree_digest
 
 KEY = "Schlüssel-消息"
-WAYS = [["--messages"], ["--queues"], ["--commitlog-offset", "0"], ["--topic", "t"]]
-"""Of which ``dump`` wants one, and of a bare file none."""
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +42,6 @@ def test_a_field_of_another_type_is_refused(tmp_path: Path, field: dict[str, obj
     done = CliRunner().invoke(app, ["put", str(tmp_path / "s"), "--new"], input=feed)
     assert isinstance(done.exception, IllegalMessageError), done.output
     assert not list((tmp_path / "s").glob("commitlog/*"))
-
-
-def test_a_dump_is_of_one_thing_and_a_bare_file_s_of_the_whole_file(root: Path) -> None:
-    before = tree_digest(root)
-    file = str(root / "commitlog" / f"{0:020d}")
-    words = [[str(root)], [str(root), *WAYS[0], *WAYS[3]], *([file, *way] for way in WAYS)]
-    for each in words:
-        done = CliRunner().invoke(app, ["dump", *each])
-        assert (done.exit_code, done.stdout) == (2, ""), each
-    assert CliRunner().invoke(app, ["dump", file]).exit_code == 0
-    assert tree_digest(root) == before
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl"])

@@ -6,15 +6,12 @@ import pytest
 
 from cqstore.store.errors import (
     IllegalMessageError,
-    QueueGapError,
-    ReadOnlyStoreError,
     RetryableDiskFullError,
-    StoreClosedError,
     StoreFailedError,
     StoreIOError,
 )
 from cqstore.store.queue.facts import QueueRestart
-from cqstore.store.queue.units import BlockStop, QueueKey
+from cqstore.store.queue.units import QueueKey
 from tests.kit.faults import EIO, ENOSPC, Faults
 from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, put, read_all, rows
 from tests.kit.tree import tree_digest
@@ -80,17 +77,6 @@ def test_units_that_are_there_are_left_as_they_are(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_gap_is_an_error_that_names_queue_and_offsets(tmp_path: Path) -> None:
-    store = Disk(tmp_path).open()
-    put(store, 0, rows(1, 3))
-    with pytest.raises(QueueGapError, match=r"queue 0 of topic 'T'.*offset 3.*offset 5"):
-        put(store, 5, rows(6, 1))
-    assert read_all(store) == rows(1, 3)
-    put(store, 3, rows(4, 1))
-    assert store.queue("T", 0).max_offset() == 4
-    store.close()
-
-
 def test_a_gap_behind_units_that_all_expired_begins_the_queue_anew(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     store = disk.open()
@@ -125,16 +111,6 @@ def test_a_new_incarnation_from_the_middle_leaves_nothing_of_the_old(tmp_path: P
     again = disk.open()
     assert read_all(again) == rows(1, 8) + rows(40, 1)
     again.close()
-
-
-def test_two_incarnations_of_a_queue_in_one_batch_come_in_order(tmp_path: Path) -> None:
-    store = Disk(tmp_path).open()
-    assert put(store, 0, rows(1, 3)) == []
-    restarts = put(store, 0, rows(5, 1))
-    assert [restart.dropped for restart in restarts] == [range(3)]
-    assert put(store, 0, rows(1, 3)) == []  # the first incarnation comes once more in a replay
-    assert read_all(store) == rows(5, 1)
-    store.close()
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../T", "a\0b", "x" * 256, "\ud800"])
@@ -197,52 +173,4 @@ def test_a_batch_that_found_no_room_is_put_again(
     faults.heal()
     put(store, 2, rows(3, 1))
     assert read_all(store) == rows(1, 3)
-    store.close()
-
-
-def test_a_read_only_store_takes_no_write(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
-    disk.write(0, rows(1, 3))
-    store = disk.open(read_only=True)
-    with pytest.raises(ReadOnlyStoreError):
-        put(store, 3, rows(4, 1))
-    with pytest.raises(ReadOnlyStoreError):
-        store.clean_expired(1)
-    with pytest.raises(ReadOnlyStoreError):
-        store.delete_topics(["T"])
-    store.close()
-
-
-def test_a_closed_store_answers_nothing(tmp_path: Path) -> None:
-    store = Disk(tmp_path).open()
-    put(store, 0, rows(1, 1))
-    store.close()
-    store.close()
-    for call in (
-        lambda: store.queue("T", 0).max_offset(),
-        lambda: store.queue("T", 0).min_offset(),
-        lambda: store.queue("T", 0).read_units(0, 1),
-        lambda: store.queue("T", 0).unit_timestamp(0),
-        lambda: store.next_offset("T", 0),
-        lambda: put(store, 1, rows(2, 1)),
-        store.queues,
-        store.flush,
-        store.check_files,
-        store.total_size_bytes,
-        store.describe,
-    ):
-        with pytest.raises(StoreClosedError):
-            call()
-
-
-def test_a_block_says_why_it_ended(tmp_path: Path) -> None:
-    store = Disk(tmp_path).open()
-    put(store, 0, rows(1, 25))
-    block = store.queue("T", 0).read_units(8, 4)
-    assert (list(block.rows()), block.stop) == (rows(9, 4), BlockStop.LIMIT)
-    block = store.queue("T", 0).read_units(8, 40)
-    assert (list(block.rows()), block.stop) == (rows(9, 17), BlockStop.END)
-    for topic, offset in (("T", 25), ("T", -1), ("unknown", 0)):
-        block = store.queue(topic, 0).read_units(offset, 4)
-        assert (block.count, block.stop) == (0, BlockStop.END)
     store.close()

@@ -84,20 +84,6 @@ def test_expiry_removes_leading_files_but_never_the_last(tmp_path: Path) -> None
     store.close()
 
 
-def test_the_minimum_follows_the_log_without_a_write(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
-    store = disk.open()
-    put(store, 0, rows(1, 35))
-    store.close()
-    before = [disk.units(start) for start in (0, 200, 400, 600)]
-    store = disk.open()
-    for least in (0, 1, 2, 17, 35, 36):
-        disk.log.min_phy = least * SIZE
-        assert store.queue("T", 0).min_offset() == max(least - 1, 0)
-    store.close()
-    assert [disk.units(start) for start in (0, 200, 400, 600)] == before
-
-
 def test_a_deleted_topic_is_gone_with_all_its_kinds_of_files(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     ext = disk.folder("T", 0, "consumequeue_ext")

@@ -113,15 +113,3 @@ def test_a_compaction_drops_what_expired_and_says_so(tmp_path: Path) -> None:
     assert "; 0 units below" in run("rocksdb", "audit", root).stderr
     with MessageStore.open(root, config) as store:
         assert store.min_offset("t", 0) == first_kept
-
-
-@pytest.mark.parametrize("verb", ["stats", "audit", "compact"])
-def test_a_store_without_rocksdb_is_refused_in_one_sentence_and_none_is_made(
-    golden: Golden, tmp_path: Path, verb: str
-) -> None:
-    root = golden("wide-default")
-    before = tree_digest(root)
-    for place in (root, tmp_path / "nowhere"):
-        assert len(run("rocksdb", verb, place, code=2).stderr.splitlines()) == 1
-    assert tree_digest(root) == before
-    assert not (tmp_path / "nowhere").exists()

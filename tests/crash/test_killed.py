@@ -11,6 +11,7 @@ from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES
 from tests.kit.installing import install_lmdb
 from tests.kit.killed_child import config_of, followed, start
+from tests.kit.long_too import long_too
 from tests.kit.promised import Promises, settle
 from tests.kit.two_paths import FOLDERS, in_two_paths
 
@@ -23,6 +24,8 @@ TWO_PATHS = [("file", RocksDBEngine.AUTO), ("rocksdb", RocksDBEngine.AUTO)]
 MAX_LINES = 200
 NUMBERS = 1_000_000
 """Messages that one process may put; the next one counts on from there."""
+
+SEEDS = [range(1, 6), *long_too(range(first, first + 7) for first in range(100, 170, 7))]
 
 
 def die_again_and_again(
@@ -56,34 +59,19 @@ def _lmdb(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     install_lmdb(tmp_path_factory.mktemp("installed"), monkeypatch)
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(("backend", "engine"), STORES)
-def test_nothing_that_returned_is_lost(tmp_path: Path, backend: str, engine: RocksDBEngine) -> None:
-    die_again_and_again(tmp_path, backend, engine, range(1, 6))
+def test_nothing_that_returned_is_lost(
+    tmp_path: Path, backend: str, engine: RocksDBEngine, seeds: range
+) -> None:
+    die_again_and_again(tmp_path, backend, engine, seeds)
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(("backend", "engine"), TWO_PATHS)
 def test_nothing_of_a_log_in_two_paths_is_lost(
-    tmp_path: Path, backend: str, engine: RocksDBEngine
+    tmp_path: Path, backend: str, engine: RocksDBEngine, seeds: range
 ) -> None:
-    die_again_and_again(tmp_path, backend, engine, range(1, 6), two_paths=True)
+    die_again_and_again(tmp_path, backend, engine, seeds, two_paths=True)
     for name in FOLDERS:
         assert log_file_paths([tmp_path / name])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("group", range(10))
-@pytest.mark.parametrize(("backend", "engine"), TWO_PATHS)
-def test_nothing_of_a_log_in_two_paths_is_lost_ever(
-    tmp_path: Path, backend: str, engine: RocksDBEngine, group: int
-) -> None:
-    seeds = range(300 + 7 * group, 307 + 7 * group)
-    die_again_and_again(tmp_path, backend, engine, seeds, two_paths=True)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("group", range(10))
-@pytest.mark.parametrize(("backend", "engine"), STORES)
-def test_nothing_that_returned_is_lost_ever(
-    tmp_path: Path, backend: str, engine: RocksDBEngine, group: int
-) -> None:
-    die_again_and_again(tmp_path, backend, engine, range(100 + 7 * group, 107 + 7 * group))

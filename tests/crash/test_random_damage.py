@@ -16,6 +16,7 @@ from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from tests.kit.golden import NAMES, load_dump
+from tests.kit.long_too import long_too
 
 Golden = Callable[[str], Path]
 DAMAGED = ("commitlog", "consumequeue", "index", "checkpoint", "batchconsumequeue")
@@ -103,12 +104,6 @@ def look(store: MessageStore, dump: dict[str, object], sound_until: int) -> None
             assert [unit[:4] for unit in units] == [unit[:4] for unit in queue["units"]]
 
 
-@pytest.mark.parametrize("seed", QUICK)
+@pytest.mark.parametrize("seed", [*QUICK, *long_too(LONG)])
 def test_damage_is_survived_or_named(golden: Golden, seed: int) -> None:
-    check_one(golden, seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", LONG)
-def test_much_damage_is_survived_or_named(golden: Golden, seed: int) -> None:
     check_one(golden, seed)

@@ -21,6 +21,7 @@ from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.engines import ENGINES, hold_compactions
+from tests.kit.long_too import long_too
 from tests.kit.rocksdb_queues import engine_of
 
 Answers = dict[QueueKey, tuple[int, int, list[tuple[int, int, int]]]]
@@ -166,14 +167,6 @@ def cut_somewhere(saved: Saved, folder: Path, seed: int) -> None:
     saved.survives(root)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(6), *long_too(range(100, 300))])
 def test_a_cut_anywhere_is_noticed_or_made_up_for(saved: Saved, tmp_path: Path, seed: int) -> None:
-    cut_somewhere(saved, tmp_path, seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 300))
-def test_cuts_everywhere_are_noticed_or_made_up_for(
-    saved: Saved, tmp_path: Path, seed: int
-) -> None:
     cut_somewhere(saved, tmp_path, seed)

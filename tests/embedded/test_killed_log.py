@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.log_child import GROUPS, TOPIC, opened, start
-from tests.kit.logs import BACKENDS, stored_offsets
+from tests.kit.logs import stored_offsets
+from tests.kit.long_too import long_too
 from tests.kit.waiting import run
 
 NUMBERS = 1_000_000
@@ -107,16 +108,12 @@ each_backend = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(1, 3), *long_too(range(first, first + 8) for first in range(100, 132, 8))]
+)
 @each_backend
-def test_no_group_misses_a_message(tmp_path: Path, backend: str) -> None:
-    die_again_and_again(tmp_path, backend, range(1, 3))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("group", range(4))
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_no_group_misses_a_message_ever(tmp_path: Path, backend: str, group: int) -> None:
-    die_again_and_again(tmp_path, backend, range(100 + 8 * group, 108 + 8 * group))
+def test_no_group_misses_a_message(tmp_path: Path, backend: str, seeds: range) -> None:
+    die_again_and_again(tmp_path, backend, seeds)
 
 
 CODE = """

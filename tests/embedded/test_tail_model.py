@@ -10,6 +10,7 @@ import pytest
 
 from cqstore import EmbeddedLog
 from tests.kit.logs import BACKENDS, opened
+from tests.kit.long_too import long_too
 from tests.kit.waiting import run
 
 GROUPS = ("one", "two")
@@ -98,13 +99,9 @@ def live(root: Path, backend: str, seed: int, sessions: int, messages: int) -> N
     model.check()
 
 
+@pytest.mark.parametrize(
+    "seed_and_size", [[1, 3, 150], *long_too([seed, 8, 3000] for seed in range(10, 16))]
+)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_each_message_once(tmp_path: Path, backend: str) -> None:
-    live(tmp_path, backend, 1, 3, 150)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10, 16))
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_each_message_once_ever(tmp_path: Path, backend: str, seed: int) -> None:
-    live(tmp_path, backend, seed, 8, 3000)
+def test_each_message_once(tmp_path: Path, backend: str, seed_and_size: list[int]) -> None:
+    live(tmp_path, backend, *seed_and_size)

@@ -24,6 +24,7 @@ from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.corpus import record_fields
 from tests.kit.golden import NAMES
+from tests.kit.long_too import long_too
 from tests.kit.mutations import in_time, mutated, resident
 
 QUICK, LONG = range(50), range(50, 2050)
@@ -169,16 +170,8 @@ def check_one(stores: list[Path], folder: Path, seed: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("seed", QUICK)
+@pytest.mark.parametrize("seed", [*QUICK, *long_too(LONG)])
 def test_a_damaged_store_answers_with_our_errors(
-    stores: list[Path], tmp_path: Path, seed: int
-) -> None:
-    check_one(stores, tmp_path, seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", LONG)
-def test_many_damaged_stores_answer_with_our_errors(
     stores: list[Path], tmp_path: Path, seed: int
 ) -> None:
     check_one(stores, tmp_path, seed)

@@ -14,7 +14,10 @@ from tests.kit.golden import ROCKSDB, load_dump
 Golden = Callable[[str], Path]
 Pairs = list[tuple[str, str]]
 FILES = ["basic-default", "basic533-default", "wide-default", "propcrc-default"]
-INDEXED = ["basic-default", "basic533-combine", "basic533-default", "wide-combine"]
+INDEXED = [
+    "basic-default", "basic533-combine", "basic533-default", "crash-default", "ext-default",
+    "wide-combine",
+]  # fmt: skip
 """Stores whose log still has every record that was ever indexed."""
 REBUILT = ["basic-defaultRocksDB", "wide-defaultRocksDB", "separate-defaultRocksDB"]
 

@@ -12,6 +12,7 @@ from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.interrupts import Interrupted, first_places, run_interrupted
+from tests.kit.long_too import long_too
 
 SHARE = 6
 """Places of a step that the normal run takes."""
@@ -104,21 +105,11 @@ def interrupt(folder: Path, step: str, config: StoreConfig, number: int) -> None
 
 @IGNORED
 @CONFIGS
+@pytest.mark.parametrize("most", [SHARE, *long_too([1 << 30])])
 @pytest.mark.parametrize("step", STEPS)
 def test_an_interrupt_loses_and_repeats_nothing(
-    tmp_path: Path, step: str, config: StoreConfig
+    tmp_path: Path, step: str, config: StoreConfig, most: int
 ) -> None:
     places = places_of(tmp_path, step, config)
-    for number in random.Random(step).sample(places, min(SHARE, len(places))):
-        interrupt(tmp_path, step, config, number)
-
-
-@IGNORED
-@CONFIGS
-@pytest.mark.long
-@pytest.mark.parametrize("step", STEPS)
-def test_an_interrupt_anywhere_loses_and_repeats_nothing(
-    tmp_path: Path, step: str, config: StoreConfig
-) -> None:
-    for number in places_of(tmp_path, step, config):
+    for number in random.Random(step).sample(places, min(most, len(places))):
         interrupt(tmp_path, step, config, number)

@@ -24,6 +24,7 @@ from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.file_queues import NoLog
 from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.long_too import long_too
 from tests.kit.no_log import NoCheckpoint
 
 MANY = 10_000
@@ -72,20 +73,13 @@ def interrupt_opening(root: Path, engine: RocksDBEngine, share: int, *, read_onl
 
 @IGNORED
 @both_engines
+@pytest.mark.parametrize(
+    ("most", "read_only"), [(20, False), *long_too([(MANY, False), (MANY, True)])]
+)
 def test_a_database_opens_where_its_opening_was_interrupted(
-    tmp_path: Path, engine: RocksDBEngine
+    tmp_path: Path, engine: RocksDBEngine, most: int, *, read_only: bool
 ) -> None:
-    interrupt_opening(tmp_path, engine, 20, read_only=False)
-
-
-@IGNORED
-@both_engines
-@pytest.mark.long
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_database_opens_where_its_opening_was_interrupted_anywhere(
-    tmp_path: Path, engine: RocksDBEngine, *, read_only: bool
-) -> None:
-    interrupt_opening(tmp_path, engine, MANY, read_only=read_only)
+    interrupt_opening(tmp_path, engine, most, read_only=read_only)
 
 
 @both_engines
@@ -199,21 +193,13 @@ def close_inside(root: Path, engine: RocksDBEngine, name: str, share: int) -> No
 
 
 @both_engines
+@pytest.mark.parametrize("most", [4, *long_too([200])])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_ends_well_where_a_signals_handler_closes_the_database(
-    tmp_path: Path, engine: RocksDBEngine, name: str
+    tmp_path: Path, engine: RocksDBEngine, name: str, most: int
 ) -> None:
     """It answers, or says that the database is closed; it reads nothing that has been freed."""
-    close_inside(tmp_path, engine, name, 4)
-
-
-@both_engines
-@pytest.mark.long
-@pytest.mark.parametrize("name", CALLS)
-def test_a_call_ends_well_wherever_a_signals_handler_closes_the_database(
-    tmp_path: Path, engine: RocksDBEngine, name: str
-) -> None:
-    close_inside(tmp_path, engine, name, 200)
+    close_inside(tmp_path, engine, name, most)
 
 
 def test_each_call_of_a_closed_database_is_refused_below_the_gate(tmp_path: Path) -> None:

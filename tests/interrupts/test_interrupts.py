@@ -4,7 +4,6 @@ Every step that writes or hands on is interrupted at every place where Python lo
 (the normal run takes a share), the store is closed, as well as that goes, and opened again.
 """
 
-import random
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +22,7 @@ from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 from tests.kit.reput import SMALL_BATCHES
+from tests.kit.share import SomePlaces
 
 SHARE = 3
 """Places a step and backend that the normal run takes."""
@@ -221,21 +221,9 @@ IGNORED = pytest.mark.filterwarnings(
 @IGNORED
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
-def test_an_interrupt_loses_nothing(bench: Bench, step: str) -> None:
+def test_an_interrupt_loses_nothing(bench: Bench, step: str, some_places: SomePlaces) -> None:
     places = bench.run(step, 0)
     assert places > (20 if step not in IN_THE_CORE else 5)
-    for number in random.Random(step).sample(range(1, places + 1), min(SHARE, places)):
-        with in_time(SECONDS):
-            bench.run(step, number)
-
-
-@IGNORED
-@pytest.mark.long
-@pytest.mark.parametrize("step", STEPS)
-def test_an_interrupt_anywhere_loses_nothing(
-    bench: Bench, step: str, drawn_places: Callable[[int, int], range]
-) -> None:
-    """Every place; of steps with more than there is time for, evenly chosen ones."""
-    for number in drawn_places(bench.run(step, 0), MOST):
+    for number in some_places(places, SHARE, MOST):
         with in_time(SECONDS):
             bench.run(step, number)

@@ -7,11 +7,10 @@ nothing waits for ever: neither the loop nor a close; and the next call follows 
 import asyncio
 import gc
 import logging
-import random
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +32,7 @@ from tests.kit.descriptors import descriptors_of
 from tests.kit.interrupts import first_places, run_interrupted
 from tests.kit.log_bytes import log_of
 from tests.kit.mutations import in_time
+from tests.kit.share import SomePlaces
 
 R = TypeVar("R")
 SECONDS = 60
@@ -121,11 +121,6 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 CONFIGS = pytest.mark.parametrize("config", [CONFIG, SYNC], ids=["async", "sync"])
 
 
-def interrupt_some(pair: Pair, config: StoreConfig, numbers: Iterable[int]) -> None:
-    for number in numbers:
-        pair.run(number, config)
-
-
 def places_of(pair: Pair, config: StoreConfig) -> list[int]:
     """Return the numbers of the places, of a loop those of its first round."""
     shutil.copytree(pair.folder / "first", pair.folder / "master")
@@ -137,16 +132,8 @@ def places_of(pair: Pair, config: StoreConfig) -> list[int]:
 @CONFIGS
 @pytest.mark.slow
 def test_a_loop_that_is_interrupted_ends_and_the_next_follows_on(
-    pair: Pair, config: StoreConfig
+    pair: Pair, config: StoreConfig, some_places: SomePlaces
 ) -> None:
     found = places_of(pair, config)
-    interrupt_some(pair, config, random.Random("loop").sample(found, SHARE))
-
-
-@CONFIGS
-@pytest.mark.long
-def test_a_loop_that_is_interrupted_anywhere_ends_and_the_next_follows_on(
-    pair: Pair, config: StoreConfig, drawn_places: Callable[[int, int], range]
-) -> None:
-    found = places_of(pair, config)
-    interrupt_some(pair, config, [found[at - 1] for at in drawn_places(len(found), MOST)])
+    for at in some_places(len(found), SHARE, MOST):
+        pair.run(found[at - 1], config)

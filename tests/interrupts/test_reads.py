@@ -5,7 +5,6 @@ have room for a few queues, or grow while they are read. Then puts to the same q
 a model; the store closed, opened again, and all of it compared once more.
 """
 
-import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.share import SomePlaces
 
 SECONDS = 120
 QUEUES = 96
@@ -145,20 +145,10 @@ def interrupt_all(readers: Readers, read: Read, numbers: Iterator[int]) -> None:
 @IGNORED
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READS)
-def test_an_interrupted_read_leaves_the_offsets_of_puts_right(readers: Readers, name: str) -> None:
-    read = READS[name]
-    places = readers.places(read)
-    assert places > 3
-    chosen = random.Random(name).sample(range(1, places + 1), min(SHARE, places))
-    interrupt_all(readers, read, iter(chosen))
-
-
-@IGNORED
-@pytest.mark.long
-@pytest.mark.parametrize("name", READS)
-def test_a_read_interrupted_anywhere_leaves_the_offsets_of_puts_right(
-    readers: Readers, name: str, drawn_places: Callable[[int, int], range]
+def test_an_interrupted_read_leaves_the_offsets_of_puts_right(
+    readers: Readers, name: str, some_places: SomePlaces
 ) -> None:
     read = READS[name]
     places = readers.places(read)
-    interrupt_all(readers, read, iter(drawn_places(places, MOST)))
+    assert places > 3
+    interrupt_all(readers, read, iter(some_places(places, SHARE, MOST)))

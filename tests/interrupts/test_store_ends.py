@@ -3,6 +3,7 @@
 import gc
 import shutil
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES
 from tests.kit.forks import forked
 from tests.kit.interrupts import Interrupted, first_places, run_interrupted
+from tests.kit.long_too import long_too
 from tests.kit.mutations import in_time
 from tests.kit.own_threads import own_threads
 
@@ -147,33 +149,23 @@ def interrupt_close(root: Path, kind: str, share: int) -> None:
 
 @IGNORED
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[-1:])
-def test_a_store_opens_where_its_opening_was_interrupted(tmp_path: Path, kind: str) -> None:
-    interrupt_opening(tmp_path, kind, 2)
+@pytest.mark.parametrize(
+    ("kind", "share", "crashed"),
+    [(KINDS[-1], 2, False), *long_too(product(KINDS, [SHARE], [False, True]))],
+)
+def test_a_store_opens_where_its_opening_was_interrupted(
+    tmp_path: Path, kind: str, share: int, *, crashed: bool
+) -> None:
+    interrupt_opening(tmp_path, kind, share, crashed=crashed)
 
 
 @IGNORED
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[-1:])
-def test_a_store_closes_where_its_close_was_interrupted(tmp_path: Path, kind: str) -> None:
-    interrupt_close(tmp_path, kind, 2)
-
-
-@IGNORED
-@kinds
-@pytest.mark.long
-@pytest.mark.parametrize("crashed", [False, True])
-def test_a_store_opens_where_its_opening_was_interrupted_anywhere(
-    tmp_path: Path, kind: str, *, crashed: bool
+@pytest.mark.parametrize(("kind", "share"), [(KINDS[-1], 2), *long_too(product(KINDS, [SHARE]))])
+def test_a_store_closes_where_its_close_was_interrupted(
+    tmp_path: Path, kind: str, share: int
 ) -> None:
-    interrupt_opening(tmp_path, kind, SHARE, crashed=crashed)
-
-
-@IGNORED
-@kinds
-@pytest.mark.long
-def test_a_store_closes_where_its_close_was_interrupted_anywhere(tmp_path: Path, kind: str) -> None:
-    interrupt_close(tmp_path, kind, SHARE)
+    interrupt_close(tmp_path, kind, share)
 
 
 def test_a_log_is_closed_where_its_close_was_interrupted(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ kept, a file of the index takes four keys, and topics are read and mirrored by t
 a trace before the mirror.
 """
 
-import random
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -17,7 +15,9 @@ from cqstore.store.service.dispatching import dispatch
 from cqstore.store.service.message_store import MessageStore
 from tests.interrupts import test_interrupts
 from tests.interrupts.test_interrupts import BASE, IGNORED, SECONDS, STEPS, Bench
+from tests.kit.long_too import long_too
 from tests.kit.mutations import in_time
+from tests.kit.share import SomePlaces
 
 MOST = 600
 SHARE = 4
@@ -51,21 +51,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 @IGNORED
 @pytest.mark.slow
-@pytest.mark.parametrize("step", NORMAL)
-def test_an_interrupt_loses_nothing_where_tables_are_full(bench: Bench, step: str) -> None:
-    places = bench.run(step, 0)
-    assert places > 100
-    for number in random.Random(step).sample(range(1, places + 1), SHARE):
-        with in_time(SECONDS):
-            bench.run(step, number)
-
-
-@IGNORED
-@pytest.mark.long
-@pytest.mark.parametrize("step", STEPS)
-def test_an_interrupt_anywhere_loses_nothing_where_tables_are_full(
-    bench: Bench, step: str, drawn_places: Callable[[int, int], range]
+@pytest.mark.parametrize("step", [*NORMAL, *long_too(sorted({*STEPS} - {*NORMAL}))])
+def test_an_interrupt_loses_nothing_where_tables_are_full(
+    bench: Bench, step: str, some_places: SomePlaces
 ) -> None:
-    for number in drawn_places(bench.run(step, 0), MOST):
+    places = bench.run(step, 0)
+    assert places > (100 if step in NORMAL else 0)
+    for number in some_places(places, SHARE, MOST):
         with in_time(SECONDS):
             bench.run(step, number)

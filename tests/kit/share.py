@@ -50,6 +50,22 @@ def drawn_places(request: pytest.FixtureRequest) -> Callable[[int, int], range]:
     return drawn
 
 
+SomePlaces = Callable[[int, int, int], range]
+
+
+@pytest.fixture(params=["few", pytest.param("many", marks=pytest.mark.long)])
+def some_places(
+    request: pytest.FixtureRequest, drawn_places: Callable[[int, int], range]
+) -> SomePlaces:
+    """``places_of`` for a test that has a short and a long run, each with a limit of its own.
+
+    A short run has the same places whatever the seed.
+    """
+    if request.param == "many":
+        return lambda count, _, limit: drawn_places(count, limit)
+    return lambda count, limit, _: places_of(count, limit, request.node.originalname)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests that are not drawn."""

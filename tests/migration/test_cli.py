@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,6 @@ from tests.kit.served import served
 from tests.kit.tree import tree_digest
 from tools.bench.sample_store import make_store
 
-Golden = Callable[[str], Path]
 NONE = ("--master", NO_SPARK)
 REFUSED, DIFFERENT = 2, 1
 
@@ -122,67 +119,7 @@ def test_a_run_takes_the_settings_of_its_plan_and_no_others(root: Path) -> None:
     assert record("run", root, "--config", conf, *NONE)["units"] == 1_000
 
 
-def test_nothing_published_is_said_by_a_way_back(root: Path) -> None:
-    run("plan", root)
-    done = run("rollback", root)
-    assert done.stdout == ""
-    assert "the store was not switched" in done.stderr
-
-
 # ---- refused
-
-
-VERBS = ["plan", "run", "verify", "switch", "rollback", "status"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", VERBS)
-def test_no_such_folder(tmp_path: Path, verb: str) -> None:
-    words = NONE if verb in {"run", "verify"} else ()
-    assert str(tmp_path / "none") in refusal(verb, tmp_path / "none", *words)
-    assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", VERBS[:-1])
-def test_not_a_store(tmp_path: Path, verb: str) -> None:
-    (tmp_path / "folder").mkdir()
-    words = NONE if verb in {"run", "verify"} else ()
-    assert str(tmp_path / "folder") in refusal(verb, tmp_path / "folder", *words)
-    left = (path for path in (tmp_path / "folder").rglob("*") if path.is_file())
-    assert {path.name for path in left} <= {"lock"}
-
-
-def test_a_preflight_of_nothing_is_a_finding(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "none"):
-        report = record("preflight", folder, code=DIFFERENT)
-        assert "not-a-store" in json.dumps(report)
-
-
-def test_half_a_store(root: Path) -> None:
-    half = Path(shutil.copytree(root / "consumequeue", root.with_name("half") / "consumequeue"))
-    assert "no commit log" in refusal("plan", half.parent)
-    shutil.rmtree(root / "consumequeue")
-    assert "no queues to move" in refusal("plan", root)
-
-
-def test_a_plan_of_a_newer_release(root: Path) -> None:
-    make_plan(root)
-    path = Workspace.of(root).plan
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    for verb in ("run", "switch", "status"):
-        words = NONE if verb == "run" else ()
-        assert "the plan has format 2, but this release reads format 1" in refusal(
-            verb, root, *words
-        )
-
-
-def test_a_plan_of_another_store(root: Path, tmp_path: Path) -> None:
-    make_store(tmp_path / "other", 100, 4, seed=2)
-    make_plan(tmp_path / "other")
-    words = (root, "--workspace", Workspace.of(tmp_path / "other").root)
-    for verb in ("run", "verify"):
-        assert "the plan was made for the store in" in refusal(verb, *words, *NONE)
 
 
 @pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark:/x", ""])
@@ -190,15 +127,6 @@ def test_an_unknown_master(root: Path, master: str) -> None:
     make_plan(root)
     assert f"invalid Spark master {master!r}: expected" in refusal("run", root, "--master", master)
     assert not list(Workspace.of(root).segments.glob("*"))
-
-
-def test_targets_that_make_no_sense(root: Path) -> None:
-    assert "nonsense" in refusal("plan", root, "--to", "nonsense")
-    assert "nonsense" in run("switch", root, "--to", "nonsense", code=REFUSED).stderr
-    (root / "cqstore").mkdir(exist_ok=True)
-    before = tree_digest(root, but=root / "cqstore")
-    assert "the store already has file queues" in refusal("plan", root, "--to", "file")
-    assert tree_digest(root, but=root / "cqstore") == before
 
 
 def test_steps_out_of_order(root: Path) -> None:

@@ -239,29 +239,6 @@ def refused(tmp_path: Path, conf: Path, place: str, *more: str) -> str:
     return " ".join(f"{done.output.replace('│', ' ')} {done.exception}".split())
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "127.0.0.1",
-        "127.0.0.1:",
-        ":10912",
-        "127.0.0.1:0",
-        "127.0.0.1:65536",
-        "a:b",
-        "a:²",
-        "::1",
-        "::1:10912",
-        "[::1",
-        "[]:1",
-    ],
-)
-def test_what_is_no_address_is_refused(tmp_path: Path, conf: Path, place: str) -> None:
-    assert (
-        f"invalid address '{place}' for the master: expected HOST:PORT or [IPV6]:PORT"
-        in refused(tmp_path, conf, place)
-    )
-
-
 def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf: Path) -> None:
     conf.write_text(SIZES + "haHousekeepingInterval=0\n")
     assert "haHousekeepingInterval" in refused(tmp_path, conf, "127.0.0.1:1")

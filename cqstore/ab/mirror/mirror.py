@@ -8,7 +8,6 @@ nothing but its own two files.
 
 import random
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cqstore.ab.mirror.mirror_figures import (
@@ -30,18 +29,16 @@ from cqstore.ab.mirror.mismatches import MismatchJournal, mismatch_of
 from cqstore.ab.mirror.moments import Moment, Moments
 from cqstore.ab.mirror.shares import Shares
 from cqstore.ab.mirror.verdict import ReadOutcome, judge
-from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import StoreError
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.combined import CombinedConsumeQueueStore
-from cqstore.store.queue.consume_queue import ConsumeQueue
-from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.opening.components import StoreComponents
 from cqstore.store.service.reading.puller import Puller, TagFilter
+from cqstore.store.service.reading.read_interceptor import QueueQuestion
 from cqstore.store.service.results import GetMessageResult
 from cqstore.store.service.runtime.bounded_queue import BoundedQueue
 from cqstore.store.service.runtime.watched_thread import Worker
@@ -142,60 +139,12 @@ class Mirror:
         self._waiting.put(read)
         return result
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the reference's min offset, and queue the read to be mirrored."""
-        return self._number(
-            StoreOp.MIN_OFFSET, topic, queue_id, {}, lambda queue: queue.min_offset()
-        )
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the reference's max offset, and queue the read to be mirrored."""
-        return self._number(
-            StoreOp.MAX_OFFSET, topic, queue_id, {}, lambda queue: queue.max_offset()
-        )
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Search in the reference's queue, and queue the read to be mirrored."""
-        return self._number(
-            StoreOp.TIME_SEARCH, topic, queue_id,
-            {"timestamp": timestamp, "boundary": boundary.value},
-            lambda queue: queue.offset_by_time(timestamp, boundary),
-        )  # fmt: skip
-
-    def estimate(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
-    ) -> int:
-        """Estimate from the reference's queue, and queue the read to be mirrored."""
-        return self._number(
-            StoreOp.ESTIMATE, topic, queue_id,
-            {"from": from_offset, "to": to_offset, "tags": " || ".join(sorted(tags.tags))},
-            lambda queue: queue.estimate_message_count(
-                from_offset, to_offset, tags.may_match, tags.fast
-            ),
-        )  # fmt: skip
-
-    def on_query(self, *_arguments: object) -> None:
-        """Do nothing: the index gives the same answer for every backend."""
-
-    def on_list_topics(self, _prefix: str) -> None:
-        """Do nothing: listings are not mirrored."""
-
-    def _number(
-        self,
-        op: StoreOp,
-        topic: str,
-        queue_id: int,
-        arguments: Mapping[str, object],
-        question: Callable[[ConsumeQueue], int],
-    ) -> int:
-        """Answer a read that returns a number, and queue it to be mirrored if it is sampled."""
-        sides = self._draw(topic)
+    def number(self, question: QueueQuestion) -> int:
+        """Return the reference's answer, and queue the read to be mirrored if it is sampled."""
+        sides = self._draw(question.topic)
         if sides is None:
-            return question(self._queues.queue(topic, queue_id))
-        key, moment = QueueKey(topic, queue_id), self._moments.now()
-        read = NumberRead(op, key, sides, moment, arguments, question)
+            return question.ask(self._queues.queue(question.topic, question.queue_id))
+        read = NumberRead(question, sides, self._moments.now())
         try:
             number = read.first()
         except StoreError:
@@ -203,6 +152,12 @@ class Mirror:
             raise
         self._waiting.put(read)
         return number
+
+    def on_query(self, *_arguments: object) -> None:
+        """Do nothing: the index gives the same answer for every backend."""
+
+    def on_list_topics(self, _prefix: str) -> None:
+        """Do nothing: listings are not mirrored."""
 
     def _draw(self, topic: str) -> BackendPair | None:
         """Return the two backends for a candidate, ``None`` if it is not mirrored."""

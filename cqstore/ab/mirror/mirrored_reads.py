@@ -16,6 +16,7 @@ from cqstore.store.errors import StoreClosedError, StoreError
 from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import CqUnit, QueueKey, UnitBlock
+from cqstore.store.service.reading.read_interceptor import QueueQuestion
 
 BackendPair = tuple[ConsumeQueueStore, ConsumeQueueStore]
 """The backend that answers, the *reference*, and the one that should answer alike, the *other*."""
@@ -98,17 +99,9 @@ class MirroredRead(ABC):
 class NumberRead(MirroredRead):
     """A read that returns a number: min or max offset, time search, or estimate."""
 
-    def __init__(
-        self,
-        op: StoreOp,
-        key: QueueKey,
-        sides: BackendPair,
-        moment: Moment,
-        arguments: Mapping[str, object],
-        question: Callable[[ConsumeQueue], int],
-    ) -> None:
-        super().__init__(op, key, sides, moment)
-        self._arguments = arguments
+    def __init__(self, question: QueueQuestion, sides: BackendPair, moment: Moment) -> None:
+        key = QueueKey(question.topic, question.queue_id)
+        super().__init__(StoreOp(question.op), key, sides, moment)
         self._question = question
         self._answer: int | FailedAnswer = 0
 
@@ -116,7 +109,7 @@ class NumberRead(MirroredRead):
         """Read from the reference, for the reader."""
         began = perf_counter_ns()
         try:
-            self._answer = answer = self._question(self.sides[0].queue(*self.key))
+            self._answer = answer = self._question.ask(self.sides[0].queue(*self.key))
         except StoreError as exc:
             self._answer = FailedAnswer(type(exc).__name__)
             raise
@@ -131,10 +124,10 @@ class NumberRead(MirroredRead):
     @property
     def arguments(self) -> Mapping[str, object]:
         """Return the arguments of the question, by name."""
-        return self._arguments
+        return self._question.arguments
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
-        number = self._question(queues.queue(*self.key))
+        number = self._question.ask(queues.queue(*self.key))
         return lambda: number
 
 

@@ -7,10 +7,9 @@ from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.ab.trace.trace import Trace
 from cqstore.store.concurrency.future import Promised, Soon, at_once
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.message import Message, MessageProperty
 from cqstore.store.service.reading.puller import Puller, TagFilter
-from cqstore.store.service.reading.read_interceptor import ReadInterceptor
+from cqstore.store.service.reading.read_interceptor import QueueQuestion, ReadInterceptor
 from cqstore.store.service.results import GetMessageResult, PutMessageResult
 from cqstore.store.service.writing.putter import Puts
 
@@ -22,26 +21,9 @@ class DirectReads:
         self.pull = puller.get
         self._queues = queues
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the minimum of the store's queue."""
-        return self._queues.queue(topic, queue_id).min_offset()
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset of the store's queue."""
-        return self._queues.queue(topic, queue_id).max_offset()
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Search in the store's queue."""
-        return self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
-
-    def estimate(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
-    ) -> int:
-        """Estimate from the store's queue."""
-        queue = self._queues.queue(topic, queue_id)
-        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.fast)
+    def number(self, question: QueueQuestion) -> int:
+        """Ask the queue."""
+        return question.ask(self._queues.queue(question.topic, question.queue_id))
 
 
 class Recorder:
@@ -75,34 +57,14 @@ class Recorder:
         max_total_bytes: int,
     ) -> GetMessageResult:
         """Pull, and note what was asked and found."""
-        self.trace.note(StoreOp.PULL, topic, queue_id, offset, max_msgs, _expression(tags))
+        self.trace.note(StoreOp.PULL, topic, queue_id, offset, max_msgs, tags and tags.expression)
         return self._next().pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the minimum of a queue; note that it was asked for."""
-        self.trace.note(StoreOp.MIN_OFFSET, topic, queue_id)
-        return self._next().min_offset(topic, queue_id)
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset of a queue; note that it was asked for."""
-        self.trace.note(StoreOp.MAX_OFFSET, topic, queue_id)
-        return self._next().max_offset(topic, queue_id)
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Search by time; note what was asked for."""
-        self.trace.note(StoreOp.TIME_SEARCH, topic, queue_id, timestamp, boundary.value)
-        return self._next().offset_by_time(topic, queue_id, timestamp, boundary)
-
-    def estimate(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
-    ) -> int:
-        """Estimate a range; note what was asked for."""
-        self.trace.note(
-            StoreOp.ESTIMATE, topic, queue_id, from_offset, to_offset, _expression(tags)
-        )
-        return self._next().estimate(topic, queue_id, from_offset, to_offset, tags)
+    def number(self, question: QueueQuestion) -> int:
+        """Record and ask."""
+        arguments = question.arguments.values()
+        self.trace.note(StoreOp(question.op), question.topic, question.queue_id, *arguments)
+        return self._next().number(question)
 
     def on_query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> None:
         """Note a query by key."""
@@ -176,7 +138,3 @@ class _NotRefused:
 
     def set_exception(self, exception: BaseException, /) -> None:
         self._promised.set_exception(exception)
-
-
-def _expression(tags: TagFilter | None) -> str | None:
-    return None if tags is None or tags.takes_all else " || ".join(sorted(tags.tags))

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cqstore.analysis.archive.log_ranges import LogRange
-from cqstore.analysis.columns import EARLIEST_MS, EVERY_LOG_COLUMN, LATEST_MS, TableColumn
+from cqstore.analysis.columns import ARROW, EARLIEST_MS, EVERY_LOG_COLUMN, LATEST_MS, TableColumn
 from cqstore.analysis.filters import RowFilter
 from cqstore.analysis.log_rows import LogRows
 from cqstore.analysis.log_table import CHUNK_BYTES, LogPart
 from cqstore.cli.message_files.dump_rows import host_text
-from cqstore.cli.message_files.message_fields import flat_fields, read_messages
+from cqstore.cli.message_files.message_arrow import column_values
+from cqstore.cli.message_files.message_fields import read_messages
 from cqstore.store.errors import CorruptionError
 from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.log.commit_log import CommitLog
@@ -45,23 +46,16 @@ _OF_LOG = {
 }  # fmt: skip
 """Columns of the archive that are columns of the log, and their names there."""
 _TYPES = {
-    "source": pa.int32(), "day": pa.string(), "topic": pa.string(), "queueId": pa.int32(),
-    "queueOffset": pa.int64(), "phy": pa.int64(), "msgId": pa.string(),
-    "storeTimestamp": pa.int64(), "bornTimestamp": pa.int64(), "bornHost": pa.string(),
-    "storeHost": pa.string(), "flag": pa.int32(), "sysFlag": pa.int32(),
-    "reconsumeTimes": pa.int32(), "preparedTransactionOffset": pa.int64(), "tags": pa.string(),
-    "keys": pa.string(), "uniqKey": pa.string(), "properties": pa.map_(pa.string(), pa.string()),
-    "body": pa.binary(),
+    "source": "int", "day": "string", "topic": "string", "queueId": "int", "queueOffset": "bigint",
+    "phy": "bigint", "msgId": "string", "storeTimestamp": "bigint", "bornTimestamp": "bigint",
+    "bornHost": "string", "storeHost": "string", "flag": "int", "sysFlag": "int",
+    "reconsumeTimes": "int", "preparedTransactionOffset": "bigint", "tags": "string",
+    "keys": "string", "uniqKey": "string", "properties": "map<string,string>", "body": "binary",
 }  # fmt: skip
-ROWS = pa.schema(_TYPES)
+"""Columns and Spark's names of their types."""
+ROWS = pa.schema([(name, ARROW[kind]) for name, kind in _TYPES.items()])
 """Schema of rows before they are written: times in ms, sources by number, days as text."""
-ROWS_DDL = (
-    "source int, day string, topic string, queueId int, queueOffset bigint, phy bigint,"
-    " msgId string, storeTimestamp bigint, bornTimestamp bigint, bornHost string,"
-    " storeHost string, flag int, sysFlag int, reconsumeTimes int,"
-    " preparedTransactionOffset bigint, tags string, keys string, uniqKey string,"
-    " properties map<string,string>, body binary"
-)
+ROWS_DDL = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
 """``ROWS`` as Spark's schema text."""
 DAMAGE = ""
 """Topic of a row that is not a message: its body describes skipped damage."""
@@ -181,14 +175,13 @@ def _rows_of_batches(
             for read in read_messages(record.queue_offset, log.message(record.phy_offset)):
                 properties = read.message.properties
                 row = {
-                    **flat_fields(read), "source": number,
+                    **column_values(read), "source": number,
                     "day": days(np.array([record.store_timestamp]))[0],
-                    "body": bytes(read.message.body), "properties": [*properties.items()],
                     "tags": properties.get(MessageProperty.TAGS),
                     "keys": properties.get(MessageProperty.KEYS),
                     "uniqKey": properties.get(MessageProperty.UNIQ_KEY),
                 }  # fmt: skip
-                rows.append({name: row[name] for name in ROWS.names})
+                rows.append(row)
         except CorruptionError as exc:
             faults.append(str(exc))
     return _rows(rows)
@@ -200,7 +193,7 @@ def _rows(rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
 
 def _fault_row(number: int, sentence: str) -> dict[str, object]:
     row: dict[str, object] = {
-        name: 0 if pa.types.is_integer(kind) else "" for name, kind in _TYPES.items()
+        name: 0 if kind in {"int", "bigint"} else "" for name, kind in _TYPES.items()
     }
     return row | {"source": number, "topic": DAMAGE, "properties": [], "body": sentence.encode()}
 

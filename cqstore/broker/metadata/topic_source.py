@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from cqstore.broker.metadata.model import BrokerMetadata, Json, Table
-from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
+from cqstore.broker.metadata.owned_table import whole_table
+from cqstore.broker.metadata.table_forms import read_newest, table_forms
 from cqstore.store.broker_files.known_topics import TopicTable
-from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
+from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
 
 
@@ -16,18 +17,11 @@ def known_topics(config: Path) -> TopicTable | None:
         CorruptionError: that form cannot be read completely.
         StoreIOError: that form cannot be read.
     """
-    sources = read_newest(config, table_forms(StorePaths(config.parent)))
-    source = sources.get(Table.TOPICS)
+    paths = StorePaths(config.parent)
+    source = read_newest(config, table_forms(paths)).get(Table.TOPICS)
     if source is None:
         return None
-    for fault in faults_of(Table.TOPICS, source, config):
-        if isinstance(fault, StoreIOError):
-            raise fault
-        raise CorruptionError(
-            f"the broker's topics cannot be read from the form {source.form}: {fault.reason}",
-            path=fault.path,
-        ) from fault
-    return TopicTable(source.form.value, source.topics)
+    return TopicTable(source.form.value, whole_table(paths, Table.TOPICS, source).topics)
 
 
 def require_topics(metadata: BrokerMetadata) -> dict[str, Json]:

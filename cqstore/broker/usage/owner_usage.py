@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
 
-from cqstore.broker.topic_kind import TopicKind, group_of, parent_of, topic_kind
+from cqstore.broker.lite_topics import parent_topic
+from cqstore.broker.topic_kind import TopicKind, group_of, topic_kind
 from cqstore.broker.usage.queue_usage import Usage, queue_usage, usage_by_day
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.facts import QueueSpan
@@ -109,7 +110,8 @@ class OwnersPass:
     def _owner(self, topic: str) -> str | None:
         if self._by is UsageBy.GROUP:
             return group_of(topic, self._groups)
-        return parent_of(topic) if self._by is UsageBy.PARENT else topic
+        parent = parent_topic(topic) if self._by is UsageBy.PARENT else None
+        return parent or topic
 
     def _add_days(self, span: QueueSpan) -> None:
         """Add the usage of a queue to the days on which its messages were stored."""

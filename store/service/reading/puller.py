@@ -68,6 +68,11 @@ class TagFilter:
         """Return whether the filter accepts every message."""
         return self._everything
 
+    @property
+    def expression(self) -> str | None:
+        """Return the tags as an expression; ``None`` if the filter accepts every message."""
+        return None if self._everything else " || ".join(sorted(self.tags))
+
 
 class PulledQueue(Protocol):
     """The methods of a queue that a pull calls, see ``ConsumeQueue``."""

@@ -4,12 +4,61 @@ A store without one pays one attribute lookup per read. ``cqstore.interceptors``
 group of installed interceptors, see ``installed_hooks``.
 """
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
+from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import GetMessageResult
 from cqstore.store.service.runtime.watched_thread import Worker
+
+
+class QueueQuestion(NamedTuple):
+    """A read of one queue whose answer is a number."""
+
+    op: str
+    """``minOffset``, ``maxOffset``, ``timeSearch`` or ``estimate``, as in the lines of a trace."""
+    topic: str
+    queue_id: int
+    arguments: Mapping[str, object]
+    """The other arguments, named and ordered as in the lines of a trace."""
+    ask: Callable[[ConsumeQueue], int]
+    """Returns the answer of a queue, of any backend."""
+
+
+def min_offset_question(topic: str, queue_id: int) -> QueueQuestion:
+    """Ask for the first offset whose record is in the log."""
+    return QueueQuestion("minOffset", topic, queue_id, {}, lambda queue: queue.min_offset())
+
+
+def max_offset_question(topic: str, queue_id: int) -> QueueQuestion:
+    """Ask for the next offset."""
+    return QueueQuestion("maxOffset", topic, queue_id, {}, lambda queue: queue.max_offset())
+
+
+def time_question(
+    topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
+) -> QueueQuestion:
+    """Ask for the offset for a time."""
+    arguments = {"timestamp": timestamp, "boundary": boundary.value}
+    return QueueQuestion(
+        "timeSearch", topic, queue_id, arguments,
+        lambda queue: queue.offset_by_time(timestamp, boundary),
+    )  # fmt: skip
+
+
+def estimate_question(
+    topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
+) -> QueueQuestion:
+    """Ask how many messages of a range match a filter."""
+    arguments = {"from": from_offset, "to": to_offset, "tags": tags.expression}
+    return QueueQuestion(
+        "estimate", topic, queue_id, arguments,
+        lambda queue: queue.estimate_message_count(
+            from_offset, to_offset, tags.may_match, tags.fast
+        ),
+    )  # fmt: skip
 
 
 class ReadInterceptor(Protocol):
@@ -29,21 +78,8 @@ class ReadInterceptor(Protocol):
     ) -> GetMessageResult:
         """Pull, see ``Puller.get``."""
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the first offset whose record is in the log."""
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset."""
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Return the offset for a time."""
-
-    def estimate(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
-    ) -> int:
-        """Estimate how many messages of a range match a filter."""
+    def number(self, question: QueueQuestion) -> int:
+        """Return the answer to a question."""
 
     def on_query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> None:
         """Observe a query by key, which the store serves."""

@@ -19,6 +19,7 @@ from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.reading.read_interceptor import max_offset_question
 from tests.kit.double_write import OTHER, StoredOffsets
 from tests.kit.mirrored import (
     another_phy,
@@ -111,7 +112,7 @@ def test_a_backend_that_is_still_getting_its_units_is_not_accused(
         assert arrived.wait(60)
         # As a reader who came before the batch: the one that is read has it, the other has not.
         mirror = mirror_of(store)
-        assert mirror.max_offset("t", 0) == 1
+        assert mirror.number(max_offset_question("t", 0)) == 1
         assert mirror.pull("t", 0, 0, 32, None, 1 << 20).queue_offsets == [0]
         assert differed.wait(60)
         assert outcomes(store) == {}

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from cqstore.analysis.commands import archive_app
-from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
@@ -54,18 +53,6 @@ def test_spark_writes_the_same_and_reads_it_back(
     assert frame.where(frame.topic == topic).count() == count
     arrow = ds.dataset(tmp_path / "archive", partitioning="hive")
     assert arrow.to_table(["phy"], filter=ds.field("topic") == topic).num_rows == count
-
-
-def test_wrong_use_is_refused_before_anything_is_made(golden_folder: Path, tmp_path: Path) -> None:
-    root, to = golden_folder / "basic-default", ["--to", tmp_path / "archive"]
-    for words in ([], [root], [root, "--source", "a", "--source", "b", *to]):
-        assert run(*words).exit_code == 2
-    twice = run(root, root, *to)
-    assert isinstance(twice.exception, StoreConfigError)
-    assert "two sources have the name" in str(twice.exception)
-    assert isinstance(run(tmp_path, *to).exception, RefusedStoreError)
-    assert isinstance(run(root, "--to", root).exception, RefusedStoreError)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_new_needs_no_spark(

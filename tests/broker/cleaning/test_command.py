@@ -106,32 +106,3 @@ def test_rounds_are_repeated_until_a_signal(root: Path, number: int) -> None:
         process.send_signal(number)
         assert process.wait(60) == 0
     assert not topics(root) & GONE
-
-
-ONE = pytest.mark.parametrize("root", ["file"], indirect=True)
-
-
-@ONE
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--clean"], "--clean requires --unused, --idle or --lite"),
-        (["--clean", "--lagging"], "--clean requires --unused, --idle or --lite"),
-        (["--unused"], "require --clean"), (["--lite", "--yes"], "require --clean"),
-        (["--rate", "5"], "require --clean"), (["--every", "1m"], "require --clean"),
-        (["--idle", "1", "--lagging"], "require --clean"), (["--form", "json"], "require --clean"),
-        ([*UNUSED, "--every", "10"], "invalid duration '10'"),
-        ([*UNUSED, "--form", "jsn"], "invalid form 'jsn'"),
-        ([*UNUSED, "--rate", "0"], "--rate"), ([*UNUSED, "orders"], "cannot be combined"),
-        ([*UNUSED, "--delete", "orders"], "cannot be combined"),
-        ([*UNUSED, "--limit", "5"], "cannot be combined"),
-        ([*UNUSED, "--times"], "cannot be combined"),
-        ([*UNUSED, "--after", "a/0"], "cannot be combined"),
-        ([*UNUSED, "--delete-from", "-"], "cannot be combined"),
-    ],
-)  # fmt: skip
-def test_options_that_make_no_sense_are_refused(root: Path, options: list[str], why: str) -> None:
-    before = tree_digest(root)
-    refused = run("topics", root, *options, code=2)
-    assert (refused.stdout, why in " ".join(refused.stderr.split())) == ("", True), refused.stderr
-    assert tree_digest(root) == before

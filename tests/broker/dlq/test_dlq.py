@@ -247,19 +247,6 @@ def test_a_group_without_dead_letters_is_refused_with_near_names(store: Path) ->
     assert "did you mean 'billing'?" in str(done.exception)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--again", "topic"], ["--format", "%t"], ["--form", "json"], ["g", "--by", "group"],
-        ["g", "--sort", "messages"], ["--sort", "none"], ["--begin", "noon"],
-    ],
-)  # fmt: skip
-def test_words_that_do_not_go_together_are_refused(store: Path, words: list[str]) -> None:
-    done = call("dlq", store, *words)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-
-
 def test_csv_and_tables_are_printed_too(store: Path) -> None:
     head, *lines = call("dlq", store, "--output", "csv", "--sort", "group").stdout.splitlines()
     assert head.startswith("group,originTopic,messages,leastReconsumeTimes")

@@ -16,7 +16,6 @@ from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Offsets, Table
 from cqstore.broker.metadata.writing import write_form
 from cqstore.store.errors import (
-    NoSuchQueueError,
     RefusedStoreError,
     StoreError,
     StoreIOError,
@@ -206,42 +205,6 @@ def test_the_file_of_light_queues_is_written_too(tmp_path: Path) -> None:
 
 
 # ---- refusals
-
-REFUSALS: dict[str, tuple[list[object], type[BaseException], str]] = {
-    "no topic": (["reset", "g", "--topic", "ordres", "--to", "latest"], NoSuchQueueError, "ordres"),
-    "no queue": (
-        ["reset", "g", "--topic", "orders", "--queue-id", 7, "--to", "latest"],
-        NoSuchQueueError, "7",
-    ),
-    "behind": (
-        ["reset", "g", "--topic", "orders", "--to", 5], RefusedStoreError,
-        "min offset 0, max offset 4",
-    ),
-    "no offset": (["reset", "g", "--topic", "orders", "--to", "-1"], SystemExit, "latest, or"),
-    "neither": (["reset", "g", "--topic", "orders"], SystemExit, "either --to or --time"),
-    "both": (
-        ["reset", "g", "--topic", "orders", "--to", 1, "--time", 1], SystemExit,
-        "either --to or --time",
-    ),
-    "unknown": (["copy", "biling", "g"], RefusedStoreError, "biling"),
-    "nothing": (["forget", "unknown"], RefusedStoreError, "unknown"),
-    "a topic beside settings": (
-        ["forget", "audit", "--settings", "--topic", "orders"], SystemExit,
-        "--topic cannot be combined with --settings",
-    ),
-    "another form": (["forget", "audit", "--form", "v2"], RefusedStoreError, "v2"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_what_cannot_be_is_one_sentence_and_changes_nothing(tmp_path: Path, name: str) -> None:
-    (verb, *words), error, said = REFUSALS[name]
-    root = make_store(tmp_path / "store", Form.JSON)
-    before = tree_digest(root)
-    done = call("groups", verb, root, *words, "--yes")
-    assert isinstance(done.exception, error), done.exception
-    assert said in f"{done.output} {done.exception}"
-    assert tree_digest(root) == before
 
 
 def test_a_store_that_is_open_is_refused(tmp_path: Path) -> None:

@@ -335,23 +335,6 @@ def test_the_command_looks_once_and_changes_no_byte(writer: MessageStore) -> Non
     assert tree_digest(root) == before
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--by", "group"], "no broker metadata found"),
-        (["--by", "group", "--form", "v1"], "no broker metadata found"),
-        (["--by", "group", "--form", "xml"], "invalid form 'xml': expected json, v1, single, v2"),
-        (["--form", "json"], "only allowed with --by group"),
-    ],
-)
-def test_what_cannot_be_shown_is_refused(tmp_path: Path, words: list[str], said: str) -> None:
-    with MessageStore.open(tmp_path, CONFIG) as store:
-        put(store, "t", 0, 1)
-    done = commands.run(["top", tmp_path, *words])
-    assert done.returncode == 2
-    assert said in " ".join(done.stderr.replace("│", " ").split())
-
-
 def test_the_view_goes_on(writer: MessageStore) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120, height=60)

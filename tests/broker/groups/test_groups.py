@@ -15,7 +15,7 @@ from cqstore.broker.commands.groups_show import GroupsBy, narrow
 from cqstore.broker.groups.group_watch import group_view
 from cqstore.broker.metadata.model import Form
 from cqstore.broker.one_form import read_one_form
-from cqstore.broker.topic_kind import TopicKind, group_of, parent_of, topic_kind
+from cqstore.broker.topic_kind import TopicKind, group_of, topic_kind
 from cqstore.cli.table import table
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
@@ -311,10 +311,3 @@ def test_a_torn_table_ends_in_1_and_is_named(store: Path) -> None:
 def test_a_name_says_kind_and_group(topic: str, kind: TopicKind, group: str | None) -> None:
     assert topic_kind(topic) is kind
     assert group_of(topic, {"billing", "billing_x"}) == group
-
-
-def test_a_lite_queue_has_a_parent() -> None:
-    names = ["%LMQ%$parent$x", "%LMQ%$parent$x$y", "%LMQ%p/x", "%LMQ%$", "%LMQ%$$x", "orders"]
-    assert [parent_of(name) for name in names] == [
-        "parent", "parent", "%LMQ%p/x", "%LMQ%$", "%LMQ%$$x", "orders"
-    ]  # fmt: skip

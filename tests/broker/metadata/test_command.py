@@ -9,7 +9,6 @@ from typer.testing import CliRunner, Result
 
 from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata.model import Form
-from cqstore.store.errors import RefusedStoreError
 from tests.kit.metadata_forms import databases, expected_forms, unpack_forms
 from tests.kit.tree import tree_digest
 
@@ -94,13 +93,6 @@ def test_damage_ends_in_1_and_is_named(stores: Path) -> None:
     done = call(stores / Form.JSON)
     assert done.exit_code == 1
     assert str(path) in done.stderr
-
-
-@pytest.mark.parametrize("more", [[], ["topics"], ["--form", "v2"]])
-def test_a_folder_without_metadata_is_refused(tmp_path: Path, more: list[str]) -> None:
-    done = call(tmp_path, *more)
-    assert isinstance(done.exception, RefusedStoreError)
-    assert not [*tmp_path.iterdir()]
 
 
 def test_the_verb_show_is_called_where_none_is_named(stores: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cqstore.cq_rocksdb.engine.errors import RocksDBError
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
-from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.errors import RefusedStoreError
 from cqstore.store.record.message import SCHEDULE_TOPIC, Message, MessageProperty
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -265,8 +265,3 @@ def test_without_whole_metadata_no_topic_is_unused(with_unused: Path) -> None:
     done = call("usage", with_unused, "--unused")
     assert "json, v2" in str(done.exception)
     assert len(rows("usage", with_unused, "--unused", "--form", "json")) == 3
-
-
-@pytest.mark.parametrize("words", [["--unused", "--by", "group"], ["--form", "json"]])
-def test_words_that_do_not_go_together_are_refused(with_unused: Path, words: list[str]) -> None:
-    assert isinstance(call("usage", with_unused, *words).exception, StoreConfigError)

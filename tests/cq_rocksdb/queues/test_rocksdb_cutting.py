@@ -47,14 +47,6 @@ def test_truncation_cuts_the_queues_that_reach_behind_the_logs_end(tmp_path: Pat
     store.close()
 
 
-def test_truncation_at_a_records_start_cuts_exactly_that_record(tmp_path: Path) -> None:
-    store = RocksDBQueues(tmp_path).open()
-    put(store, "T", 0, range(1000), 0)
-    assert store.truncate_dirty(50_000) == 1
-    assert store.queue("T", 0).max_offset() == 500
-    store.close()
-
-
 def test_truncation_after_a_clean_stop_leaves_a_database_that_the_log_covers(
     tmp_path: Path,
 ) -> None:

@@ -146,12 +146,6 @@ def test_queues_without_a_log_are_refused(root: Path) -> None:
         make_plan(root)
 
 
-def test_a_log_without_queues_is_refused(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue")
-    with pytest.raises(RefusedStoreError, match="no queues to move"):
-        make_plan(root)
-
-
 # ---- what a run refuses
 
 

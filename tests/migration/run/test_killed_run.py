@@ -5,6 +5,7 @@ Instants are drawn among the names that a run makes in its folder of segments.
 
 import random
 import threading
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from cqstore.migration.verify import verify_migration
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import StoreError
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.long_too import long_too
 from tests.kit.migrations import NO_SPARK
 from tests.kit.running import Seen, descendants, finished, gone, kill_a_worker, running, until
 from tools.bench.sample_store import make_store
@@ -29,6 +31,7 @@ RATE = 28 * UNITS / 2.5
 INSTANTS = 2 * (SEGMENTS - 4)
 """Names that a run makes, an attempt and a marker a segment, before its last four segments."""
 SPARK = "local[2]"
+EVER = long_too(product([NO_SPARK, SPARK], range(100, 105)))
 
 
 @pytest.fixture
@@ -84,35 +87,15 @@ def kill_one_worker(root: Path, master: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.crash
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_run_whose_driver_was_killed_goes_on(root: Path, seed: int) -> None:
-    kill_the_driver(root, NO_SPARK, seed)
+@pytest.mark.parametrize(("master", "seed"), [(NO_SPARK, 1), (NO_SPARK, 2), *EVER])
+def test_a_run_whose_driver_was_killed_goes_on(root: Path, master: str, seed: int) -> None:
+    kill_the_driver(root, master, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.crash
-@pytest.mark.parametrize(
-    ("master", "seed"), [(NO_SPARK, 1), pytest.param(SPARK, 2, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("master", "seed"), [(NO_SPARK, 1), *long_too([(SPARK, 2)]), *EVER])
 def test_the_segment_of_a_killed_worker_is_tried_again(root: Path, master: str, seed: int) -> None:
-    kill_one_worker(root, master, seed)
-
-
-@pytest.mark.long
-@pytest.mark.crash
-@pytest.mark.parametrize("seed", range(100, 105))
-@pytest.mark.parametrize("master", [NO_SPARK, SPARK])
-def test_a_run_whose_driver_was_killed_goes_on_ever(root: Path, master: str, seed: int) -> None:
-    kill_the_driver(root, master, seed)
-
-
-@pytest.mark.long
-@pytest.mark.crash
-@pytest.mark.parametrize("seed", range(100, 105))
-@pytest.mark.parametrize("master", [NO_SPARK, SPARK])
-def test_the_segment_of_a_killed_worker_is_tried_again_ever(
-    root: Path, master: str, seed: int
-) -> None:
     kill_one_worker(root, master, seed)
 
 

@@ -10,6 +10,7 @@ from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.run.segment import SegmentDone, write_segment
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import StoreError, StoreIOError
+from tests.kit.long_too import long_too
 from tests.kit.nth_call import FAULTS, Case, NthCall, faults_of
 
 Golden = Callable[[str], Path]
@@ -93,17 +94,11 @@ def calls(mover: Mover, tmp_path: Path) -> Iterable[NthCall]:
         yield made
 
 
+@pytest.mark.parametrize("most", [MOST, *long_too([1 << 30])])
 def test_a_segment_of_which_a_call_fails_is_told_and_moved_again(
-    mover: Mover, calls: NthCall, drawn_places: Callable[[int, int], range]
+    mover: Mover, calls: NthCall, drawn_places: Callable[[int, int], range], most: int
 ) -> None:
-    refuse(mover, calls, draw(calls, drawn_places, MOST))
-
-
-@pytest.mark.long
-def test_a_segment_of_which_any_call_fails_is_told_and_moved_again(
-    mover: Mover, calls: NthCall, drawn_places: Callable[[int, int], range]
-) -> None:
-    refuse(mover, calls, draw(calls, drawn_places, 1 << 30))
+    refuse(mover, calls, draw(calls, drawn_places, most))
 
 
 def test_progress_that_cannot_be_removed_is_told(mover: Mover, calls: NthCall) -> None:

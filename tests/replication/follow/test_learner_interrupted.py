@@ -16,6 +16,7 @@ from tests.kit import interrupts
 from tests.kit.epoch_master import EpochMaster
 from tests.kit.interrupts import first_places, run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.share import SomePlaces
 from tests.replication.conftest import Led
 from tests.replication.follow.test_learner import epochs_in, follow, log_in, of
 
@@ -63,17 +64,9 @@ def interrupt(led: Led, own: Path, step: Step, numbers: Iterable[int]) -> None:
 
 @pytest.mark.slow
 def test_a_learner_that_is_interrupted_has_noted_its_epochs(
-    led: Led, tmp_path: Path, step: Step
+    led: Led, tmp_path: Path, step: Step, some_places: SomePlaces
 ) -> None:
     found = first_places(step)
     assert len(found) > 150
-    interrupt(led, tmp_path / "own", step, random.Random("epoch").sample(found, SHARE))
-
-
-@pytest.mark.long
-def test_a_learner_that_is_interrupted_anywhere_has_noted_its_epochs(
-    led: Led, tmp_path: Path, step: Step, drawn_places: Callable[[int, int], range]
-) -> None:
-    found = first_places(step)
-    places = [found[at - 1] for at in drawn_places(len(found), MOST)]
+    places = [found[at - 1] for at in some_places(len(found), SHARE, MOST)]
     interrupt(led, tmp_path / "own", step, places)

@@ -104,21 +104,3 @@ def test_nothing_is_cut_but_where_a_record_begins(tmp_path: Path) -> None:
             cut_to(one, place, LEARNER)
     assert tree_digest(one) == before
     assert not (one / "cqstore" / "cut").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["--controller"], "--controller needs --broker-id N"),
-        (["--broker-id", "3"], "need --controller"),
-        (["--truncate"], "need --controller"),
-        (["--controller", "--broker-id", "0"], "should be greater than or equal to 1"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path, given: list[str], words: str
-) -> None:
-    done = CliRunner().invoke(follow_app, ["127.0.0.1:1", str(tmp_path / "none"), *given])
-    assert done.exit_code == 2
-    assert words in " ".join(done.output.replace("│", " ").split())
-    assert not (tmp_path / "none").exists()

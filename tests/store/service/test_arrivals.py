@@ -394,14 +394,6 @@ def test_an_interrupted_put_is_found_by_the_next(plain: MessageStore) -> None:
     assert plain._state.failure is None
 
 
-@pytest.mark.parametrize("given", [(1, 0, 0), ("t", "0", 0), ("t", 0, 0.5)])
-def test_an_argument_of_another_type_is_named(plain: MessageStore, given: Any) -> None:
-    with pytest.raises(TypeError, match="not a"):
-        plain.wait_for(*given)
-    with pytest.raises(TypeError, match="not a"):
-        run(plain.wait_for_async(*given))
-
-
 def test_no_thread_to_be_had_is_said(plain: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")

@@ -9,6 +9,7 @@ from cqstore import MessageStore, StoreConfig, StoreConfigError, TagFilter
 from cqstore.ab.trace.trace_control import record_trace
 from cqstore.store.service.opening.components import StoreComponents
 from cqstore.store.service.opening.installed_hooks import INTERCEPTORS
+from cqstore.store.service.reading.read_interceptor import QueueQuestion
 from tests.kit.hooks import CONFIG, put
 
 if TYPE_CHECKING:
@@ -34,21 +35,11 @@ class Passing:
         self.calls.append("pull")
         return self.components.puller.get(topic, queue_id, *requested)
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        self.calls.append("min_offset")
-        return self.components.queues.queue(topic, queue_id).min_offset()
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        self.calls.append("max_offset")
-        return self.components.queues.queue(topic, queue_id).max_offset()
-
-    def offset_by_time(self, topic: str, queue_id: int, *requested: Any) -> int:
-        self.calls.append("offset_by_time")
-        return self.components.queues.queue(topic, queue_id).offset_by_time(*requested)
-
-    def estimate(self, *_: Any) -> int:
-        self.calls.append("estimate")
-        return 17
+    def number(self, question: QueueQuestion) -> int:
+        self.calls.append(question.op)
+        if question.op == "estimate":
+            return 17
+        return question.ask(self.components.queues.queue(question.topic, question.queue_id))
 
     def on_query(self, *requested: Any) -> None:
         self.calls.append(f"query {requested}")
@@ -123,10 +114,10 @@ def test_an_interceptor_sees_the_reads_of_a_store_from_its_opening_to_its_close(
         (made,) = Passing.made  # though two settings ask for it
         assert ask(store) == [*plain[:4], 17, *plain[5:]]
         observed = ["query ('t', 'k', 1, 2, 3)", "query ('t', 'k', 4, 5, 6)", "topics t"]
-        assert made.calls == ["start", "pull", "max_offset", "estimate", *observed]
+        assert made.calls == ["start", "pull", "maxOffset", "estimate", *observed]
         assert store.metrics.snapshot().interceptor == 7
         assert ask(store) == plain
-        assert made.calls[7:] == ["min_offset", "offset_by_time", *observed]
+        assert made.calls[7:] == ["minOffset", "timeSearch", *observed]
     assert made.calls[-1] == "stop"
     assert made.calls.count("stop") == 1
 

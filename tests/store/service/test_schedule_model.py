@@ -22,6 +22,7 @@ from tests.kit.delays import (
     service,
 )
 from tests.kit.logs import BACKENDS
+from tests.kit.long_too import long_too
 
 DELAYS = (1, 2, 10)
 """Hours, by level."""
@@ -103,17 +104,11 @@ class Model:
             self.store.close()
 
 
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(5, 40), *long_too((seed, 250) for seed in range(10, 16))]
+)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_each_comes_once_or_again_after_a_kill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, seed: int, steps: int
 ) -> None:
-    Model(tmp_path, backend, 5, Clock(monkeypatch)).run(40)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10, 16))
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_each_comes_once_or_again_after_a_kill_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, seed: int
-) -> None:
-    Model(tmp_path, backend, seed, Clock(monkeypatch)).run(250)
+    Model(tmp_path, backend, seed, Clock(monkeypatch)).run(steps)
