@@ -1,21 +1,20 @@
-"""The command ``cqstore serve``."""
+"""``cqstore serve``: serve a store to RocketMQ's clients."""
 
 import asyncio
-from contextlib import closing
-from functools import cache, partial
 from pathlib import Path
 
-from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.one_form import BrokerForm, find_one_form, read_one_form
+import typer
+
+from cqstore.broker.one_form import BrokerForm
 from cqstore.cli.options import (
     Backend,
     CommitLogFolder,
     ConfigFile,
     Dir,
     Format,
+    New,
     note,
-    open_store,
-    read_config,
+    refuse_beside,
 )
 from cqstore.cli.output import OutputFormat, output
 from cqstore.replication.address import address, networks
@@ -23,6 +22,7 @@ from cqstore.replication.endpoint import endpoint
 from cqstore.replication.listening import LOOPBACK, Network, check_listen, is_loopback
 from cqstore.replication.signals import ended_event
 from cqstore.replication.tls_options import TlsKey, listening_context
+from cqstore.serve.commands.opened import StorePlace, opened_to_read, opened_to_write
 from cqstore.serve.commands.serve_options import (
     AccessLog,
     Advertise,
@@ -32,22 +32,16 @@ from cqstore.serve.commands.serve_options import (
     ClusterName,
     Listen,
     MaxConnections,
+    MaxNewTopics,
     OffsetsFile,
     TlsCert,
     TlsClientCa,
+    Writable,
 )
-from cqstore.serve.group_offsets import GroupOffsets
 from cqstore.serve.limits import ServeLimits
-from cqstore.serve.served_broker import ServedBroker
-from cqstore.serve.served_store import ServedStore
 from cqstore.serve.server import Server
-from cqstore.store.paths import StorePaths
-from cqstore.store.service.layout.store_layout import with_log_folder
-from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.opening.open_store import open_served
-from cqstore.store.service.opening.options import OpenOptions
+from cqstore.serve.store_writer import MAX_NEW_TOPICS
 from cqstore.store.settings.broker_conf import BrokerConf
-from cqstore.store.settings.config import StoreConfig
 
 _LISTEN = "127.0.0.1:9876"
 _ALL = ["0.0.0.0/0", "::/0"]
@@ -64,6 +58,9 @@ def serve(
     offsets: OffsetsFile = None,
     broker_name: BrokerName = None,
     cluster_name: ClusterName = None,
+    writable: Writable = False,
+    new: New = False,
+    max_new_topics: MaxNewTopics = None,
     max_connections: MaxConnections = 1024,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -75,27 +72,40 @@ def serve(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Serve the store in DIR, read-only, to RocketMQ consumers, mqadmin and the dashboard.
+    """Serve the store in DIR to RocketMQ's clients, mqadmin and the dashboard.
 
     Clients use the address as their name server; it answers as the broker, too. They need the
-    remoting protocol, RocketMQ 4.9 or later. Requests that would change a broker are refused, and
-    no file of the store is changed. A store that another process writes is followed.
+    remoting protocol, RocketMQ 4.9 or later. Without --writable, requests that would change a
+    broker are refused, and no file of the store is changed. A store that another process writes is
+    followed. With --writable, producers send messages and groups commit offsets: for tests.
 
     Examples:
         cqstore serve DIR
         cqstore serve DIR --listen 0.0.0.0:9876 --allow 10.0.0.0/24 --offsets offsets.json
+        cqstore serve DIR --writable --new
     """
+    if writable:
+        refuse_beside("--writable", offsets=offsets, form=form)
+    elif new or max_new_topics is not None:
+        raise typer.BadParameter("--new and --max-new-topics require --writable")
     places = _places(listen, as_addresses or [])
-    allowed = _allowed(places, allow or [])
-    advertised = endpoint(*address(advertise, "--advertise")) if advertise else ""
+    allowed = _allowed(places, allow or [], writable=writable)
     tls = listening_context(tls_cert, tls_key, tls_client_ca)
-    names = _names(config, broker_name, cluster_name)
-    with closing(_open(root, read_config(config, root), backend, commit_log)) as served:
+    limits = _limits(max_connections)
+    place = StorePlace(
+        root, config, backend, commit_log, _names(config, broker_name, cluster_name),
+        endpoint(*address(advertise, "--advertise")) if advertise else "",
+    )  # fmt: skip
+    created = MAX_NEW_TOPICS if max_new_topics is None else max_new_topics
+    with (
+        opened_to_write(place, created, limits, new=new)
+        if writable
+        else opened_to_read(place, form, offsets, limits)
+    ) as opened:
         server = Server(
-            ServedBroker(served, GroupOffsets(offsets), *names, advertised), places,
-            allow=allowed, limits=_limits(max_connections), tls=tls, on_event=note,
-            read_metadata=partial(_metadata, root, form, config),
-            on_access=note if access_log else None,
+            opened.broker, places, allow=allowed, limits=opened.limits, tls=tls, on_event=note,
+            read_metadata=opened.read_metadata, on_access=note if access_log else None,
+            writer=opened.writer,
         )  # fmt: skip
         asyncio.run(_run(server, [host for host, _ in places]))
     output(kind).rows(each._asdict() for each in server.counts.snapshot())
@@ -130,16 +140,6 @@ def _limits(max_connections: int) -> ServeLimits:
     return ServeLimits(connections=max_connections, connections_per_address=per_address)
 
 
-def _open(
-    root: Path, settings: StoreConfig, backend: str | None, commit_log: Path | None
-) -> ServedStore:
-    """Open the store read-only, so that it can be opened again."""
-    store = open_store(root, settings, backend, commit_log)
-    options = OpenOptions(read_only=True, backend=backend, housekeeping=False)
-    used = with_log_folder(settings, commit_log)
-    return ServedStore(store, partial(open_served, MessageStore, root, used, options))
-
-
 async def _run(server: Server, hosts: list[str]) -> None:
     """Serve until SIGINT or SIGTERM arrives."""
     ended = ended_event()
@@ -150,7 +150,7 @@ async def _run(server: Server, hosts: list[str]) -> None:
         note(f"ending: {server.connected} connections were accepted")
 
 
-def _allowed(places: list[tuple[str, int]], texts: list[str]) -> list[Network]:
+def _allowed(places: list[tuple[str, int]], texts: list[str], *, writable: bool) -> list[Network]:
     """Return the networks that may connect; warn if other machines are among them."""
     found = networks(texts)
     open_to = [host for host, _ in places if not is_loopback(host)]
@@ -158,26 +158,8 @@ def _allowed(places: list[tuple[str, int]], texts: list[str]) -> list[Network]:
         return found or list(LOOPBACK)
     if not found:
         note(
-            f"other machines can connect to {', '.join(open_to)} and read all messages: there is"
-            " no access control. Limit them with --allow"
+            f"other machines can connect to {', '.join(open_to)} and read all messages"
+            f"{' and send others' if writable else ''}: there is no access control. Limit them"
+            " with --allow"
         )
     return found or networks(_ALL)
-
-
-def _metadata(root: Path, form: Form | None, config: Path | None) -> BrokerMetadata | None:
-    """Return the tables of the store; ``None``: it has none, and ``form`` asks for none.
-
-    Raises:
-        StoreError: the form does not exist, or there are several and none is selected.
-    """
-    paths = StorePaths(root)
-    if form is None:
-        found = find_one_form(paths, form, config)
-    else:
-        found = read_one_form(paths, form, config)
-    for fault in () if found is None else found.faults:
-        _note_once(str(fault))
-    return found
-
-
-_note_once = cache(note)
