@@ -47,6 +47,7 @@ def back(phy_offset: int, **changes: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [JSON, BINARY])
 def test_a_message_comes_back_until_it_is_a_dead_letter(store: MessageStore, form: int) -> None:
     async def story() -> None:

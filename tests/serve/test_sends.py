@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from cqstore.serve.store_writer import WriteSettings
+from cqstore.serve.unique_key import new_unique_key
 from cqstore.store.record.message_id import decode_message_id
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import FlushDiskType
+from tests.kit.gated_disk import gated
 from tests.kit.remoting_client import BINARY, JSON, ONEWAY, Client, pull, with_limits
 from tests.kit.waiting import becomes, run
 from tests.kit.writable_server import BATCH, BORN, SEND, SEND_V2, sent, text_of, writing
@@ -123,6 +125,7 @@ def test_a_batch_is_one_put(store: MessageStore, form: int) -> None:
     run(story())
 
 
+@pytest.mark.slow
 def test_a_delayed_message_waits_in_the_schedule(file_store: MessageStore) -> None:
     async def story() -> None:
         async with writing(file_store) as found:
@@ -241,6 +244,7 @@ def test_a_message_without_unique_key_gets_one(file_store: MessageStore) -> None
             assert {len(each) for each in keys} == {32}
             assert first.properties["UNIQ_KEY"] != second.properties["UNIQ_KEY"]
             bytes.fromhex(keys[0])
+            assert len({new_unique_key() for _ in range(1000)}) == 1000
 
     run(story())
 
@@ -380,6 +384,33 @@ def test_under_sync_flush_an_acknowledged_message_is_on_disk(tmp_path: Path) -> 
                 producer(store, each, f"p{number}:") for number, each in enumerate(clients)
             ))  # fmt: skip
             assert store.max_offset("t", 1) == 8 * 22
+
+    with MessageStore.open(tmp_path / "store", config) as store:
+        run(story(store))
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_no_message_is_acknowledged_before_the_disk_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_batch: bool
+) -> None:
+    config = DELIVERS.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+    fields = sent(v2=True, batch=str(is_batch).lower())
+    body = batch_of(b"1", b"2") if is_batch else b"1"
+    disk = gated(monkeypatch)
+
+    async def story(store: MessageStore) -> None:
+        async with writing(store) as found:
+            one, two = await found.client(), await found.client()
+            await one.ask(SEND, sent(), b"0")
+            disk.open.clear()
+            syncs = disk.syncs
+            number = one.send(BATCH, fields, body)
+            await becomes(lambda: disk.syncs > syncs)
+            for client in (two, one):  # others are answered meanwhile, and this client
+                assert (await client.ask(105, {"topic": "t"})).code == OK
+            assert [each.opaque for each in one.early] == []
+            disk.open.set()
+            assert (await one.answer(number)).code == OK
 
     with MessageStore.open(tmp_path / "store", config) as store:
         run(story(store))

@@ -81,6 +81,7 @@ public final class Writers {
         producer.setNamesrvAddr("127.0.0.1:" + words[1]);
         producer.setInstanceName("producer" + System.nanoTime());
         producer.setRetryTimesWhenSendFailed(0);
+        producer.setSendMsgTimeout(60_000);
         producer.start();
         List<String> results = new ArrayList<>();
         try {
