@@ -42,9 +42,10 @@ def batch_response(
     """Return the response to a client batch that was put, or refused by the store."""
     attributes = topic.row.get("attributes")
     kind = attributes.get(QUEUE_TYPE) if isinstance(attributes, dict) else None
-    more = {}
-    if kind == QueueType.BATCH.value:  # clients give all messages of an inner batch this key
-        more["batchUniqId"] = batch.properties.get(MessageProperty.UNIQ_KEY, "")
+    key = batch.properties.get(MessageProperty.UNIQ_KEY)
+    more = {} if key is None else {"transactionId": key}
+    if key is not None and kind == QueueType.BATCH.value:
+        more["batchUniqId"] = key  # clients give all messages of an inner batch this key
     return _response(request, results, queue_id, more)
 
 

@@ -70,7 +70,7 @@ def stored(root: Path) -> dict[str, list[Row]]:
 
 def row_of(message: Any) -> Row:
     properties = message.properties
-    assert len(properties["UNIQ_KEY"]) == 32
+    assert len(properties["UNIQ_KEY"]) in {32, 56}  # with an IPv4 or an IPv6 address
     # Which queue a producer takes first is its own choice.
     left = {"UNIQ_KEY", "REAL_QID"}
     return {
@@ -200,11 +200,11 @@ def test_failed_messages_come_back_and_become_dead_letters(
         assert len({(each["queueId"], each["queueOffset"]) for each in rows}) == 4
         writers.do("close", "again")
         writers.do("open", port, "never", "h", "t", kind, 1000, 1)
-        until(lambda: run(end_of(port, "%DLQ%h")) == 4, pause=0.2)
+        until(lambda: run(end_of(port, "%DLQ%h")) >= 4, pause=0.2)
         writers.do("close", "never")
     with MessageStore.open(tmp_path / "store", read_only=True) as store:
         dead = [bytes(each.body) for each in store.get_message("%DLQ%h", 0, 0).messages()]
-        assert sorted(dead) == [b"m0", b"m1", b"m2", b"m3"]
+        assert {*dead} == {b"m0", b"m1", b"m2", b"m3"}  # a slow client may send one back twice
 
 
 async def end_of(port: int, topic: str) -> int:

@@ -111,6 +111,7 @@ def test_a_batch_is_one_put(store: MessageStore, form: int) -> None:
             body = batch_of(b"a", b"", b"c" * 500, properties=text_of({"TAGS": "x"}))
             answer = await client.ask(BATCH, fields, body, form)
             assert (answer.code, answer.fields["queueOffset"]) == (OK, "1")
+            assert answer.fields["transactionId"] == "U1"
             ids = [decode_message_id(each)[1] for each in answer.fields["msgId"].split(",")]
             messages = [store.message_by_offset(each) for each in ids]
             assert [each.body for each in messages] == [b"a", b"", b"c" * 500]
