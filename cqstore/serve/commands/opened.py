@@ -23,7 +23,7 @@ from cqstore.serve.group_offsets import GroupOffsets
 from cqstore.serve.limits import ServeLimits
 from cqstore.serve.served_broker import ServedBroker
 from cqstore.serve.served_store import ServedStore
-from cqstore.serve.store_writer import StoreWriter, WriteSettings
+from cqstore.serve.store_writer import MAX_NEW_TOPICS, StoreWriter, WriteSettings
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.message_store import MessageStore
@@ -82,7 +82,7 @@ def opened_to_read(
 
 @contextmanager
 def opened_to_write(
-    place: StorePlace, max_new_topics: int, limits: ServeLimits, *, new: bool
+    place: StorePlace, max_new_topics: int | None, limits: ServeLimits, *, new: bool
 ) -> Iterator[OpenedBroker]:
     """Open the store for writing; it is flushed and closed at the end.
 
@@ -110,16 +110,16 @@ def opened_to_write(
                 writer.close()
 
 
-def _settings(place: StorePlace, max_new_topics: int) -> tuple[StoreConfig, WriteSettings]:
+def _settings(place: StorePlace, max_new_topics: int | None) -> tuple[StoreConfig, WriteSettings]:
     """Return the settings of the store, with delays delivered, and what clients may create."""
     config = read_config(place.config, place.root, puts=True)
     conf = BrokerConf.read(place.config) if place.config is not None else None
     if conf is None or _SCHEDULE not in conf.values:
         config = config.model_copy(update={"enable_schedule_message_service": True})
     given = conf.taken([_AUTO_CREATE, _QUEUES]) if conf is not None else {}
-    write = WriteSettings(max_new_topics)
+    write = WriteSettings(MAX_NEW_TOPICS if max_new_topics is None else max_new_topics)
     return config, WriteSettings(
-        max_new_topics, given.get(_AUTO_CREATE, write.creates_topics),
+        write.max_new_topics, given.get(_AUTO_CREATE, write.creates_topics),
         given.get(_QUEUES, write.default_queues),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """``cqstore serve``: serve a store to RocketMQ's clients."""
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import typer
@@ -22,7 +23,7 @@ from cqstore.replication.endpoint import endpoint
 from cqstore.replication.listening import LOOPBACK, Network, check_listen, is_loopback
 from cqstore.replication.signals import ended_event
 from cqstore.replication.tls_options import TlsKey, listening_context
-from cqstore.serve.commands.opened import StorePlace, opened_to_read, opened_to_write
+from cqstore.serve.commands.opened import OpenedBroker, StorePlace, opened_to_read, opened_to_write
 from cqstore.serve.commands.serve_options import (
     AccessLog,
     Advertise,
@@ -40,7 +41,6 @@ from cqstore.serve.commands.serve_options import (
 )
 from cqstore.serve.limits import ServeLimits
 from cqstore.serve.server import Server
-from cqstore.serve.store_writer import MAX_NEW_TOPICS
 from cqstore.store.settings.broker_conf import BrokerConf
 
 _LISTEN = "127.0.0.1:9876"
@@ -75,40 +75,57 @@ def serve(
     """Serve the store in DIR to RocketMQ's clients, mqadmin and the dashboard.
 
     Clients use the address as their name server; it answers as the broker, too. They need the
-    remoting protocol, RocketMQ 4.9 or later. Without --writable, requests that would change a
-    broker are refused, and no file of the store is changed. A store that another process writes is
-    followed. With --writable, producers send messages and groups commit offsets: for tests.
+    remoting protocol, RocketMQ 4.9 or later. Without --writable, no file of the store is changed,
+    and a store that another process writes is followed. With --writable, producers send messages
+    and groups commit offsets: for tests.
 
     Examples:
         cqstore serve DIR
         cqstore serve DIR --listen 0.0.0.0:9876 --allow 10.0.0.0/24 --offsets offsets.json
         cqstore serve DIR --writable --new
     """
-    if writable:
-        refuse_beside("--writable", offsets=offsets, form=form)
-    elif new or max_new_topics is not None:
-        raise typer.BadParameter("--new and --max-new-topics require --writable")
+    _check_writable(max_new_topics, writable=writable, new=new, offsets=offsets, form=form)
     places = _places(listen, as_addresses or [])
     allowed = _allowed(places, allow or [], writable=writable)
     tls = listening_context(tls_cert, tls_key, tls_client_ca)
+    names = _names(config, broker_name, cluster_name)
+    place = StorePlace(root, config, backend, commit_log, names, _advertised(advertise))
     limits = _limits(max_connections)
-    place = StorePlace(
-        root, config, backend, commit_log, _names(config, broker_name, cluster_name),
-        endpoint(*address(advertise, "--advertise")) if advertise else "",
-    )  # fmt: skip
-    created = MAX_NEW_TOPICS if max_new_topics is None else max_new_topics
-    with (
-        opened_to_write(place, created, limits, new=new)
-        if writable
-        else opened_to_read(place, form, offsets, limits)
-    ) as opened:
-        server = Server(
-            opened.broker, places, allow=allowed, limits=opened.limits, tls=tls, on_event=note,
-            read_metadata=opened.read_metadata, on_access=note if access_log else None,
-            writer=opened.writer,
-        )  # fmt: skip
+    reading = opened_to_read(place, form, offsets, limits)
+    writing = opened_to_write(place, max_new_topics, limits, new=new)
+    with writing if writable else reading as opened:
+        server = _server(opened, places, allowed, tls, logs_access=access_log)
         asyncio.run(_run(server, [host for host, _ in places]))
     output(kind).rows(each._asdict() for each in server.counts.snapshot())
+
+
+def _server(
+    opened: OpenedBroker,
+    places: list[tuple[str, int]],
+    allowed: list[Network],
+    tls: ssl.SSLContext | None,
+    *,
+    logs_access: bool,
+) -> Server:
+    return Server(
+        opened.broker, places, allow=allowed, limits=opened.limits, tls=tls, on_event=note,
+        read_metadata=opened.read_metadata, on_access=note if logs_access else None,
+        writer=opened.writer,
+    )  # fmt: skip
+
+
+def _check_writable(
+    max_new_topics: int | None, *, writable: bool, new: bool, **others: object
+) -> None:
+    """Refuse options that ``--writable`` does not have, or that need it.
+
+    Raises:
+        typer.BadParameter: there is one.
+    """
+    if writable:
+        refuse_beside("--writable", **others)
+    elif new or max_new_topics is not None:
+        raise typer.BadParameter("--new and --max-new-topics require --writable")
 
 
 def _places(listen: str, others: list[str]) -> list[tuple[str, int]]:
@@ -124,6 +141,11 @@ def _places(listen: str, others: list[str]) -> list[tuple[str, int]]:
     for each in places:
         check_listen(*each)
     return places
+
+
+def _advertised(text: str | None) -> str:
+    """Return the address in routes; empty: the one to which a client has connected."""
+    return endpoint(*address(text, "--advertise")) if text else ""
 
 
 def _names(config: Path | None, broker: str | None, cluster: str | None) -> tuple[str, str]:
