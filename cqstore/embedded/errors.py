@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cqstore.store.errors import StoreError
+from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.service.results import PutMessageStatus
 
 
@@ -20,3 +20,7 @@ class PutRefusedError(StoreError):
     ) -> None:
         super().__init__(reason, path=path, phy_offset=phy_offset, position=position)
         self.status = status
+
+
+class TooManyTopicsError(RefusedStoreError):
+    """The limit for new topics was reached; nothing was changed."""

@@ -10,12 +10,12 @@ from typing import Literal, Self, overload
 
 from cqstore.broker.cleaning.rules import CleaningRules
 from cqstore.broker.cleaning.topic_cleaner import EVERY_SECONDS, TopicCleaner
-from cqstore.broker.conversion.owned_tables import OwnedTables
 from cqstore.broker.groups.group_offsets import OffsetChange
 from cqstore.embedded.clean_log import clean_log
 from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from cqstore.embedded.group_members import LogMembers
 from cqstore.embedded.log_message import LogMessage, log_message
+from cqstore.embedded.log_tables import LogTables
 from cqstore.embedded.log_topics import LogTopics
 from cqstore.embedded.names import check_group_name, check_topic_name
 from cqstore.embedded.one_reader import filter_of
@@ -74,13 +74,9 @@ class EmbeddedLog:
         self._offsets: ConsumerOffsets | None = None
         self._topics: LogTopics | None = None
         if not store.read_only:
-            tables = _tables_of(store)
-            self._offsets = offsets = ConsumerOffsets(
-                store, tables.offsets, interval, self._members.share_anew
+            self._topics, self._offsets = LogTables.take_over(
+                store, queues, interval, self._members.share_anew
             )
-            components_of(store).clean.positions.owner = offsets
-            self._topics = LogTopics(store, tables.topics, queues, offsets.forget_topic)
-            offsets.start()
 
     def __repr__(self) -> str:
         return repr(self.store).replace("MessageStore", "EmbeddedLog", 1)
@@ -482,12 +478,3 @@ class EmbeddedLog:
                 path=self.store.root,
             )
         return self._offsets
-
-
-def _tables_of(store: MessageStore) -> OwnedTables:
-    """Return the broker's tables, which the store closes."""
-    components = components_of(store)
-    backends = [each.name for each in components.queues.backends()]
-    tables = OwnedTables(components.paths, backends, components.config)
-    components.services.append(tables)
-    return tables

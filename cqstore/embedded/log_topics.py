@@ -11,9 +11,11 @@ from itertools import count
 
 from cqstore.broker.metadata.model import Json
 from cqstore.broker.metadata.owned_table import OwnedTable, Rows
+from cqstore.embedded.errors import TooManyTopicsError
 from cqstore.embedded.names import check_topic_name
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.progress import noop
 from cqstore.store.record.java_hash import java_hash
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.service.message_store import MessageStore
@@ -30,11 +32,17 @@ class LogTopics:
     """The topics of one open store. Any thread; a new topic is durable before it is used."""
 
     def __init__(
-        self, store: MessageStore, table: OwnedTable, queues: int, on_new: Callable[[str], object]
+        self,
+        store: MessageStore,
+        table: OwnedTable,
+        queues: int,
+        on_new: Callable[[str], object],
+        max_new: int | None = None,
     ) -> None:
         """Take over the topics in ``table``; ``queues`` is the default for new topics.
 
-        ``on_new`` is called with topics that have no queues.
+        ``on_new`` is called with topics that have no queues. At most ``max_new`` topics are
+        created; ``None``: no limit.
 
         Raises:
             RefusedStoreError: ``queues`` is out of range.
@@ -48,6 +56,9 @@ class LogTopics:
         self._writable: dict[str, int] = {}  # queues per topic, as used by puts
         self._lock = CheckedLock("the creation of a topic")  # guards _rows and the table
         self._turns = count()
+        self._max_new, self._new = max_new, 0
+        self.on_created: Callable[[str, Json], object] = noop
+        """Called with each topic that was created, and its row."""
 
     def names(self) -> list[str]:
         """Return the names of the topics in the table."""
@@ -61,16 +72,11 @@ class LogTopics:
         Raises:
             IllegalMessageError: a broker would not accept the name.
             RefusedStoreError: the topic exists with a different number of queues.
+            TooManyTopicsError: the limit for new topics was reached.
             CorruptionError: the table has an invalid number of queues.
             StoreIOError: the table cannot be written; nothing has changed.
         """
-        check_topic_name(topic)
-        if queues is not None:
-            _check_count(queues)
-        if topic not in self._rows:
-            with self._lock.entry():
-                if topic not in self._rows:
-                    self._create(topic, queues or self._queues)
+        self.create_unless_known(topic, queues)
         found = self._number(topic, "writeQueueNums")
         if queues is not None and queues != found:
             raise RefusedStoreError(
@@ -79,13 +85,23 @@ class LogTopics:
             )
         return found
 
-    def create_unless_known(self, topic: str, queues: int) -> None:
+    def create_unless_known(self, topic: str, queues: int | None = None) -> None:
         """Create ``topic`` with ``queues`` queues, unless it exists with any number of queues.
 
         Raises:
             StoreError: as for ``create``.
         """
-        self.create(topic, None if topic in self._rows else queues)
+        check_topic_name(topic)
+        if queues is not None:
+            _check_count(queues)
+        if topic not in self._rows:
+            with self._lock.entry():
+                if topic not in self._rows:
+                    self._create(topic, queues or self._queues)
+
+    def knows(self, topic: str) -> bool:
+        """Return whether ``topic`` is in the table."""
+        return topic in self._rows
 
     def rows(self) -> dict[str, Json]:
         """Return a copy of the table: topic → its configuration."""
@@ -139,12 +155,18 @@ class LogTopics:
         return sorted(there.union(range(self._number(topic, "readQueueNums"))))
 
     def _create(self, topic: str, queues: int) -> None:
+        if self._max_new is not None and self._new >= self._max_new:
+            raise TooManyTopicsError(
+                f"cannot create topic {topic!r}: the limit of {self._max_new} new topics is reached"
+            )
         there = [key.queue_id + 1 for key in self._store.queue_keys(topic)]
         if not there:
             self._on_new(topic)
         row = topic_row(topic, TopicQueues(queues=max([queues, *there])))
         self._table.write({topic: row})
         self._rows[topic] = row
+        self._new += 1
+        self.on_created(topic, row)
 
     def _number(self, topic: str, name: str) -> int:
         """Return a number of queues from the table of topics.

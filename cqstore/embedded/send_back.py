@@ -18,7 +18,7 @@ from cqstore.store.service.reading.arguments import check_kind, check_numbers
 
 MAX_RECONSUME_TIMES = 16
 """``SubscriptionGroupConfig.retryMaxTimes``."""
-_QUEUES = 1
+QUEUES = 1
 """Number of queues of a new retry or dead-letter topic."""
 _FIRST_LEVEL = 3
 _OF_RECORD = {MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET}
@@ -47,7 +47,7 @@ class RetryTopics:
         topic = RETRY_PREFIX + group
         if not self.is_on or not is_topic_name(topic):
             return None
-        self._topics.create_unless_known(topic, _QUEUES)
+        self._topics.create_unless_known(topic, QUEUES)
         return topic
 
     def sent_back(
@@ -61,24 +61,42 @@ class RetryTopics:
             StoreError: as for ``LogTopics.create``.
         """
         check_kind(LogMessage, "a LogMessage", message=message)
-        check_group_name(group)
         check_numbers(max_reconsume_times=max_reconsume_times)
         wanted = 0 if level is None else checked_level(level)
+        self._check(group)
+        return self.copy_for(group, self._stored(message), wanted, max_reconsume_times)
+
+    def copy_for(
+        self, group: str, stored: StoredMessage, level: int, max_reconsume_times: int,
+        queues: int = QUEUES,
+    ) -> Message:  # fmt: skip
+        """Return the copy to put of a message that ``group`` could not process.
+
+        With level 0 the delay grows with each try; below 0 it is a dead letter. ``queues``: number
+        of queues of a new retry topic.
+
+        Raises:
+            RefusedStoreError: delayed delivery is disabled.
+            StoreError: as for ``LogTopics.create``.
+        """
+        self._check(group)
+        times = stored.tail.reconsume_times
+        is_dead = times >= max_reconsume_times or level < 0
+        topic = (DLQ_PREFIX if is_dead else RETRY_PREFIX) + group
+        self._topics.create_unless_known(topic, QUEUES if is_dead else queues)
+        if not is_dead:  # so that metrics include the lag of retries that no tail reads
+            first = partial(self._store.min_offset, topic)
+            self._offsets.begin(group, topic, self._topics.queues_to_read(topic), first)
+        delay = 0 if is_dead else level or _FIRST_LEVEL + times
+        return _copy(stored, topic, self._topics.queue_of(topic, None), delay)
+
+    def _check(self, group: str) -> None:
+        check_group_name(group)
         if not self.is_on:
             raise RefusedStoreError(
                 "cannot send the message back: delayed delivery is disabled. Open the log with"
                 " StoreConfig(enable_schedule_message_service=True)", path=self._store.root,
             )  # fmt: skip
-        stored = self._stored(message)
-        times = stored.tail.reconsume_times
-        is_dead = times >= max_reconsume_times or wanted < 0
-        topic = (DLQ_PREFIX if is_dead else RETRY_PREFIX) + group
-        self._topics.create_unless_known(topic, _QUEUES)
-        if not is_dead:  # so that metrics include the lag of retries that no tail reads
-            first = partial(self._store.min_offset, topic)
-            self._offsets.begin(group, topic, self._topics.queues_to_read(topic), first)
-        delay = 0 if is_dead else wanted or _FIRST_LEVEL + times
-        return _copy(stored, topic, self._topics.queue_of(topic, None), delay)
 
     def _stored(self, message: LogMessage) -> StoredMessage:
         """Return the record of a message that was read from the log."""

@@ -27,6 +27,8 @@ class CommandHead(NamedTuple):
 
 
 COMMAND_HEAD = Layout(CommandHead)
+_HTTP2 = int.from_bytes(b"PRI ", "big")
+"""First bytes of each connection in HTTP/2."""
 _REST = COMMAND_HEAD.size - COMMAND_HEAD.offset("header")
 """Number of bytes of the head that ``size`` includes."""
 
@@ -125,6 +127,8 @@ class CommandReader:
             WireError: no peer sends such a head.
         """
         limits, size = self._limits, head.size
+        if size == _HTTP2:
+            raise WireError(f"{self._limits.what} in HTTP/2: gRPC is not supported")
         if not _REST <= size <= limits.frame:
             raise self._impossible("size", f"{_REST} to {limits.frame}", size)
         form, header_size = head.header >> _TYPE_BITS & 0xFF, head.header & _HEADER_BITS

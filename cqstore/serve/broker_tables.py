@@ -15,7 +15,8 @@ from cqstore.store.queue.light_home import is_light
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.made_topics import TopicQueues, topic_row
 
-READABLE = 4
+READABLE, WRITABLE = 4, 2
+"""Bits of ``perm``."""
 _DEFAULT_QUEUES = 16
 _DEFAULT_PERM = 6
 
@@ -33,6 +34,11 @@ class TopicInfo(NamedTuple):
     def is_readable(self) -> bool:
         """Return whether clients may pull from the topic."""
         return bool(self.perm & READABLE)
+
+    @property
+    def is_writable(self) -> bool:
+        """Return whether producers may send to the topic."""
+        return bool(self.perm & WRITABLE)
 
 
 @dataclass(slots=True)
@@ -62,6 +68,11 @@ class BrokerTables:
     def without_known(self) -> "BrokerTables":
         """Return the same tables for a store that was opened again, and may have new queues."""
         return BrokerTables(self.topics, self.groups, self.forbidden, self.offsets, self.versions)
+
+    def with_topic(self, topic: str, row: Json) -> "BrokerTables":
+        """Return the same tables, and one topic more."""
+        topics = {**self.topics, topic: row}
+        return BrokerTables(topics, self.groups, self.forbidden, self.offsets, self.versions)
 
     def topic(self, store: MessageStore, topic: str) -> TopicInfo | None:
         """Return a topic; ``None``: it has neither a row nor a queue."""
@@ -95,13 +106,14 @@ def topic_info(row: Json) -> TopicInfo:
     """Return the topic of a row, with RocketMQ's defaults for what the row lacks."""
     return TopicInfo(
         row,
-        _number(row, "readQueueNums", _DEFAULT_QUEUES),
-        _number(row, "writeQueueNums", _DEFAULT_QUEUES),
-        _number(row, "perm", _DEFAULT_PERM),
-        _number(row, "topicSysFlag", 0),
+        row_number(row, "readQueueNums", _DEFAULT_QUEUES),
+        row_number(row, "writeQueueNums", _DEFAULT_QUEUES),
+        row_number(row, "perm", _DEFAULT_PERM),
+        row_number(row, "topicSysFlag", 0),
     )
 
 
-def _number(row: Json, name: str, default: int) -> int:
+def row_number(row: Json, name: str, default: int) -> int:
+    """Return a number in a row; a value that is not an integer is the default."""
     found = row.get(name, default)
     return found if type(found) is int else default

@@ -9,6 +9,8 @@ from enum import IntEnum
 class RequestCode(IntEnum):
     """Requests that are answered."""
 
+    SEND_MESSAGE = 10
+    """Answered by a writable server, as are the three below with ``SEND`` in their names."""
     PULL_MESSAGE = 11
     QUERY_MESSAGE = 12
     QUERY_CONSUMER_OFFSET = 14
@@ -23,6 +25,7 @@ class RequestCode(IntEnum):
     VIEW_MESSAGE_BY_ID = 33
     HEART_BEAT = 34
     UNREGISTER_CLIENT = 35
+    CONSUMER_SEND_MSG_BACK = 36
     GET_CONSUMER_LIST_BY_GROUP = 38
     NOTIFY_CONSUMER_IDS_CHANGED = 40
     """Sent to clients, never received."""
@@ -40,7 +43,9 @@ class RequestCode(IntEnum):
     QUERY_TOPIC_CONSUME_BY_WHO = 300
     GET_CONSUMER_RUNNING_INFO = 307
     """Received from tools, and sent to consumers."""
+    SEND_MESSAGE_V2 = 310
     VIEW_BROKER_STATS_DATA = 315
+    SEND_BATCH_MESSAGE = 320
     QUERY_CONSUME_QUEUE = 321
     GET_TOPIC_CONFIG = 351
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
@@ -54,6 +59,10 @@ class ResponseCode(IntEnum):
     SYSTEM_ERROR = 1
     SYSTEM_BUSY = 2
     REQUEST_CODE_NOT_SUPPORTED = 3
+    FLUSH_DISK_TIMEOUT = 10
+    FLUSH_SLAVE_TIMEOUT = 12
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
     NO_PERMISSION = 16
     TOPIC_NOT_EXIST = 17
     PULL_NOT_FOUND = 19

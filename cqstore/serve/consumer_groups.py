@@ -81,7 +81,9 @@ class ConsumerGroups:
     def heartbeat(
         self, link: ClientLink, language: str, version: int, body: bytes
     ) -> list[tuple[str, ConsumerGroup]]:
-        """Register the consumers of a client; return the groups whose members have changed.
+        """Register the consumers of a client; return the groups that have changed.
+
+        A group has changed if a consumer joined it, or subscribes to other topics.
 
         Raises:
             RefusedRequestError: the body is not a heartbeat, or there are too many groups.
@@ -95,15 +97,17 @@ class ConsumerGroups:
         for data in _objects(found.get("consumerDataSet")):
             name = _text(data, "groupName")
             group = self._groups.get(name) or ConsumerGroup()
-            if link not in group.consumers:
-                if max(len(group.consumers), len(self._groups)) >= MAX_GROUPS:
-                    raise RefusedRequestError(
-                        ResponseCode.SYSTEM_BUSY, f"more than {MAX_GROUPS} groups or consumers"
-                    )
-                changed.append((name, group))
+            is_new = link not in group.consumers
+            if is_new and max(len(group.consumers), len(self._groups)) >= MAX_GROUPS:
+                raise RefusedRequestError(
+                    ResponseCode.SYSTEM_BUSY, f"more than {MAX_GROUPS} groups or consumers"
+                )
+            before = group.subscriptions
             self._groups[name] = group
             group.consumers[link] = Consumer(client_id, link, language, version, monotonic())
             _describe(group, data)
+            if is_new or group.subscriptions.keys() != before.keys():
+                changed.append((name, group))
         return changed
 
     def leave(self, link: ClientLink, group: str | None = None) -> list[tuple[str, ConsumerGroup]]:
@@ -135,6 +139,13 @@ class ConsumerGroups:
                 if len(self._locks) < _MAX_LOCKS:
                     self._locks[group, queue] = client_id, now + _LOCK_SECONDS
                     yield queue
+
+    def has_locks(self, group: str) -> bool:
+        """Return whether consumers of ``group`` have queues for themselves: they are orderly."""
+        now = monotonic()
+        return any(
+            owner == group and until >= now for (owner, _), (_, until) in self._locks.items()
+        )
 
     def unlock(self, group: str, client_id: str, queues: Iterable[str]) -> None:
         """Release queues that the client has locked."""

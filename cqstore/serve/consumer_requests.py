@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cqstore.remoting.body import KeyedByObject, json_body
 from cqstore.remoting.command import Command
-from cqstore.serve.broker_tables import READABLE, TopicInfo
+from cqstore.serve.broker_tables import TopicInfo
 from cqstore.serve.codes import RequestCode, ResponseCode
 from cqstore.serve.consumer_groups import ConsumerGroup
 from cqstore.serve.pulls import ConsumerLink
@@ -59,7 +59,7 @@ class ConsumerRequests:
     def route(self, request: Request, _link: ConsumerLink) -> Command:
         """Return the queues of a topic, and this server as the only broker that has them.
 
-        They are readable only, so that producers find no queue to send to.
+        In a read-only server they are not writable, so that producers find no queue to send to.
         """
         name = request.name("topic")
         with self._broker.served.reading() as store:
@@ -82,7 +82,7 @@ class ConsumerRequests:
             "filterServerTable": {},
             "queueDatas": [
                 {
-                    "brokerName": broker.name, "perm": topic.perm & READABLE,
+                    "brokerName": broker.name, "perm": topic.perm & broker.perm,
                     "readQueueNums": topic.read_queues, "topicSysFlag": topic.sys_flag,
                     "writeQueueNums": topic.write_queues,
                 }
@@ -97,6 +97,8 @@ class ConsumerRequests:
         changed = self._broker.groups.heartbeat(
             link, command.language, command.version, request.body
         )
+        for name, _ in changed:
+            self._broker.on_group(name)
         self._report(changed)
         return request.respond()
 

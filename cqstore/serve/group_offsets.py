@@ -8,6 +8,7 @@ Source: RocketMQ ``ConsumerOffsetManager``.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from cqstore.broker.metadata.model import Offsets, readings
 from cqstore.serve.codes import ResponseCode
@@ -25,6 +26,44 @@ _MAX_FILE_BYTES = 512 << 20
 _TABLE = "offsetTable"
 Key = tuple[str, str]
 """Topic and group."""
+
+
+class CommittedOffsets(Protocol):
+    """The offsets of groups that a server uses, see ``GroupOffsets`` for its methods."""
+
+    def use_stored(self, offsets: Offsets) -> None:
+        """Use the offsets of the store's tables where clients have committed none."""
+
+    def committed(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Return the offset of ``group`` in one queue; ``None``: there is none."""
+
+    def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Set the offset of ``group`` in one queue."""
+
+    def has_group(self, group: str) -> bool:
+        """Return whether ``group`` has an offset in any topic."""
+
+    def topics_of(self, group: str) -> set[str]:
+        """Return the topics in which ``group`` has offsets."""
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Return the groups that have offsets in ``topic``."""
+
+    def save(self) -> None:
+        """Write what was committed, where the server itself writes it."""
+
+
+def check_commit(queue_id: int, offset: int) -> None:
+    """Refuse a queue or an offset that no broker has.
+
+    Raises:
+        RefusedRequestError: one is out of range.
+    """
+    if not (0 <= queue_id <= INT_MAX and 0 <= offset <= LONG_MAX):
+        raise RefusedRequestError(
+            ResponseCode.INVALID_PARAMETER,
+            f"invalid offset {offset} in queue {queue_id}: negative numbers are refused",
+        )
 
 
 class GroupOffsets:
@@ -69,11 +108,7 @@ class GroupOffsets:
         Raises:
             RefusedRequestError: clients have committed too many offsets, or it is out of range.
         """
-        if not (0 <= queue_id <= INT_MAX and 0 <= offset <= LONG_MAX):
-            raise RefusedRequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"invalid offset {offset} in queue {queue_id}: negative numbers are refused",
-            )
+        check_commit(queue_id, offset)
         row = self._committed.get((topic, group), {})
         if queue_id not in row:
             if self._count >= MAX_COMMITS:

@@ -27,6 +27,9 @@ class ServeLimits:
     memory_bytes: int = 256 << 20
     """Bytes of received requests and of responses that were not sent yet."""
     memory_bytes_per_address: int = 128 << 20
+    put_bytes: int = 64 << 20
+    """Bytes of messages that wait for the disk."""
+    put_bytes_per_address: int = 32 << 20
     frame_bytes: int = 16 << 20
     """Maximum size of one request; RocketMQ's own limit."""
     header_bytes: int = 64 << 10

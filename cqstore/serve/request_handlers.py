@@ -17,17 +17,19 @@ from cqstore.serve.held_pulls import HeldPulls
 from cqstore.serve.limits import Quota, ServeLimits
 from cqstore.serve.message_requests import MessageRequests
 from cqstore.serve.pulls import ConsumerLink, ConsumerPulls
+from cqstore.serve.refusals import failure, refusal
 from cqstore.serve.relayed_requests import RelayedRequests
 from cqstore.serve.request import RefusedRequestError, Request
+from cqstore.serve.send_requests import SendRequests
 from cqstore.serve.served_broker import JobHandler, ServedBroker
+from cqstore.serve.store_writer import StoreWriter
 from cqstore.serve.tool_requests import ToolRequests
 from cqstore.serve.users import Users
-from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError
 
-_LOG = StoreLogger(__name__)
 THREADS = 4
 _POP = range(200_050, 200_200)
+_TRANSACTIONS = {37, 323}
 
 
 class RequestHandlers:
@@ -42,13 +44,16 @@ class RequestHandlers:
         version: str,
         on_change: Callable[[str, ConsumerGroup], object],
         users: Users | None = None,
+        writer: StoreWriter | None = None,
     ) -> None:
         """``on_change``: see ``ConsumerRequests``; ``version``: see ``ToolRequests``.
 
         ``users``: those who must have signed a request; ``None``: signatures are ignored.
+        ``writer`` puts what clients send; ``None``: the server is read-only.
         """
         self._users = users
         self._broker = broker
+        self._is_writable = writer is not None
         pulls = ConsumerPulls(broker, held)
         self._handlers: dict[int, Handler] = {
             RequestCode.PULL_MESSAGE: pulls.pull, RequestCode.LITE_PULL_MESSAGE: pulls.pull,
@@ -58,6 +63,9 @@ class RequestHandlers:
             **MessageRequests(broker).handlers(), **ToolRequests(broker, version).handlers(),
         }  # fmt: skip
         self._relayed = RelayedRequests(broker, calls).handlers()
+        self._sends = None if writer is None else SendRequests(broker, writer, limits)
+        if self._sends is not None:
+            self._handlers |= self._sends.handlers()
         self._quota = Quota(limits.jobs, limits.jobs_per_address)
         self._threads = ThreadPoolExecutor(THREADS, "cqstore-serve")
         self._running: set[asyncio.Task[None]] = set()
@@ -77,10 +85,15 @@ class RequestHandlers:
                 self._start(request, link, lambda: relay(request))
                 return None
         except (RefusedRequestError, StoreError) as exc:
-            return _refusal(request, exc)
+            return refusal(request, exc)
         except Exception:  # noqa: BLE001 - a fault of this program costs one response
-            return _failure(request)
-        return _unknown(request)
+            return failure(request)
+        return self._unknown(request)
+
+    async def drain(self) -> None:
+        """Refuse further messages, and acknowledge those that were put."""
+        if self._sends is not None:
+            await self._sends.drain()
 
     async def finish(self, seconds: float) -> None:
         """Wait until the requests in threads are answered, at most ``seconds``."""
@@ -112,9 +125,9 @@ class RequestHandlers:
         try:
             response = await answer()
         except (RefusedRequestError, StoreError) as exc:
-            response = _refusal(request, exc)
+            response = refusal(request, exc)
         except Exception:  # noqa: BLE001 - a fault of this program costs one response
-            response = _failure(request)
+            response = failure(request)
         finally:
             self._quota.add(link.address, -1)
         link.respond(request, response)
@@ -128,26 +141,18 @@ class RequestHandlers:
         with self._broker.served.reading() as store:
             return job(request, store)
 
-
-def _refusal(request: Request, exc: RefusedRequestError | StoreError) -> Command:
-    if isinstance(exc, RefusedRequestError):
-        return request.respond(exc.code, exc.remark)
-    return request.respond(ResponseCode.SYSTEM_ERROR, exc.reason)
-
-
-def _failure(request: Request) -> Command:
-    """Return the response for a request that a fault of this program does not let it answer."""
-    _LOG.exception("cannot answer request %d of %s", request.command.code, request.peer)
-    return request.respond(ResponseCode.SYSTEM_ERROR, "internal error: see the server's log")
-
-
-def _unknown(request: Request) -> Command:
-    code = request.command.code
-    if code in WRITES:
+    def _unknown(self, request: Request) -> Command:
+        code = request.command.code
+        if code in WRITES:
+            what = f"{WRITES[code]} ({code}) is refused"
+            if not self._is_writable:
+                why = "this server is read-only, the store is not changed"
+            elif code in _TRANSACTIONS:
+                why = "transactions are not supported by this server"
+            else:
+                why = "clients of this server send and consume, and change nothing else"
+            return request.respond(ResponseCode.NO_PERMISSION, f"{what}: {why}")
+        why = "POP is not supported" if code in _POP else "this server does not support it"
         return request.respond(
-            ResponseCode.NO_PERMISSION,
-            f"{WRITES[code]} ({code}) is refused: this server is read-only, the store is not"
-            " changed",
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {code}: {why}"
         )
-    why = "POP is not supported" if code in _POP else "this server does not support it"
-    return request.respond(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {code}: {why}")

@@ -3,18 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cqstore.broker.metadata.model import Json
 from cqstore.broker.topic_kind import group_of
 from cqstore.remoting.command import Command
-from cqstore.serve.broker_tables import BrokerTables, TopicInfo, topic_info
+from cqstore.serve.broker_tables import READABLE, BrokerTables, TopicInfo, topic_info
 from cqstore.serve.codes import ResponseCode
 from cqstore.serve.consumer_groups import ConsumerGroups
-from cqstore.serve.group_offsets import GroupOffsets
+from cqstore.serve.group_offsets import CommittedOffsets
 from cqstore.serve.request import RefusedRequestError, Request
 from cqstore.serve.served_store import ServedStore
+from cqstore.store.progress import noop
 from cqstore.store.record.message import RETRY_PREFIX
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.made_topics import TopicQueues, topic_row
 
+DEFAULT_TOPIC = "TBW102"
+"""Name of ``ServedBroker.default_topic``."""
 JobHandler = Callable[[Request, MessageStore], Command]
 """Answers a request in a thread; the store stays open meanwhile."""
 
@@ -24,7 +28,7 @@ class ServedBroker:
     """One served store and its clients. Tables are replaced as a whole."""
 
     served: ServedStore
-    offsets: GroupOffsets
+    offsets: CommittedOffsets
     name: str = "cqstore"
     """Name of the broker, part of the queues that clients see."""
     cluster: str = "DefaultCluster"
@@ -32,11 +36,21 @@ class ServedBroker:
     """Address that clients are told; empty: the one to which they have connected."""
     groups: ConsumerGroups = field(default_factory=ConsumerGroups)
     tables: BrokerTables = field(default_factory=BrokerTables)
+    perm: int = READABLE
+    """Permissions that routes may show: producers find no queue unless it is writable."""
+    default_topic: TopicInfo | None = None
+    """The topic whose route producers use for a topic that does not exist."""
+    on_group: Callable[[str], object] = noop
+    """Called with a group to which a consumer was added."""
 
     def use_tables(self, tables: BrokerTables) -> None:
         """Serve other tables from now on."""
         self.tables = tables
         self.offsets.use_stored(tables.offsets)
+
+    def add_topic(self, topic: str, row: Json) -> None:
+        """Serve one topic more."""
+        self.tables = self.tables.with_topic(topic, row)
 
     def topic(self, store: MessageStore, topic: str) -> TopicInfo:
         """Return a topic.
@@ -48,6 +62,8 @@ class ServedBroker:
             RefusedRequestError: it does not exist.
         """
         found = self.tables.topic(store, topic)
+        if topic == DEFAULT_TOPIC and self.default_topic is not None:
+            found = self.default_topic
         if found is None and self._is_retry_topic(topic):
             found = topic_info(topic_row(topic, TopicQueues(queues=1)))
         if found is None:

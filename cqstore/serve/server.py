@@ -7,6 +7,7 @@ Source: RocketMQ ``NettyRemotingServer``, ``ClientHousekeepingService``.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -29,6 +30,7 @@ from cqstore.serve.request_counts import RequestCounts
 from cqstore.serve.request_handlers import RequestHandlers
 from cqstore.serve.served_broker import ServedBroker
 from cqstore.serve.served_store import POLL_SECONDS
+from cqstore.serve.store_writer import StoreWriter
 from cqstore.serve.users import Users
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError
@@ -40,6 +42,8 @@ _SAVE_SECONDS = 5.0
 _TABLES_SECONDS = 5.0
 """Minimum time between two reads of the tables of a running broker."""
 _END_SECONDS = 2.0
+_ACCEPT_TURNS = 3
+"""Turns of the loop from the accept of a connection until its ``connection_made``."""
 _HANDSHAKE_SECONDS = 10.0
 OnEvent = Callable[[str], object]
 
@@ -78,13 +82,15 @@ class Server:
         read_metadata: ReadMetadata | None = None,
         on_event: OnEvent = _LOG.info,
         on_access: OnEvent | None = None,
+        writer: StoreWriter | None = None,
     ) -> None:
         """Prepare to listen on ``addresses`` (port 0: a free one) for clients in ``allow``.
 
         With ``users``, only requests that one of them has signed are answered.
         ``read_metadata`` returns the store's tables; ``None``: topics are those of the queues.
         ``on_event`` is called when a connection is refused or closed for a reason, ``on_access``
-        with a line for each request.
+        with a line for each request. ``writer`` puts what clients send; ``None``: sends are
+        refused.
         """
         self.limits = limits or ServeLimits()
         self.counts = RequestCounts()
@@ -107,8 +113,9 @@ class Server:
         """The pulls that wait for messages."""
         self._calls = ClientCalls(self.limits)
         self._handlers = RequestHandlers(
-            broker, self.held, self._calls, self.limits, version("cqstore"), self._notify, users
-        )
+            broker, self.held, self._calls, self.limits, version("cqstore"), self._notify, users,
+            writer,
+        )  # fmt: skip
         self._ended = AsyncExitStack()
         self._tables_at = 0.0
         self._is_ending = False
@@ -157,6 +164,7 @@ class Server:
             task = loop.create_task(work)
             task.add_done_callback(_log_fault)
             ended.callback(task.cancel)
+        ended.push_async_callback(self._handlers.drain)
         for host, port in self._addresses:
             listener = listen(host, port)
             self.ports.append(listener.getsockname()[1])
@@ -164,7 +172,7 @@ class Server:
                 lambda: Connection(self), sock=listener, ssl=self._tls,
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._tls else None,
             )  # fmt: skip
-            ended.callback(server.close)
+            ended.push_async_callback(_stop_accepting, listener, server)
 
     async def _end_links(self) -> None:
         """Disconnect all clients; those that do not read are cut off after a moment.
@@ -305,6 +313,17 @@ class Server:
                 await asyncio.to_thread(self._broker.offsets.save)
             except StoreError as exc:
                 self._on_event(f"cannot write consumer offsets, retrying: {exc}")
+
+
+async def _stop_accepting(listener: socket.socket, server: asyncio.Server) -> None:
+    """Close a listener, after the connections that it has just accepted have begun.
+
+    asyncio would forget them, and they would stay open, if it was closed before.
+    """
+    asyncio.get_running_loop().remove_reader(listener)
+    for _ in range(_ACCEPT_TURNS):
+        await asyncio.sleep(0)
+    server.close()
 
 
 def _log_fault(task: "asyncio.Task[None]") -> None:

@@ -250,7 +250,7 @@ class ToolRequests:
         host, _, port = (broker.advertised or request.local_address).rpartition(":")
         settings = {
             "brokerClusterName": broker.cluster, "brokerId": 0, "brokerIP1": host,
-            "brokerName": broker.name, "brokerPermission": 4, "listenPort": port,
+            "brokerName": broker.name, "brokerPermission": broker.perm, "listenPort": port,
             "storePathRootDir": store.root,
         }  # fmt: skip
         text = "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -17,7 +17,7 @@ from tests.kit.public_names import UsedName, closure
 
 PACKAGES = [
     "cqstore", "cqstore.analysis", "cqstore.metrics", "cqstore.migration", "cqstore.replication",
-    "cqstore.spark",
+    "cqstore.spark", "cqstore.testing",
 ]  # fmt: skip
 """The modules whose names stay."""
 API = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))

@@ -5,6 +5,7 @@ import random
 import socket
 import struct
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -285,5 +286,21 @@ def test_many_requests_at_once_are_answered_in_turns(root: Path) -> None:
                 client.send(MAX, PLACE)
             answers = [await client.next_answer() for _ in range(1000)]
             assert [each.opaque for each in answers] == list(range(1, 1001))
+
+    run(story())
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_that_is_accepted_at_the_end_is_closed(root: Path, turns: int) -> None:
+    """asyncio forgets a connection if its listener is closed before the transport exists."""
+
+    async def story() -> None:
+        async with serving(root) as found:
+            client = socket.create_connection(("127.0.0.1", found.port))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        client.settimeout(10)
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
 
     run(story())

@@ -29,9 +29,11 @@ def running(root: Path, *more: object) -> Iterator[tuple["subprocess.Popen[str]"
     ) as process:
         try:
             assert process.stderr is not None
-            line = process.stderr.readline()
-            found = re.search(r"127\.0\.0\.1:(\d+).*: serving as name server and broker", line)
-            assert found, line
+            found = None
+            while found is None:
+                line = process.stderr.readline()
+                assert line, "cqstore serve has ended"
+                found = re.search(r"127\.0\.0\.1:(\d+).*: serving as name server and broker", line)
             yield process, int(found[1])
         finally:
             process.kill()

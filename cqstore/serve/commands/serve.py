@@ -1,21 +1,21 @@
-"""The command ``cqstore serve``."""
+"""``cqstore serve``: serve a store to RocketMQ's clients."""
 
 import asyncio
-from contextlib import closing
-from functools import cache, partial
+import ssl
 from pathlib import Path
 
-from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.one_form import BrokerForm, find_one_form, read_one_form
+import typer
+
+from cqstore.broker.one_form import BrokerForm
 from cqstore.cli.options import (
     Backend,
     CommitLogFolder,
     ConfigFile,
     Dir,
     Format,
+    New,
     note,
-    open_store,
-    read_config,
+    refuse_beside,
 )
 from cqstore.cli.output import OutputFormat, output
 from cqstore.replication.address import address, networks
@@ -24,6 +24,7 @@ from cqstore.replication.listening import LOOPBACK, Network, check_listen, is_lo
 from cqstore.replication.signals import ended_event
 from cqstore.replication.tls_options import TlsKey, listening_context
 from cqstore.serve.commands.metrics_export import MetricsExport, metrics_export
+from cqstore.serve.commands.opened import OpenedBroker, StorePlace, opened_to_read, opened_to_write
 from cqstore.serve.commands.serve_options import (
     AccessLog,
     Advertise,
@@ -33,25 +34,18 @@ from cqstore.serve.commands.serve_options import (
     ClusterName,
     Listen,
     MaxConnections,
+    MaxNewTopics,
     MetricsAddress,
     OffsetsFile,
     TlsCert,
     TlsClientCa,
     UsersFile,
+    Writable,
 )
-from cqstore.serve.group_offsets import GroupOffsets
 from cqstore.serve.limits import ServeLimits
-from cqstore.serve.served_broker import ServedBroker
-from cqstore.serve.served_store import ServedStore
 from cqstore.serve.server import Server
 from cqstore.serve.users import Users
-from cqstore.store.paths import StorePaths
-from cqstore.store.service.layout.store_layout import with_log_folder
-from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.opening.open_store import open_served
-from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import BrokerConf
-from cqstore.store.settings.config import StoreConfig
 
 _LISTEN = "127.0.0.1:9876"
 _ALL = ["0.0.0.0/0", "::/0"]
@@ -68,6 +62,9 @@ def serve(
     offsets: OffsetsFile = None,
     broker_name: BrokerName = None,
     cluster_name: ClusterName = None,
+    writable: Writable = False,
+    new: New = False,
+    max_new_topics: MaxNewTopics = None,
     max_connections: MaxConnections = 1024,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -81,32 +78,63 @@ def serve(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Serve the store in DIR, read-only, to RocketMQ consumers, mqadmin and the dashboard.
+    """Serve the store in DIR to RocketMQ's clients, mqadmin and the dashboard.
 
     Clients use the address as their name server; it answers as the broker, too. They need the
-    remoting protocol, RocketMQ 4.9 or later. Requests that would change a broker are refused, and
-    no file of the store is changed. A store that another process writes is followed.
+    remoting protocol, RocketMQ 4.9 or later. Without --writable, no file of the store is changed,
+    and a store that another process writes is followed. With --writable, producers send messages
+    and groups commit offsets: for tests.
 
     Examples:
         cqstore serve DIR
         cqstore serve DIR --listen 0.0.0.0:9876 --allow 10.0.0.0/24 --offsets offsets.json
+        cqstore serve DIR --writable --new
     """
+    _check_writable(max_new_topics, writable=writable, new=new, offsets=offsets, form=form)
     places = _places(listen, as_addresses or [])
     known = None if users is None else Users.read(users)
-    allowed = _allowed(places, allow or [], is_open=known is None)
-    advertised = endpoint(*address(advertise, "--advertise")) if advertise else ""
+    allowed = _allowed(places, allow or [], is_open=known is None, writable=writable)
     tls = listening_context(tls_cert, tls_key, tls_client_ca)
     names = _names(config, broker_name, cluster_name)
     export = metrics_export(root, metrics)
-    with closing(_open(root, read_config(config, root), backend, commit_log)) as served:
-        server = Server(
-            ServedBroker(served, GroupOffsets(offsets), *names, advertised), places,
-            allow=allowed, limits=_limits(max_connections), tls=tls, users=known, on_event=note,
-            read_metadata=partial(_metadata, root, form, config),
-            on_access=note if access_log else None,
-        )  # fmt: skip
+    place = StorePlace(root, config, backend, commit_log, names, _advertised(advertise))
+    limits = _limits(max_connections)
+    reading = opened_to_read(place, form, offsets, limits)
+    writing = opened_to_write(place, max_new_topics, limits, new=new)
+    with writing if writable else reading as opened:
+        server = _server(opened, places, allowed, tls, known, logs_access=access_log)
         asyncio.run(_run(server, [host for host, _ in places], export))
     output(kind).rows(each._asdict() for each in server.counts.snapshot())
+
+
+def _server(
+    opened: OpenedBroker,
+    places: list[tuple[str, int]],
+    allowed: list[Network],
+    tls: ssl.SSLContext | None,
+    users: Users | None,
+    *,
+    logs_access: bool,
+) -> Server:
+    return Server(
+        opened.broker, places, allow=allowed, limits=opened.limits, tls=tls, users=users,
+        on_event=note, read_metadata=opened.read_metadata,
+        on_access=note if logs_access else None, writer=opened.writer,
+    )  # fmt: skip
+
+
+def _check_writable(
+    max_new_topics: int | None, *, writable: bool, new: bool, **others: object
+) -> None:
+    """Refuse options that ``--writable`` does not have, or that need it.
+
+    Raises:
+        typer.BadParameter: there is one.
+    """
+    if writable:
+        refuse_beside("--writable", **others)
+    elif new or max_new_topics is not None:
+        raise typer.BadParameter("--new and --max-new-topics require --writable")
 
 
 def _places(listen: str, others: list[str]) -> list[tuple[str, int]]:
@@ -124,6 +152,11 @@ def _places(listen: str, others: list[str]) -> list[tuple[str, int]]:
     return places
 
 
+def _advertised(text: str | None) -> str:
+    """Return the address in routes; empty: the one to which a client has connected."""
+    return endpoint(*address(text, "--advertise")) if text else ""
+
+
 def _names(config: Path | None, broker: str | None, cluster: str | None) -> tuple[str, str]:
     """Return the names of broker and cluster: as given, or those of the configuration file."""
     found = BrokerConf.read(config).values if config is not None else {}
@@ -138,16 +171,6 @@ def _limits(max_connections: int) -> ServeLimits:
     return ServeLimits(connections=max_connections, connections_per_address=per_address)
 
 
-def _open(
-    root: Path, settings: StoreConfig, backend: str | None, commit_log: Path | None
-) -> ServedStore:
-    """Open the store read-only, so that it can be opened again."""
-    store = open_store(root, settings, backend, commit_log)
-    options = OpenOptions(read_only=True, backend=backend, housekeeping=False)
-    used = with_log_folder(settings, commit_log)
-    return ServedStore(store, partial(open_served, MessageStore, root, used, options))
-
-
 async def _run(server: Server, hosts: list[str], export: MetricsExport) -> None:
     """Serve until SIGINT or SIGTERM arrives."""
     ended = ended_event()
@@ -159,34 +182,21 @@ async def _run(server: Server, hosts: list[str], export: MetricsExport) -> None:
         note(f"ending: {server.connected} connections were accepted")
 
 
-def _allowed(places: list[tuple[str, int]], texts: list[str], *, is_open: bool) -> list[Network]:
-    """Return the networks that may connect; warn if other machines may read all messages."""
+def _allowed(
+    places: list[tuple[str, int]], texts: list[str], *, is_open: bool, writable: bool
+) -> list[Network]:
+    """Return the networks that may connect; warn if other machines are among them.
+
+    ``is_open``: requests need no signature.
+    """
     found = networks(texts)
     open_to = [host for host, _ in places if not is_loopback(host)]
     if not open_to:
         return found or list(LOOPBACK)
     if is_open and not found:
         note(
-            f"other machines can connect to {', '.join(open_to)} and read all messages: there is"
-            " no access control. Limit them with --allow"
+            f"other machines can connect to {', '.join(open_to)} and read all messages"
+            f"{' and send others' if writable else ''}: there is no access control. Limit them"
+            " with --allow"
         )
     return found or networks(_ALL)
-
-
-def _metadata(root: Path, form: Form | None, config: Path | None) -> BrokerMetadata | None:
-    """Return the tables of the store; ``None``: it has none, and ``form`` asks for none.
-
-    Raises:
-        StoreError: the form does not exist, or there are several and none is selected.
-    """
-    paths = StorePaths(root)
-    if form is None:
-        found = find_one_form(paths, form, config)
-    else:
-        found = read_one_form(paths, form, config)
-    for fault in () if found is None else found.faults:
-        _note_once(str(fault))
-    return found
-
-
-_note_once = cache(note)

@@ -63,6 +63,23 @@ ClusterName = Annotated[
         help="Name of the cluster. Default: brokerClusterName of --config, or DefaultCluster.",
     ),
 ]
+Writable = Annotated[
+    bool,
+    typer.Option(
+        "--writable",
+        help="Accept messages and consumer offsets, and store them in DIR. For tests: there is no"
+        " replication and no access control.",
+    ),
+]
+MaxNewTopics = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Maximum number of topics that clients create by sending messages or joining groups."
+        " Default: 1000.",
+    ),
+]
 MaxConnections = Annotated[
     int,
     typer.Option(
