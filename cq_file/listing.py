@@ -6,7 +6,7 @@ Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQu
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +133,12 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
     if empty is not None:
         listing.empty_last.append(empty)
     return starts
+
+
+def sort_starts(names: Iterable[str]) -> list[int]:
+    """Return the starts of queue files, increasing; names of other files are skipped."""
+    found = map(parse_file_name, names)
+    return sorted(start for start in found if start is not None)
 
 
 def fit_files(
