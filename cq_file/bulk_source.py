@@ -21,6 +21,7 @@ from cqstore.cq_file.layout import (
 from cqstore.cq_file.listing import entries, sort_starts, sub_folders
 from cqstore.cq_file.queue_files import FileAccess
 from cqstore.cq_file.recovery import read_rows, short_end
+from cqstore.store.core._regular_files import regular_files
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import file_name, open_regular
 from cqstore.store.path_kind import is_dir
@@ -79,7 +80,11 @@ class FileUnitSource:
                 inside = (low is None or key > low) and (high is None or key <= high)
                 if not inside:
                     continue
-                files = [entry.name for entry in entries(path) if entry.is_file()]
+                listed = regular_files(path)
+                if listed is not None:
+                    files = [each[0] for each in listed]
+                else:
+                    files = [entry.name for entry in entries(path) if entry.is_file()]
                 if files:
                     self._remember(queue, files)
                     yield queue
@@ -103,7 +108,9 @@ class FileUnitSource:
             return self._opened[1:]
         starts = self._listed.pop(queue, None)
         path = self._path(queue)
-        files = FileConsumeQueue(self._access, path, self._starts(path) if starts is None else starts)
+        files = FileConsumeQueue(
+            self._access, path, self._starts(path) if starts is None else starts
+        )
         context = self._context
         end = context.log.max_phy_offset()
         short = short_end(files, end)

@@ -59,9 +59,7 @@ def test_names_in_any_bytes_and_the_largest_offsets(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_irregular_content_is_left_to_the_slow_path(
-    tmp_path: Path, data: bytes, size: int
-) -> None:
+def test_irregular_content_is_left_to_the_slow_path(tmp_path: Path, data: bytes, size: int) -> None:
     assert short_queue(write(tmp_path, data, size), size, FAR) is None
 
 
@@ -93,8 +91,8 @@ def test_other_files_are_left_to_the_slow_path_and_none_is_waited_for(tmp_path: 
     (tmp_path / "loop").symlink_to("loop")
     for other in ("fifo", "loop", "missing", ".", f"{'0' * 20}\0"):
         assert short_queue(f"{tmp_path}/{other}", SMALL, FAR) is None
-    before = set(os.listdir("/proc/self/fd"))
+    before = set(Path("/proc/self/fd").iterdir())
     for _ in range(50):
         short_queue(path, SMALL, FAR)
         short_queue(str(tmp_path), SMALL, FAR)
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(Path("/proc/self/fd").iterdir()) == before
