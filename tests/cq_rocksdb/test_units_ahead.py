@@ -19,6 +19,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.engines import put_raw
 
 Queues = dict[tuple[str, int], list[int]]
+Runs = list[tuple[int, list[tuple[int, ...]]]]
 
 
 def unit(queue: tuple[str, int], at: int) -> bytes:
@@ -48,16 +49,18 @@ def write(folder: Path, queues: Queues, *, ends: bool = True) -> None:
     engine.close()
 
 
-def seen(folder: Path, *, listed: bool, max_units: int = 100) -> dict[QueueKey, object]:
+def seen(
+    folder: Path, *, listed: bool, max_units: int = 100
+) -> dict[QueueKey, tuple[Runs, int, list[object]]]:
     """Return runs, next offset and some units of every queue."""
     engine, _ = open_engine(folder, StoreConfig(), folder / "log", read_only=True)
     source = RocksDBUnitSource(engine)
-    found: dict[QueueKey, object] = {}
+    found: dict[QueueKey, tuple[Runs, int, list[object]]] = {}
     try:
         for queue in [*source.queues(None, None)]:
             reader = source if listed else RocksDBUnitSource(engine)
             runs = [(at, rows.tolist()) for at, rows in reader.runs(queue, max_units)]
-            filled = []
+            filled: list[object] = []
             for at in (0, 1, 3, 200):
                 rows = np.zeros(4, UNIT_ROWS)
                 count = reader.fill(queue, at, rows)
@@ -94,7 +97,7 @@ def test_short_and_long_queues_with_and_without_holes(
     assert set(found) == {QueueKey(*key) for key, offsets in queues.items() if offsets}
     alone = seen(folder, listed=False, max_units=max_units)
     assert {key: alone[key] for key in found} == found
-    for key, (runs, _, _) in found.items():  # type: ignore[misc]
+    for key, (runs, _, _) in found.items():
         units = [first + at for first, rows in runs for at in range(len(rows))]
         assert units == queues[key.topic, key.queue_id]
 
