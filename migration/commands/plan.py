@@ -166,8 +166,7 @@ def plan(
                 progress=tick,
             )  # fmt: skip
         conversion = found.conversion
-    output(kind).record(_plan_row(made, opener, conversion.facts(), space))
-    _note(root, made, opener)
+    _print(root, _plan_row(made, opener, conversion.facts(), space), made, opener, kind)
 
 
 def _from_log(root: Path, settings: StoreConfig, given: _Given, master: str) -> Plan:
@@ -185,8 +184,9 @@ def _examining(root: Path, settings: StoreConfig, broker: NextBroker) -> Iterato
         yield found
 
 
-def _note(root: Path, made: Plan, opener: int) -> None:
-    """Print what to do before the switch; process ``opener`` has the store open."""
+def _print(root: Path, row: Row, made: Plan, opener: int, kind: OutputFormat) -> None:
+    """Print a plan, and what to do before the switch; process ``opener`` has the store open."""
+    output(kind).record(row)
     if made.left:
         note(
             f"not moved, and not served by a broker with RocksDB: {', '.join(made.left)}. Close"
