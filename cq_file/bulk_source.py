@@ -1,7 +1,7 @@
 """FileUnitSource: reads whole file queues by name, without listing folders."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,12 @@ from cqstore.cq_file.layout import (
     PRE_BLANK_UNIT,
     ext_folder,
     is_unit,
-    parse_file_name,
     parse_queue_id,
 )
-from cqstore.cq_file.listing import entries, sub_folders
+from cqstore.cq_file.listing import entries, sort_starts, sub_folders
 from cqstore.cq_file.queue_files import FileAccess
-from cqstore.cq_file.recovery import read_rows
+from cqstore.cq_file.recovery import read_rows, short_end
+from cqstore.store.core._regular_files import regular_files
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import file_name, open_regular
 from cqstore.store.path_kind import is_dir
@@ -38,6 +38,7 @@ from cqstore.store.queue.units import EXT_ADDRESS_MAX, BlockStop, QueueKey
 
 _UNIT = FILE_UNIT.size
 _BEHIND_UNITS = 204
+_LISTED_QUEUES = 4096
 _BLANK_SIZE = PRE_BLANK_UNIT.size
 
 
@@ -58,7 +59,8 @@ class FileUnitSource:
         ext_size = config.mapped_file_size_consume_queue_ext
         self._ext_access = FileAccess(ext_size, self._cache, self._unsynced)
         self._scratch = np.empty(0, np.uint8)
-        self._opened: tuple[QueueKey, FileConsumeQueue] | None = None
+        self._opened: tuple[QueueKey, FileConsumeQueue, bytes | None] | None = None
+        self._listed: dict[QueueKey, list[int]] = {}  # of the topics that were listed last
 
     # ---- lists
 
@@ -76,42 +78,67 @@ class FileUnitSource:
             for queue, path in sorted(queues, key=lambda pair: key_order(pair[0])):
                 key = key_order(queue)
                 inside = (low is None or key > low) and (high is None or key <= high)
-                if inside and any(entry.is_file() for entry in entries(path)):
+                if not inside:
+                    continue
+                listed = regular_files(path)
+                if listed is not None:
+                    files = [each[0] for each in listed]
+                else:
+                    files = [entry.name for entry in entries(path) if entry.is_file()]
+                if files:
+                    self._remember(queue, files)
                     yield queue
+
+    def _remember(self, queue: QueueKey, names: Sequence[str]) -> None:
+        """Keep the files of a queue that was listed, as it is usually read next."""
+        if len(self._listed) >= _LISTED_QUEUES:
+            self._listed.clear()
+        self._listed[queue] = sort_starts(names)
 
     def next_offset(self, queue: QueueKey) -> int:
         """Return the end of the queue, found from its files."""
-        return self._open(queue).max_offset
+        return self._open(queue)[0].max_offset
 
-    def _open(self, queue: QueueKey) -> FileConsumeQueue:
-        """Find the end of a queue. The last one is cached, because it is needed twice."""
+    def _open(self, queue: QueueKey) -> tuple[FileConsumeQueue, bytes | None]:
+        """Find the end of a queue; return its files, and its units if it is a short queue.
+
+        The last one is cached, because it is needed several times.
+        """
         if self._opened is not None and self._opened[0] == queue:
-            return self._opened[1]
-        files = FileConsumeQueue(self._access, self._path(queue), self._starts(self._path(queue)))
+            return self._opened[1:]
+        starts = self._listed.pop(queue, None)
+        path = self._path(queue)
+        files = FileConsumeQueue(
+            self._access, path, self._starts(path) if starts is None else starts
+        )
         context = self._context
         end = context.log.max_phy_offset()
-        files.recover(
-            last_exit_ok=context.last_exit_ok,
-            safe_phy_offset=end,
-            max_phy_offset=end,
-            read_only=True,
-        )
-        self._opened = (queue, files)
-        return files
+        short = short_end(files, end)
+        if short is not None:
+            files.restore(*short.end[:4])
+        else:
+            files.recover(
+                last_exit_ok=context.last_exit_ok,
+                safe_phy_offset=end,
+                max_phy_offset=end,
+                read_only=True,
+            )
+        units = None if short is None else short.units
+        self._opened = (queue, files, units)
+        return files, units
 
     def _path(self, queue: QueueKey) -> str:
         return f"{self._folder}/{queue.topic}/{queue.queue_id}"
 
     @staticmethod
     def _starts(folder: str) -> list[int]:
-        found = [parse_file_name(entry.name) for entry in entries(folder) if entry.is_file()]
-        return sorted(start for start in found if start is not None)
+        return sort_starts(entry.name for entry in entries(folder) if entry.is_file())
 
     # ---- units
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
         """Read file by file, by name, without listing folders."""
-        done = 0
+        done = self._fill_known(queue, queue_offset, rows)
         while done < len(rows):
             start = (queue_offset + done) // self._per_file * self._per_file
             count = min(len(rows) - done, start + self._per_file - queue_offset - done)
@@ -121,6 +148,17 @@ class FileUnitSource:
                 break
         self._resolve(queue, queue_offset, rows[:done])
         return done
+
+    def _fill_known(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
+        """Fill ``rows`` with units that were read to find the end; return their number."""
+        if self._opened is None or self._opened[0] != queue:
+            return 0
+        _, files, units = self._opened
+        position = (queue_offset - files.first_offset) * _UNIT
+        if units is None or position < 0:
+            return 0
+        data = np.frombuffer(units, np.uint8)[position : position + len(rows) * _UNIT]
+        return _take(data, rows)
 
     def _read(self, queue: QueueKey, start: int, queue_offset: int, rows: UnitRows) -> int:
         """Fill ``rows`` from the file that begins at ``start``; return the number of units."""
@@ -172,8 +210,14 @@ class FileUnitSource:
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
         """Read block by block, stepping over holes."""
-        files = self._open(queue)
+        files, short = self._open(queue)
         position = files.first_offset
+        if short is not None and len(short) <= max_units * _UNIT:
+            rows = np.empty(len(short) // _UNIT, UNIT_ROWS)
+            _take(np.frombuffer(short, np.uint8), rows)
+            self._resolve(queue, position, rows)
+            yield UnitRun(position, rows)
+            return
         while position < files.max_offset:
             block = files.read_block(position, max_units)
             if block.count:
@@ -190,7 +234,9 @@ class FileUnitSource:
 
         Rows that point past the end of the log are dropped.
         """
-        files, limit = self._open(queue), self._context.log.max_phy_offset()
+        (files, short), limit = self._open(queue), self._context.log.max_phy_offset()
+        if short is not None:
+            return None
         found, offset = [np.empty(0, FILE_UNIT.dtype)], files.max_offset
         while len(read := read_rows(files, offset, _BEHIND_UNITS)):
             live = is_unit(read["phy_offset"], read["size"]) & (read["phy_offset"] < limit)
@@ -210,8 +256,8 @@ class FileUnitSource:
 
     def is_open_ended(self, queue: QueueKey) -> bool:
         """Return whether there are bytes other than zeros after the end."""
-        files = self._open(queue)
-        return next(files.data_behind(files.max_offset * _UNIT), None) is not None
+        files, short = self._open(queue)
+        return short is None and next(files.data_behind(files.max_offset * _UNIT), None) is not None
 
     def close(self) -> None:
         """Close the queue files that were opened."""

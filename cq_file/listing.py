@@ -6,13 +6,14 @@ Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQu
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from cqstore.cq_file.layout import parse_file_name, parse_queue_id
+from cqstore.store.core._regular_files import regular_files
 from cqstore.store.errors import (
     CorruptionError,
     IllegalMessageError,
@@ -111,28 +112,45 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
     """
     starts: list[int] = []
     empty: str | None = None
-    for entry in entries(queue.path):
+    for start, name, size in _sized_files(queue.path):
+        if empty is not None:  # and another file follows
+            listing.misfits[queue] = empty
+        if size == 0:
+            empty = f"{queue.path}/{name}"
+            continue
+        starts.append(start)
+        known = listing.sizes.get(size)
+        listing.sizes[size] = SizeCount(
+            known.files + 1 if known else 1, known.example if known else f"{queue.path}/{name}"
+        )
+    if empty is not None:
+        listing.empty_last.append(empty)
+    return starts
+
+
+def _sized_files(folder: str) -> Iterator[tuple[int, str, int]]:
+    """Yield start, name and size of each queue file in a folder, by name."""
+    files = regular_files(folder)
+    if files is not None:
+        for name, size, *_ in files:
+            if (start := parse_file_name(name)) is not None:
+                yield start, name, size
+        return
+    for entry in entries(folder):
         start = parse_file_name(entry.name)
         if start is None:
             continue
         with os_errors("access a queue file", entry.path):
             if not entry.is_file():
                 check_regular(entry.path)
-        if empty is not None:  # and another file follows
-            listing.misfits[queue] = empty
-        with os_errors("access a queue file", entry.path):
             size = entry.stat().st_size
-        if size == 0:
-            empty = entry.path
-            continue
-        starts.append(start)
-        known = listing.sizes.get(size)
-        listing.sizes[size] = SizeCount(
-            known.files + 1 if known else 1, known.example if known else entry.path
-        )
-    if empty is not None:
-        listing.empty_last.append(empty)
-    return starts
+        yield start, entry.name, size
+
+
+def sort_starts(names: Iterable[str]) -> list[int]:
+    """Return the starts of queue files, increasing; names of other files are skipped."""
+    found = map(parse_file_name, names)
+    return sorted(start for start in found if start is not None)
 
 
 def fit_files(

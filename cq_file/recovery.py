@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cqstore.cq_file._short_queue import short_queue
 from cqstore.cq_file.layout import FILE_UNIT, PRE_BLANK_UNIT, FileUnit, is_unit
 from cqstore.cq_file.queue_files import QueueFiles
 from cqstore.store.files import LAST_OFFSET
@@ -64,6 +65,8 @@ def find_end(
         FileNotFoundError: a file was removed after it was listed.
         StoreIOError: an I/O operation failed.
     """
+    if (short := short_end(files, max_phy_offset)) is not None:
+        return short.end
     end = _bisect_end(files, max_phy_offset) if last_exit_ok else None
     if end is None:
         end = _scan_end(files, max_phy_offset)
@@ -84,6 +87,28 @@ def find_end(
         has_hole=end > strict,
         lost_phy=_lost_phy(files, end, max_phy_offset) if dirty else NO_PHY,
     )
+
+
+class ShortQueue(NamedTuple):
+    """A queue whose units are the first ones of its only file, with nothing after them."""
+
+    end: QueueEnd
+    units: bytes
+
+
+def short_end(files: QueueFiles, max_phy_offset: int) -> ShortQueue | None:
+    """Return end and units of a short queue, read at once; ``None``: it is not one."""
+    starts = files.starts
+    if len(starts) != 1:
+        return None
+    start = starts[0]
+    found = short_queue(files.path(start), files.access.mapped_file_size, max_phy_offset)
+    if found is None:
+        return None
+    units, last_phy, end_phy = found
+    first = start // _UNIT
+    end = first + len(units) // _UNIT
+    return ShortQueue(QueueEnd(first, end, last_phy, end_phy, dirty=False, has_hole=False), units)
 
 
 def _lost_phy(files: QueueFiles, end: int, max_phy_offset: int) -> int:

@@ -9,15 +9,13 @@ from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
 from cqstore.cq_rocksdb.keys import (
     OFFSET_ENTRY,
     max_key,
-    parse_unit_key,
-    prefix_end,
     queue_prefix,
 )
 from cqstore.cq_rocksdb.queues.offset_table import OffsetTable
+from cqstore.cq_rocksdb.units_ahead import UnitsAhead
 from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
 from cqstore.store.queue.units import BlockStop, QueueKey
 
-_LAST_KEY = b"\xff" * 4
 _Ordered = tuple[tuple[int, bytes, int], QueueKey]
 
 
@@ -29,6 +27,7 @@ class RocksDBUnitSource:
     def __init__(self, engine: RocksEngine) -> None:
         self._engine = engine
         self._offsets = OffsetTable(engine, hot_queues=1)
+        self._ahead = UnitsAhead(engine)
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
         """Yield the queues after ``after`` up to ``up_to``, in key order.
@@ -51,19 +50,19 @@ class RocksDBUnitSource:
 
     def _ends(self, after: QueueKey | None) -> Iterator[_Ordered]:
         """Yield the queues that have a ``max`` entry, in key order."""
-        for queue, _ in self._offsets.last_units(after=after):
+        for queue, last in self._offsets.last_units(after=after):
+            self._ahead.note_end(queue, last.queue_offset + 1)
             yield key_order(queue), queue
 
     def _holders(self, after: QueueKey | None) -> Iterator[_Ordered]:
-        """Yield the queues that have a unit, in key order, with one seek per queue."""
-        start = prefix_end(queue_prefix(*after)) if after is not None else b""
-        while rows := self._engine.scan(Family.DEFAULT, start, _LAST_KEY, 1):
-            queue, _ = parse_unit_key(rows[0][0])
+        """Yield the queues that have a unit, in key order."""
+        for queue in self._ahead.queues(after):
             yield key_order(queue), queue
-            start = prefix_end(queue_prefix(*queue))
 
     def next_offset(self, queue: QueueKey) -> int:
         """Return the next offset according to the ``max`` entry; 0 without a valid entry."""
+        if (known := self._ahead.end_of(queue)) is not None:
+            return known
         value = self._engine.get(Family.OFFSET, max_key(queue_prefix(*queue)))
         if value is None or len(value) != OFFSET_ENTRY.size:
             return 0
@@ -71,6 +70,11 @@ class RocksDBUnitSource:
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
         """Fill ``rows`` with a queue's units from ``queue_offset`` on; return how many."""
+        run = self._ahead.units_of(queue)
+        if run is not None and (at := queue_offset - run.queue_offset) >= 0:
+            count = min(len(rows), max(len(run.rows) - at, 0))
+            rows[:count] = run.rows[at : at + count]
+            return count
         return self._engine.scan_into(queue_prefix(*queue), queue_offset, row_table(rows))[0]
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
@@ -78,6 +82,10 @@ class RocksDBUnitSource:
 
         Includes units that no ``max`` entry covers.
         """
+        run = self._ahead.units_of(queue)
+        if run is not None and len(run.rows) <= max_units:
+            yield run
+            return
         prefix = queue_prefix(*queue)
         found = self._engine.first_unit(prefix, 0)
         position = found[0] if found is not None else None

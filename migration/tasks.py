@@ -5,6 +5,7 @@ A task is a function of a module that takes and returns a JSON text; other resul
 a killed process, is tried again.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,16 @@ def check_master(master: str) -> None:
     if master != NO_SPARK:
         refuse_without_spark(f", or give --master {NO_SPARK}")
         refuse_no_master(master)
+
+
+def ran_in(master: str, tasks: int) -> str:
+    """Return where so many tasks ran, for reports; 0: in the process of the command."""
+    if not tasks:
+        return "this process"
+    if master != NO_SPARK:
+        return f"Spark, {master}"
+    processes = min(tasks, os.cpu_count() or 1)
+    return f"{processes} {'process' if processes == 1 else 'processes'}"
 
 
 @contextmanager

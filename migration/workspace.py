@@ -28,6 +28,8 @@ class Workspace:
         """The plan: queues, segments, digest."""
         self.slices = root / "queues.jsonl"
         """The queues of the plan, one line each, in key order."""
+        self.planning = root / "planning"
+        """Folder for the tasks of the plan command, removed at its end."""
         self.segments = root / "segments"
         """The folder that tasks write to."""
         self.made = StorePaths(root / "made")

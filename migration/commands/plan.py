@@ -1,27 +1,28 @@
 """``cqstore migrate plan``."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, TypedDict
 
 import typer
 
-from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.conversion import ConversionFacts, NextBroker, PlannedConversion
 from cqstore.broker.conversion.options import AcceptedLoss, AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, java_long, note, opened_by, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
 from cqstore.cli.table import Row
-from cqstore.migration.commands.options import Master, Space, workspace_of
+from cqstore.migration.commands.options import Space, workspace_of
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.rebuild_plan import make_log_plan
 from cqstore.migration.plan.plan import Plan, refuse_second_plan
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS
-from cqstore.migration.preflight.examine import preflight
+from cqstore.migration.preflight.examine import Examined, examined
 from cqstore.migration.preflight.limits import MachineLimit
-from cqstore.migration.preflight.obstacles import BATCH, refuse
-from cqstore.migration.tasks import MASTER
+from cqstore.migration.preflight.obstacles import BATCH
+from cqstore.migration.tasks import MASTER, NO_SPARK
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.paths import StorePaths
@@ -86,6 +87,16 @@ Leave = Annotated[
     ),
 ]
 
+PlanMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help=f"URL of the Spark master, or {NO_SPARK} to use all cores without Spark."
+        f" Default: {NO_SPARK}; with --from log {MASTER}.",
+    ),
+]
+
 _NO_CHOICE = "--topics and --leave cannot be used with --from log: they need the old queues"
 _NO_REPLACE = (
     "--replace cannot be used with --from log: to rebuild existing queues from the log and keep the"
@@ -111,7 +122,7 @@ def plan(
     root: Dir, to: Target = "rocksdb", source: Source = None,
     segment_units: SegmentUnits = SEGMENT_UNITS, *, topics: Topics = None, leave: Leave = None,
     replace: Replace = False, accept: Accept = None, without: WithoutOption = None,
-    accept_older_tables: AcceptOlderTables = False, master: Master = MASTER,
+    accept_older_tables: AcceptOlderTables = False, master: PlanMaster = None,
     workspace: Space = None, config: ConfigFile = None, kind: Format = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Check the store as preflight does, and write a plan to move all queues.
@@ -138,25 +149,44 @@ def plan(
     if source == LOG and (replace or chosen):
         raise RefusedStoreError(_NO_REPLACE if replace else _NO_CHOICE, path=root)
     refuse_second_plan(space)
-    if source != LOG:
-        _refuse(root, settings, broker, {*(accept or ()), *([BATCH] if chosen else ())})
     given = _Given(target=to, workspace=space, segment_units=segment_units,
                    without=broker.without, accept_older_tables=accept_older_tables)  # fmt: skip
-    with progress("planning", unit="units") as tick:
-        if source == LOG:
-            made = make_log_plan(root, settings, **given, master=master, progress=tick).plan
-        else:
+    if source == LOG:
+        conversion = PlannedConversion(StorePaths(root), broker)
+        made = _from_log(root, settings, given, master or MASTER)
+    else:
+        codes = {*(accept or ()), *([BATCH] if chosen else ())}
+        with (
+            _examining(root, settings, broker) as found,
+            progress("planning", unit="units") as tick,
+        ):
             made = make_plan(
                 root, settings, **given, source=source, replace=replace, topics=topics or (),
-                leave=leave or (), progress=tick,
+                leave=leave or (), master=master or NO_SPARK, examined=found, accepted=codes,
+                progress=tick,
             )  # fmt: skip
-    tables = plan_conversion(StorePaths(root), broker)
-    output(kind).record(_plan_row(made, opener, tables and tables.facts(), space.plan))
-    _note(root, made, opener)
+        conversion = found.conversion
+    _print(root, _plan_row(made, opener, conversion.facts(), space), made, opener, kind)
 
 
-def _note(root: Path, made: Plan, opener: int) -> None:
-    """Print what to do before the switch; process ``opener`` has the store open."""
+def _from_log(root: Path, settings: StoreConfig, given: _Given, master: str) -> Plan:
+    """Return the plan that tasks make from the commit log."""
+    with progress("planning", unit="units") as tick:
+        return make_log_plan(root, settings, **given, master=master, progress=tick).plan
+
+
+@contextmanager
+def _examining(root: Path, settings: StoreConfig, broker: NextBroker) -> Iterator[Examined]:
+    """Run a preflight with a progress bar; the store stays open until the block ends."""
+    with ExitStack() as closing:
+        with progress("examining", unit="queues") as tick:
+            found = closing.enter_context(examined(root, settings, broker, tick.of))
+        yield found
+
+
+def _print(root: Path, row: Row, made: Plan, opener: int, kind: OutputFormat) -> None:
+    """Print a plan, and what to do before the switch; process ``opener`` has the store open."""
+    output(kind).record(row)
     if made.left:
         note(
             f"not moved, and not served by a broker with RocksDB: {', '.join(made.left)}. Close"
@@ -166,28 +196,13 @@ def _note(root: Path, made: Plan, opener: int) -> None:
         note(f"{root}: process {opener} has the store open: {_LATER}")
 
 
-def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
-    """Return the printed row of a plan in ``file``; process ``opener`` has the store open."""
+def _plan_row(made: Plan, opener: int, tables: ConversionFacts | None, space: Workspace) -> Row:
+    """Return the printed row of a plan; process ``opener`` has the store open."""
+    ran = space.history()[-1].get("ranIn")
     return {
         "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
         "expiredQueues": made.expired, "emptyQueues": made.empty, "segments": len(made.segments),
         "topics": made.topics, "leftTopics": made.left, "queuesNotMoved": made.not_moved,
         "completeTo": made.complete_to, "openedBy": opener or None, "plan": made.digest,
-        "tables": tables, "file": str(file),
+        "ranIn": ran, "tables": tables and tables.shown, "file": str(space.plan),
     }  # fmt: skip
-
-
-def _refuse(
-    root: Path, settings: StoreConfig, broker: NextBroker, accepted: Collection[str]
-) -> None:
-    """Refuse a store that preflight refuses.
-
-    Raises:
-        RefusedStoreError: the error has all reasons, except for the accepted codes.
-    """
-    with progress("examining", unit="queues") as tick:
-        report = preflight(
-            root, settings, to=broker.backends[0], running=True, without=broker.without,
-            accept_older_tables=broker.accept_older_tables, progress=tick.of,
-        )  # fmt: skip
-    refuse([each for each in report.refusals if each.code not in accepted], "plan the move", root)

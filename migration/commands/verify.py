@@ -161,6 +161,7 @@ def _facts(report: VerifyReport) -> Row:
     both = {"source": report.source_side.backend, "target": report.target_side.backend}
     sums = {"source": result.source, "target": result.target}
     facts: dict[str, object] = {"verdict": report.verdict, "queues": result.queues}
+    facts["ran in"] = "; ".join(f"{step}: {where}" for step, where in report.ran_in.items())
     for side, name in both.items():
         facts[side] = f"{name}, {sums[side].units:,} units, checksum {sums[side].checksum}"
     if report.plan is not None and report.plan.topics is not None:

@@ -27,7 +27,7 @@ from cqstore.migration.plan.plan import (
 )
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
-from cqstore.migration.tasks import MASTER, check_master, run_tasks
+from cqstore.migration.tasks import MASTER, check_master, ran_in, run_tasks
 from cqstore.migration.workspace import Workspace, write_file
 from cqstore.store.errors import (
     ConsumeQueueError,
@@ -160,7 +160,7 @@ class _LogPlanner:
         plan = write_plan(self._space, self._plan(scan, segment_units, end))
         self._space.note(
             "planned", digest=plan.digest, queues=plan.queues, units=plan.units,
-            restarts=len(merged.restarts),
+            restarts=len(merged.restarts), master=master, ranIn=ran_in(master, len(scans)),
         )  # fmt: skip
         return LogPlanReport(
             plan, merged, missing, len(scans), sum(done.records for done in scans),
@@ -272,7 +272,7 @@ class _LogPlanner:
         """Cut the merged queues into segments; return the plan, not yet written."""
         source = BlockUnitSource(self._space)
         config = scan.config
-        writer = SegmentWriter(source, self._target, config, segment_units, bool, self._paths.root)
+        writer = SegmentWriter(source, self._target, config, segment_units, self._paths.root)
         count = expired = 0
 
         def slices() -> Iterator[Slice]:

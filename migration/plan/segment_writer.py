@@ -1,8 +1,9 @@
 """SegmentWriter: divide queues into slices and segments, and write ``queues.jsonl``."""
 
 import hashlib
+import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -13,7 +14,8 @@ from cqstore.migration.plan.plan import Segment, Slice
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import replacing
-from cqstore.store.queue.bulk import UNIT_ROWS, BulkBackend, UnitSource, row_table
+from cqstore.store.progress import noop
+from cqstore.store.queue.bulk import UNIT_ROWS, BulkBackend, UnitRows, UnitSource, row_table
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.settings.config import StoreConfig
 
@@ -32,16 +34,16 @@ class SegmentWriter:
         target: BulkBackend,
         config: StoreConfig,
         segment_units: int,
-        progress: Callable[[int], object],
         root: Path,
+        on_rows: Callable[[UnitRows], object] = noop,
     ) -> None:
-        """``root`` is the root of the store, for errors; ``progress`` gets the units read."""
+        """``root`` is the root of the store, for errors; ``on_rows`` gets the units read."""
         self._source = source
         self._target = target
         self._config = config
         self._max_units = max(segment_units, 1)
-        self._progress = progress
         self._root = root
+        self._on_rows = on_rows
         self._rows = np.empty(_CHUNK_UNITS, UNIT_ROWS)
         self.units = 0
         """Units read so far."""
@@ -52,8 +54,8 @@ class SegmentWriter:
         Raises:
             StoreIOError: it cannot be written.
         """
-        with os_errors("write the plan's queues", space.slices), replacing(space.slices) as file:
-            return list(self._segments(slices, file))
+        lines = ((each.line().encode(), each.end - each.begin) for each in slices)
+        return write_lines(space, lines, self._max_units)
 
     def cut(self, queue: QueueKey, begin: int, end: int) -> Iterator[Slice]:
         """Cut one queue into slices that the target allows.
@@ -86,29 +88,50 @@ class SegmentWriter:
             checksum = zlib.crc32(row_table(rows).data, checksum)
             begin += count
             self.units += count
-            self._progress(self.units)
+            self._on_rows(rows)
         return checksum
 
-    def _segments(self, slices: Iterator[Slice], file: IO[bytes]) -> Iterator[Segment]:
-        """Write the slices, and yield each segment when it is full."""
-        now = _Open(0, 0)
-        for each in slices:
-            units = each.end - each.begin
-            full = now.units + units > self._max_units or now.slices >= _MAX_SLICES
-            if now.slices and full:
-                yield now.close()
-                now = _Open(now.number + 1, now.position + now.size_bytes)
-            line = each.line().encode()
-            file.write(line)
-            now.digest.update(line)
-            name = f"{each.queue.topic}/{each.queue.queue_id}"
-            now.first = now.first or name
-            now.last = name
-            now.slices += 1
-            now.units += units
-            now.size_bytes += len(line)
-        if now.slices:
+
+def write_lines(
+    space: Workspace, lines: Iterable[tuple[bytes, int]], max_units: int
+) -> list[Segment]:
+    """Write the lines of slices to ``queues.jsonl``, by rename; return the segments.
+
+    Each line is followed by the number of its units. A segment has at most ``max_units``, or one
+    slice.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    with os_errors("write the plan's queues", space.slices), replacing(space.slices) as file:
+        return list(_segments(lines, file, max_units))
+
+
+def _segments(
+    lines: Iterable[tuple[bytes, int]], file: IO[bytes], max_units: int
+) -> Iterator[Segment]:
+    """Write the lines, and yield each segment when it is full."""
+    now = _Open(0, 0)
+    for line, units in lines:
+        full = now.units + units > max_units or now.slices >= _MAX_SLICES
+        if now.slices and full:
             yield now.close()
+            now = _Open(now.number + 1, now.position + now.size_bytes)
+        file.write(line)
+        now.digest.update(line)
+        now.first = now.first or line
+        now.last = line
+        now.slices += 1
+        now.units += units
+        now.size_bytes += len(line)
+    if now.slices:
+        yield now.close()
+
+
+def _queue_of(line: bytes) -> str:
+    """Return topic and queue id of a line, as people read them."""
+    topic, queue_id, *_ = json.loads(line)
+    return f"{topic}/{queue_id}"
 
 
 @dataclass(slots=True)
@@ -120,15 +143,16 @@ class _Open:
     slices: int = 0
     units: int = 0
     size_bytes: int = 0
-    first: str = ""
-    last: str = ""
+    first: bytes = b""
+    """Its first line."""
+    last: bytes = b""
     digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
     def close(self) -> Segment:
         return Segment(
-            number=self.number, slices=self.slices, units=self.units, first=self.first,
-            last=self.last, position=self.position, size_bytes=self.size_bytes,
-            digest=self.digest.hexdigest(),
+            number=self.number, slices=self.slices, units=self.units,
+            first=_queue_of(self.first), last=_queue_of(self.last), position=self.position,
+            size_bytes=self.size_bytes, digest=self.digest.hexdigest(),
         )  # fmt: skip
 
 

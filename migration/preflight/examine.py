@@ -6,11 +6,12 @@ store that a process has open can be examined too; data that it was just writing
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cqstore.broker.conversion.conversion import NextBroker
+from cqstore.broker.conversion.conversion import NextBroker, PlannedConversion
 from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.lite_topics import LiteRules, lite_rules
 from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
@@ -106,20 +107,75 @@ def preflight(
     _refuse_unknown(to)
     version, (conf, values) = parse_version(rocketmq_version), _read(broker_conf)
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
+    limits, rules = machine or MachineLimits(), lite_rules(version, values)
+    broker = NextBroker([to], config, without, accept_older_tables)
     with os_errors("examine the store", root):  # the path of errors that have none
         found = inspect_folder(root, config)
-        state = list(state_findings(root, found, running=running))
-        in_use = any(each.code == IN_USE for each in state)
-        broker = NextBroker([to], config, without, accept_older_tables)
-        findings = [*findings_of(Step.PREFLIGHT, root, found, to, broker), *state]
-        if found.verdict in READABLE:
-            findings += table_findings(StorePaths(root), to, values)
-        limits, rules = machine or MachineLimits(), lite_rules(version, values)
         examination = _Examination(root, config, found, to, limits, rules, progress)
+        conversion = PlannedConversion(StorePaths(root), broker)
+        findings = _folder_findings(root, found, to, conversion, values, running=running)
+        in_use = any(each.code == IN_USE for each in findings)
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
     findings += _of_conf(root, conf, version, to, found)
     return examination.report(rocketmq_version, findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a preflight found for a plan, and what it has read already."""
+
+    report: PreflightReport
+    conversion: PlannedConversion
+    store: MessageStore | None
+    """The store, open read-only; its units are not checked yet. ``None``: they are checked, because
+    the store cannot be opened, has several backends, or is open in another process."""
+
+
+@contextmanager
+def examined(
+    root: Path,
+    config: StoreConfig,
+    broker: NextBroker,
+    progress: SurveyProgress = noop,
+) -> Iterator[Examined]:
+    """Run a preflight of a store, also of one that a process has open, and keep the store open.
+
+    Raises:
+        StoreConfigError, StoreIOError: as for ``preflight``.
+    """
+    to = broker.backends[0]
+    _refuse_unknown(to)
+    version = parse_version(RELEASE)
+    conversion = PlannedConversion(StorePaths(root), broker)
+    with ExitStack() as closing:
+        with os_errors("examine the store", root):
+            found = inspect_folder(root, config)
+            examination = _Examination(
+                root, config, found, to, MachineLimits(), lite_rules(version, {}), progress
+            )
+            findings = _folder_findings(root, found, to, conversion, {}, running=True)
+            in_use = any(each.code == IN_USE for each in findings)
+            if found.verdict in READABLE and in_use:
+                findings += examination.beside_writer()
+            elif found.verdict in READABLE:
+                one = found.layout is not None and len(found.layout.backends) == 1
+                findings += examination.run(closing if one else None)
+        findings += _of_conf(root, None, version, to, found)
+        report = examination.report(RELEASE, findings)
+        yield Examined(report, conversion, examination.store)
+
+
+def _folder_findings(
+    root: Path, found: FolderFacts, to: str, conversion: PlannedConversion,
+    values: Mapping[str, Any], *, running: bool,
+) -> list[PreflightFinding]:  # fmt: skip
+    """Return the findings about layout, state and tables, which need no open store."""
+    state = state_findings(root, found, running=running)
+    findings = [*findings_of(Step.PREFLIGHT, root, found, to, conversion), *state]
+    if found.verdict in READABLE:
+        findings += table_findings(StorePaths(root), to, values)
+    return findings
 
 
 def _refuse_unknown(to: str) -> None:
@@ -179,6 +235,8 @@ class _Examination:
         self._lite = lite
         self._verdict = found.verdict
         self._is_written = False
+        self.store: MessageStore | None = None
+        """The store that ``run`` has left open."""
         self.surveyed: str | None = None
         self.totals: Totals | None = None
 
@@ -208,19 +266,26 @@ class _Examination:
                 break
         return findings
 
-    def run(self) -> Iterator[PreflightFinding]:
-        """Yield all findings; a store that cannot be opened is a finding too."""
+    def run(self, keep: ExitStack | None = None) -> Iterator[PreflightFinding]:
+        """Yield all findings; a store that cannot be opened is a finding too.
+
+        With ``keep``, which closes the store later, no unit is read; there is one backend.
+        """
         source = next((name for name in self._backends if name != self._to.name), self._to.name)
         # With double write, examine the source of the move whatever the settings prefer: missing
         # units are reported, not refused.
         beside = next((name for name in self._backends if name != source), self._to.name)
         prefer = {"combine_cq_prefer_cq_type": backend(beside).store_type()}
-        config = self._config.model_copy(update=prefer)
+        config = self._config if keep is not None else self._config.model_copy(update=prefer)
         try:
             options = OpenOptions(read_only=True, backend=source, housekeeping=False)
-            with open_served(MessageStore, self._root, config, options) as store:
+            with ExitStack() as closing:
+                store = open_served(MessageStore, self._root, config, options)
+                (closing if keep is None else keep).enter_context(store)
+                self.store = None if keep is None else store
                 yield from self._of_store(store, source)
         except StoreError as exc:
+            self.store = None
             sentence = f"The store cannot be read: {exc}."
             where = exc.path or self._root
             yield finding("cannot-be-opened", Severity.REFUSE, sentence).at(where)
@@ -239,9 +304,11 @@ class _Examination:
         checks: list[QueueCheck] = [self.totals, TopicNames(self._to, self._config), QueueIds()]
         checks += [
             BatchQueues(queues), table,
-            UnitCheck(queues, components_of(store).log, self._to, is_written=self._is_written),
             *(CombinedStart(queues, each) for each in by_name.values() if each is not queues),
         ]  # fmt: skip
+        if self.store is None:
+            log = components_of(store).log
+            checks.append(UnitCheck(queues, log, self._to, is_written=self._is_written))
         if self._lite is not None:
             expirations = table.lite_expirations
             checks.append(LiteQueues(queues, components_of(store).log, expirations, self._lite))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.conversion import PlannedConversion
 from cqstore.broker.conversion.prepare import reads_databases
 from cqstore.broker.conversion.table_files import DATABASES
 from cqstore.broker.conversion.versions import table_doubts
@@ -68,10 +68,12 @@ def _version_2(tables: list[TableForms], values: Mapping[str, Any]) -> Iterator[
         )  # fmt: skip
 
 
-def conversion_findings(paths: StorePaths, broker: NextBroker) -> Iterator[PreflightFinding]:
+def conversion_findings(
+    paths: StorePaths, conversion: PlannedConversion
+) -> Iterator[PreflightFinding]:
     """Yield findings about the tables that a switch converts, or why it would refuse to."""
     try:
-        found = plan_conversion(paths, broker)
+        found = conversion.facts()
     except StoreError as exc:
         yield finding(
             "tables-not-convertible", Severity.REFUSE,
@@ -79,11 +81,11 @@ def conversion_findings(paths: StorePaths, broker: NextBroker) -> Iterator[Prefl
         ).at(exc.path or paths.config)  # fmt: skip
         return
     if found is not None:
-        for kind, names in found.made.remarks.items():
+        for kind, names in found.remarks.items():
             severity = Severity.WARN if kind is Remark.OLDER_BACKUP else Severity.INFO
             sentence = f"{REMARKS[kind][0].upper()}{REMARKS[kind][1:]}: {', '.join(names)}."
             yield finding(f"tables-{kind}", severity, sentence)
-        facts = found.facts()
+        facts = found.shown
         sources = ", ".join(f"{table} from {form}" for table, form in found.sources.items())
         yield finding(
             "tables-converted", Severity.INFO,

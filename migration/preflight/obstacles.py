@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from cqstore.broker.conversion.conversion import NextBroker
+from cqstore.broker.conversion.conversion import NextBroker, PlannedConversion
 from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.preflight.folder_verdict import (
     IN_USE,
@@ -76,22 +76,23 @@ def obstacles(
     Raises:
         StoreIOError: a folder of the store cannot be read.
     """
+    conversion = PlannedConversion(StorePaths(root), broker or NextBroker([to], config))
     with os_errors("examine the store", root):
         found = inspect_folder(root, config)
         every = [
-            *findings_of(step, root, found, to, broker or NextBroker([to], config), left),
+            *findings_of(step, root, found, to, conversion, left),
             *(each for each in state_findings(root, found) if each.code not in _ALLOWED[step]),
         ]
     return [each for each in every if each.severity is Severity.REFUSE]
 
 
 def findings_of(
-    step: Step, root: Path, found: FolderFacts, to: str, broker: NextBroker,
+    step: Step, root: Path, found: FolderFacts, to: str, conversion: PlannedConversion,
     left: Collection[str] = (),
 ) -> Iterator[PreflightFinding]:  # fmt: skip
     """Yield the findings about layout and tables; only those that forbid the step refuse."""
     needed = _NEEDED.get(step, frozenset())
-    for each in _findings(root, found, to, broker, left):
+    for each in _findings(root, found, to, conversion, left):
         if each.code in needed:
             yield each.model_copy(update={"severity": Severity.REFUSE})
         elif each.code not in _ALLOWED[step]:
@@ -99,7 +100,7 @@ def findings_of(
 
 
 def _findings(
-    root: Path, found: FolderFacts, to: str, broker: NextBroker, left: Collection[str]
+    root: Path, found: FolderFacts, to: str, conversion: PlannedConversion, left: Collection[str]
 ) -> Iterator[PreflightFinding]:
     """Yield all findings about layout and tables."""
     paths = StorePaths(root)
@@ -108,8 +109,8 @@ def _findings(
         return
     if (refusal := only_as_files(paths, [to], left)) is not None:
         yield finding(BATCH, Severity.REFUSE, f"{refusal.reason}.").at(refusal.path or root)
-    yield from _compacted(paths, broker)
-    yield from conversion_findings(paths, broker)
+    yield from _compacted(paths, conversion.broker)
+    yield from conversion_findings(paths, conversion)
 
 
 def _compacted(paths: StorePaths, broker: NextBroker) -> Iterator[PreflightFinding]:

@@ -150,6 +150,17 @@ class NameCount:
         if len(self.affected) < NAMES_MAX:
             self.affected.append(Affected(name=name, figures=figures))
 
+    def to_fields(self) -> dict[str, Any]:
+        """Return the names in a form that fits JSON, for another process."""
+        kept = [[each.name, each.figures] for each in self.affected]
+        return {"affected": kept, "total": self.total}
+
+    def add_fields(self, given: dict[str, Any]) -> None:
+        """Add the result of ``to_fields`` of names that follow."""
+        more = [Affected(name=name, figures=figures) for name, figures in given["affected"]]
+        self.affected = (self.affected + more)[:NAMES_MAX]
+        self.total += given["total"]
+
     def finding(
         self, code: str, severity: Severity, sentence: str, **figures: Figure
     ) -> list[PreflightFinding]:

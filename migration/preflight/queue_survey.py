@@ -129,10 +129,15 @@ class QueueSurvey:
                     check.check(span)
             except StoreError as exc:
                 self._unreadable.add(f"{topic}/{queue_id}", reason=str(exc))
-        yield from self._unreadable.finding(
-            "unreadable-queues",
-            Severity.REFUSE,
-            "Queues cannot be read: rebuild them first (cqstore rebuild DIR --topic T).",
-        )
+        yield from unreadable_queues(self._unreadable)
         for check in self._checks:
             yield from check.findings()
+
+
+def unreadable_queues(names: NameCount) -> list[PreflightFinding]:
+    """Return the finding about queues that cannot be read; empty if there are none."""
+    return names.finding(
+        "unreadable-queues",
+        Severity.REFUSE,
+        "Queues cannot be read: rebuild them first (cqstore rebuild DIR --topic T).",
+    )

@@ -6,16 +6,15 @@ Extension addresses are counted but not resolved, and units are not compared wit
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
 from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
+from cqstore.migration.preflight.unit_totals import UnitTotals
 from cqstore.store.queue.backends import MOVE_AS_PLAIN
 from cqstore.store.queue.bulk import BulkBackend
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import LogView
 from cqstore.store.queue.facts import QueueType
-from cqstore.store.queue.units import EXT_ADDRESS_MAX, BlockStop, UnitBlock
+from cqstore.store.queue.units import BlockStop
 
 _BLOCK_UNITS = 65_536
 
@@ -56,11 +55,8 @@ class UnitCheck(QueueCheck):
     ) -> None:
         """``is_written``: a process appends, so units may be newer than the end of ``log``."""
         self._queues = queues
-        self._low_phy, self._high_phy = log.min_phy_offset(), log.max_phy_offset()
-        self._is_written = is_written
+        self._totals = UnitTotals(log.min_phy_offset(), log.max_phy_offset(), is_written=is_written)
         self._holes_refuse = target.needs_whole_queues
-        self._holes, self._outside, self._ext, self._blanks = (NameCount() for _ in range(4))
-        self._missing = self._astray = self._addresses = self._blank_units = 0
 
     def check(self, queue: UnitRange) -> None:
         """Read all units of one queue."""
@@ -71,9 +67,9 @@ class UnitCheck(QueueCheck):
         while at < queue.high:
             count = min(_BLOCK_UNITS, queue.high - at)
             block = units.read_units(at, count)
-            misplaced, far = self._read(block)
-            astray += misplaced
-            addresses += far
+            rows = block.columns()
+            astray += self._totals.outside(rows)
+            addresses += self._totals.addresses(rows)
             at += block.count
             if block.stop is BlockStop.HOLE and block.hole is not None:
                 missing += len(block.hole)
@@ -81,32 +77,8 @@ class UnitCheck(QueueCheck):
             elif not block.count:  # it ends before its max offset
                 missing += queue.high - at
                 break
-        self._note(queue, missing, astray, addresses)
+        self._totals.note(queue, missing, astray, addresses)
         self._count_blanks(queue)
-
-    def _read(self, block: UnitBlock) -> tuple[int, int]:
-        """Return how many units of a block point outside the log, and have extension addresses."""
-        rows = block.columns()
-        phy = rows["phy_offset"].astype(np.int64)
-        # Compared this way round no sum can overflow, whatever the bytes say.
-        room = self._high_phy - rows["size"].astype(np.int64)
-        outside = (phy < self._low_phy) | (phy > room)
-        if self._is_written:
-            outside &= phy < self._high_phy
-        misplaced = np.count_nonzero(outside)
-        return int(misplaced), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
-
-    def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:
-        """Add the counts of one queue to the findings."""
-        self._missing += missing
-        self._astray += astray
-        self._addresses += addresses
-        if missing:
-            self._holes.add(queue.name, missingUnits=missing, min=queue.low, max=queue.high)
-        if astray:
-            self._outside.add(queue.name, units=astray, min=queue.low, max=queue.high)
-        if addresses:
-            self._ext.add(queue.name, units=addresses)
 
     def _count_blanks(self, queue: UnitRange) -> None:
         """Count the pre-blank rows before the first unit of a queue."""
@@ -120,37 +92,8 @@ class UnitCheck(QueueCheck):
             return
         block = self._queues.queue(queue.topic, queue.queue_id).read_units(start, 1)
         if block.stop is BlockStop.HOLE and block.hole is not None and not block.count:
-            self._blank_units += len(block.hole)
-            self._blanks.add(queue.name, units=len(block.hole))
+            self._totals.note_blanks(queue, len(block.hole))
 
     def findings(self) -> Iterator[PreflightFinding]:
         """Yield one finding per kind."""
-        yield from self._holes.finding(
-            "holes",
-            Severity.REFUSE if self._holes_refuse else Severity.WARN,
-            "Units are missing inside queues; with RocksDB, a broker resets a consumer that "
-            "reaches such a hole to offset 0: rebuild the queues first (cqstore rebuild DIR "
-            "--topic T).",
-            missingUnits=self._missing,
-        )
-        yield from self._outside.finding(
-            "units-outside-log",
-            Severity.REFUSE,
-            "Units point outside the commit log: run cqstore recover or cqstore rebuild first.",
-            units=self._astray,
-            logMin=self._low_phy,
-            logMax=self._high_phy,
-        )
-        yield from self._ext.finding(
-            "extension-addresses",
-            Severity.INFO,
-            "Tags codes of units are addresses in extension files; the move replaces them with the "
-            "tags codes that are stored there.",
-            units=self._addresses,
-        )
-        yield from self._blanks.finding(
-            "pre-blank-units",
-            Severity.INFO,
-            "The first files of queues begin with pre-blank units, which are empty and skipped.",
-            units=self._blank_units,
-        )
+        yield from self._totals.findings(holes_refuse=self._holes_refuse)

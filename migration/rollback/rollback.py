@@ -240,7 +240,10 @@ def _withdraw(paths: StorePaths, name: str, state: StoreMode, *, ends_choice: bo
 def _clear(space: Workspace, step: str) -> None:
     """Empty the workspace, the plan last; the journal and the last comparison stay."""
     with os_errors("empty the workspace", space.root):
-        folders = (space.segments, space.unfinished.root, space.made.root, ScanSpace(space).root)
+        folders = (
+            space.planning, space.segments, space.unfinished.root, space.made.root,
+            ScanSpace(space).root,
+        )  # fmt: skip
         for folder in folders:
             if exists(folder):
                 shutil.rmtree(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
 from cqstore.migration.plan.plan import Plan, read_plan
 from cqstore.migration.run.run import check_source
-from cqstore.migration.tasks import MASTER, check_master, run_tasks
+from cqstore.migration.tasks import MASTER, check_master, ran_in, run_tasks
 from cqstore.migration.verify.clients_report import ClientsReport
 from cqstore.migration.verify.deep import RecordCheck
 from cqstore.migration.verify.fingerprint import made_digest
@@ -208,8 +208,8 @@ def _compare(
         source_side=Side(backend=source.backend, folder=str(source.root)),
         target_side=Side(backend=target.backend, folder=str(target.root)),
         plan=None, deep=deep, started=started, seconds=round(time.monotonic() - began, 3),
-        tasks=len(items), min_phy_offset=bounds.min_phy_offset,
-        max_phy_offset=log_end, result=result,
+        tasks=len(items), ran_in={"verify": ran_in(master, len(items))},
+        min_phy_offset=bounds.min_phy_offset, max_phy_offset=log_end, result=result,
     )  # fmt: skip
     if clients is not None:
         report.clients = clients(source, target, complete_to, topics)
@@ -248,6 +248,17 @@ class ScannedLog(QueuePlace):
 # ---- the outcome
 
 
+def _earlier_steps(space: Workspace) -> dict[str, str]:
+    """Return where the tasks of the plan and of its runs ran, from the journal."""
+    found: dict[str, str] = {}
+    for entry in space.history():
+        if entry["step"] == "planned":
+            found = {"plan": entry["ranIn"]} if "ranIn" in entry else {}
+        elif entry["step"] == "run" and entry.get("segments"):
+            found["run"] = ran_in(entry["master"], entry["segments"])
+    return found
+
+
 def _begin_report(space: Workspace, master: str) -> None:
     """Remove the last report, where another one can be made.
 
@@ -264,5 +275,7 @@ def _begin_report(space: Workspace, master: str) -> None:
 
 
 def _keep(space: Workspace, report: VerifyReport) -> None:
+    if report.plan is not None:
+        report.ran_in = _earlier_steps(space) | report.ran_in
     write_page(space.report_page, report)
     write_report(space.report, report)

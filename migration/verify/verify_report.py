@@ -67,6 +67,10 @@ class VerifyReport(TallyModel):
     started: str
     seconds: float
     tasks: NonNegativeInt
+    ran_in: dict[str, str] = Field(
+        default_factory=dict,
+        description="Step of the migration → where its tasks ran: this process, processes, Spark.",
+    )
     min_phy_offset: int = Field(
         description="Start of the log; units of older records have expired."
     )

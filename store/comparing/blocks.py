@@ -10,7 +10,7 @@ from cqstore.store.comparing.log_heads import Heads, RecordHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
 from cqstore.store.comparing.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
 from cqstore.store.comparing.tally import DifferenceKind
-from cqstore.store.queue.bulk import NO_TIMESTAMP, UnitRows, UnitSource
+from cqstore.store.queue.bulk import NO_TIMESTAMP, UNIT_ROWS, UnitRows, UnitSource
 from cqstore.store.record.message import LMQ_PREFIX
 
 BLOCK_UNITS = 1 << 17
@@ -60,8 +60,8 @@ class Blocks:
         starts = np.cumsum(lengths) - lengths
         firsts = np.array([each.queue_offset for each in waiting], np.int64)
         places = np.arange(int(lengths.sum())) + np.repeat(firsts - starts, lengths)
-        source = columns(np.concatenate([each.source for each in waiting]))
-        target = columns(np.concatenate([each.target for each in waiting]))
+        source = columns(np.concatenate([each.source for each in waiting], dtype=UNIT_ROWS))
+        target = columns(np.concatenate([each.target for each in waiting], dtype=UNIT_ROWS))
         heads = self.log.read_heads(target.phy_offset, target.size)
         source_heads = heads
         same = (source.phy_offset == target.phy_offset) & (source.size == target.size)

@@ -217,10 +217,11 @@ class Comparison:
     def _count(self, walk: QueueWalk) -> None:
         """Add the results of a queue to the totals."""
         tally, notes, found = self.found.tally, self._notes, walk.found
-        notes.later += walk.later
-        notes.expired_source += walk.expired[0]
-        notes.expired_target += walk.expired[1]
-        notes.unreachable += walk.unreachable
+        if walk.later or walk.unreachable or any(walk.expired):  # setting a field is slow
+            notes.later += walk.later
+            notes.expired_source += walk.expired[0]
+            notes.expired_target += walk.expired[1]
+            notes.unreachable += walk.unreachable
         for total, one in zip(self._sums, (found.source, found.target), strict=True):
             total.add(one.units, one.bytes, one.checksum)
         if walk.is_empty and not found.counts:

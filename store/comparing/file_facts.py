@@ -6,6 +6,8 @@ from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 
+from cqstore.store.core._regular_files import regular_files
+
 _NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
 _NAME = attrgetter("name")
 _FACTS = struct.Struct("<4q")
@@ -19,8 +21,11 @@ def is_queue_file(name: str) -> bool:
 
 def file_facts(name: str, now: os.stat_result) -> bytes:
     """Return the facts of one file."""
-    facts = _FACTS.pack(now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns)
-    return os.fsencode(name) + b"\0" + facts
+    return _facts(name, now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns)
+
+
+def _facts(name: str, *numbers: int) -> bytes:
+    return os.fsencode(name) + b"\0" + _FACTS.pack(*numbers)
 
 
 def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
@@ -32,6 +37,12 @@ def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
     Raises:
         OSError: the folder cannot be listed.
     """
+    files = regular_files(os.fspath(folder))
+    if files is not None:
+        for name, *numbers in files:
+            if is_queue_file(name):
+                digest.update(_facts(name, *numbers))
+        return True
     with os.scandir(folder) as found:
         entries = sorted(found, key=_NAME)
     for entry in entries:

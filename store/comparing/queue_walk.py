@@ -100,8 +100,10 @@ class QueueWalk:
         self, offset: int, source: UnitRows, target: UnitRows | None
     ) -> Stretch | None:
         """Skip units whose records have left the log."""
-        live = source["phy_offset"] >= self._bounds.min_phy_offset
-        first = int(np.argmax(live)) if live.any() else len(source)
+        first = 0
+        if len(source) and int(source[0]["phy_offset"]) < self._bounds.min_phy_offset:
+            live = source["phy_offset"] >= self._bounds.min_phy_offset
+            first = int(np.argmax(live)) if live.any() else len(source)
         self.expired[0] += first
         if target is not None:
             self.expired[1] += first

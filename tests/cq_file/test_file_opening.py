@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.cq_file._short_queue import short_queue
 from cqstore.cq_file.known_ends import ends_path
 from cqstore.store.errors import CorruptionError, StoreConfigError, StoreIOError
 from cqstore.store.paths import StorePaths
@@ -35,14 +36,38 @@ def disk(tmp_path: Path) -> Disk:
 ALL = {("a", 0): (0, 13), ("a", 1): (2, 5), ("b", 0): (0, 10)}
 
 
+@pytest.fixture(autouse=True)
+def _short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collect the files of short queues in ``_READ``: they are closed at once."""
+    _READ.clear()
+
+    def read(path: str, *sizes: int) -> object:
+        found = short_queue(path, *sizes)
+        _READ.extend([path] if found is not None else [])
+        return found
+
+    monkeypatch.setattr("cqstore.cq_file.recovery.short_queue", read)
+
+
+_READ: list[str] = []
+
+
+def read_below(disk: Disk) -> set[str]:
+    """Return the queues of which a file is open, or was read as that of a short queue."""
+    folder = disk.root / "consumequeue"
+    paths = [*open_below(folder), *_READ]
+    return {str(Path(path).parent.relative_to(folder)) for path in paths}
+
+
 def looked_at(disk: Disk, *, read_only: bool = True) -> set[str]:
     """Open the store; return the queues of which it opened a file."""
+    _READ.clear()
     store = disk.open(read_only=read_only)
     spans = {tuple(span.queue): (span.min_offset, span.max_offset) for span in store.spans()}
     assert {key: spans.get(key) for key in ALL} == ALL
-    opened = open_below(disk.root / "consumequeue")
+    opened = read_below(disk)
     store.close()
-    return {str(Path(path).parent.relative_to(disk.root / "consumequeue")) for path in opened}
+    return opened
 
 
 def test_after_a_clean_stop_no_file_is_opened_and_read_only_none_is_changed(disk: Disk) -> None:
@@ -85,10 +110,7 @@ def test_what_leads_behind_the_logs_end_is_looked_at(
     disk.log.max_phy -= cut
     store = disk.open(read_only=True)
     assert store.queue("b", 0).max_offset() == 10
-    opened = open_below(disk.root / "consumequeue")
-    assert {str(Path(path).parent.relative_to(disk.root / "consumequeue")) for path in opened} == (
-        queues
-    )
+    assert read_below(disk) == queues
     store.close()
 
 

@@ -12,8 +12,10 @@ from cqstore.migration.run.run import run_plan
 from cqstore.migration.switch.switch import switch
 from cqstore.migration.verify import verify_migration
 from tests.kit.killed_at_change import ALL, changes_until_killed, run_until_killed
+from tests.kit.plan_parts import plan_in_parts
 
 _STEPS: dict[str, Callable[[Path], object]] = {
+    "plan": plan_in_parts,
     "run": lambda root: run_plan(root, master="none"),
     "verify": lambda root: verify_migration(root, master="none"),
     "switch": switch,

@@ -16,16 +16,19 @@ from cqstore.migration.verify import verify_migration
 from cqstore.migration.workspace import Workspace
 from tests.kit.cut_short import cut_short
 from tests.kit.migrations import NO_SPARK, put_some
+from tests.kit.plan_parts import plan_in_parts
 from tests.kit.served import served
 
 pytestmark = pytest.mark.crash
 Golden = Callable[[str], Path]
 MOVES = [("basic-default", "rocksdb"), ("special-defaultRocksDB", "file")]
-STEPS = ["run", "switch", "rollback"]
+STEPS = ["plan", "run", "switch", "rollback"]
 
 
 def prepare(root: Path, target: str, step: str) -> None:
     """Bring a store to where ``step`` is next."""
+    if step == "plan":
+        return
     plan = make_plan(root, target=target, segment_units=400)
     for number in range(len(plan.segments)):
         write_segment(Workspace.of(root), plan, number)  # a run has but to put them together
@@ -41,7 +44,10 @@ def prepare(root: Path, target: str, step: str) -> None:
 
 def goes_on(root: Path, step: str, whole: object) -> None:
     """Do the step that was cut short again, and what follows it."""
-    if step == "run":
+    if step == "plan" and not Workspace.of(root).plan.exists():
+        plan_in_parts(root)
+    assert not Workspace.of(root).planning.exists() or step == "plan"
+    if step in {"plan", "run"}:
         run_plan(root, master=NO_SPARK)
         assert verify_migration(root, master=NO_SPARK).equal
     if step == "rollback":

@@ -20,7 +20,7 @@ from cqstore.broker.conversion.prepare import PutAway, prepare_tables, reads_dat
 from cqstore.broker.metadata.convert import Droppable, convert, dropped, fitted
 from cqstore.broker.metadata.json_form import UNKNOWN_FIELDS_FOUND, unknown_fields
 from cqstore.broker.metadata.locations import FILES_OF_TABLE, V1_FOLDERS
-from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
+from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Remark, Table
 from cqstore.broker.metadata.placing import finish_placing
 from cqstore.broker.metadata.table_forms import (
     TableForms,
@@ -29,7 +29,7 @@ from cqstore.broker.metadata.table_forms import (
     table_forms,
 )
 from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE, is_either_there
-from cqstore.store.errors import RefusedStoreError, StoreIOError
+from cqstore.store.errors import RefusedStoreError, StoreError, StoreIOError
 from cqstore.store.paths import StorePaths
 from cqstore.store.settings.config import StoreConfig
 
@@ -96,6 +96,10 @@ class TablesConversion:
             "offsets": sum(map(len, made.offsets.values())), "dropped": self.dropped,
         }  # fmt: skip
 
+    def without_tables(self) -> "ConversionFacts":
+        """Return what is known without the tables, which can be large."""
+        return ConversionFacts(self.facts(), self.made.remarks, self.sources)
+
 
 @dataclass(slots=True)
 class TablesDone:
@@ -137,6 +141,46 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
         raise RefusedStoreError(f"{exc}{_way_on(found, form)}") from exc
     made.raise_counters()
     return TablesConversion(made, sources, out)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionFacts:
+    """What is known of a planned conversion without its tables, which can be large."""
+
+    shown: dict[str, object]
+    """``TablesConversion.facts``."""
+    remarks: dict[Remark, list[str]]
+    sources: dict[Table, Form]
+
+
+class PlannedConversion:
+    """The planned conversion of one store's tables, which are read once however often it is used.
+
+    The tables must not change meanwhile.
+    """
+
+    def __init__(self, paths: StorePaths, broker: NextBroker) -> None:
+        self.broker = broker
+        self._paths = paths
+        self._found: tuple[ConversionFacts | None, StoreError | None] | None = None
+
+    def facts(self) -> ConversionFacts | None:
+        """Return the facts of the conversion; ``None`` if the form is already right. Read-only.
+
+        Raises:
+            StoreError: as for ``plan_conversion``.
+        """
+        if self._found is None:
+            try:
+                plan = plan_conversion(self._paths, self.broker)
+            except StoreError as exc:
+                self._found = None, exc
+            else:
+                self._found = plan.without_tables() if plan is not None else None, None
+        found, error = self._found
+        if error is not None:
+            raise error
+        return found
 
 
 def bring_tables(

@@ -161,7 +161,10 @@ def test_a_report_that_was_written_is_read_again_and_others_are_refused(made: Ma
     path = made.space.report
     assert read_report(path) == report
     data = json.loads(path.read_text())
-    assert set(data) == set(json.loads(report_schema())["required"]) | {"format", "clients"}
+    required = set(json.loads(report_schema())["required"])
+    assert set(data) == required | {"format", "clients", "ran_in"}
+    assert data["ran_in"].keys() == {"plan", "run", "verify"}
+    assert data["ran_in"]["plan"] == "this process"
     path.write_text(json.dumps(data | {"plan": data["plan"] | {"at_rest": "ab-cd"}}))
     assert read_report(path) == report, "as an older release has written it"
     path.write_text(json.dumps(data | {"format": 2}))

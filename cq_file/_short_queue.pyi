@@ -1,0 +1,3 @@
+def short_queue(
+    path: str, file_size: int, max_phy_offset: int
+) -> tuple[bytes, int, int] | None: ...
