@@ -35,7 +35,7 @@ class QueueFacts:
 
     def __init__(self, place: QueuePlace) -> None:
         folders = backend(place.backend).folders_by_queue(StorePaths(place.root))
-        self._folders = [(str(folder), is_dir(folder)) for folder in folders]
+        self._folders = [str(folder) for folder in folders]
         config = place.config
         # With other sizes the same files have other units.
         sizes = config.units_per_file, config.mapped_file_size_consume_queue_ext
@@ -52,11 +52,9 @@ class QueueFacts:
         topic, queue_id = queue
         name = os.fsencode(f"{queue_id}/{topic}")
         digest = blake2b(self._sizes + b"\0" + name, digest_size=FACTS_BYTES)
-        for above, exists_above in self._folders:
+        for above in self._folders:
             digest.update(b"//")
             folder = f"{above}/{topic}/{queue_id}"
-            if not exists_above:
-                continue
             with os_errors("read the folder of a queue", folder):
                 if os.path.isdir(folder) and not add_facts(digest, folder, below=True):  # noqa: PTH112
                     return None
