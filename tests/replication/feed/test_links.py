@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from errno import EBADF
 from fcntl import ioctl
 from functools import partial
+from pathlib import Path
 from termios import FIONREAD
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from cqstore.replication.feed._links import Link, Links
 from tests.kit.given_memory import given_memory
 from tests.kit.oracle.links import OracleLink, OracleLinks
+from tests.kit.shim.memory import without_memory
 from tests.kit.waiting import until
 
 SECONDS = 60.0
@@ -166,6 +168,50 @@ def test_memory_of_a_wait_is_used_again() -> None:
     assert given_memory() - before < 2000 * 32  # a waiter has more
 
 
+@pytest.mark.parametrize("links_before", [0, 8, 16])
+def test_a_link_for_which_there_is_no_memory_is_not_there_and_the_others_are(
+    links_before: int,
+) -> None:
+    """Links have room for eight, and then for twice as many."""
+    links, last = Links(), Link("last", 1)
+    there = [Link(f"{number}", 1) for number in range(links_before)]
+    for number, link in enumerate(there):
+        links.join(link)
+        links.begin(link, 0, 0)
+        links.acknowledge(link, number + 1)
+
+    def is_as_before() -> None:
+        assert links.links() == there
+        reached = [links.reached(followers) for followers in range(1, links_before + 2)]
+        assert reached == [*range(links_before, 0, -1), -1]
+        assert links.in_sync(1, 2) == links_before
+
+    assert without_memory("_links", lambda: links.join(last), is_as_before) == 2
+    assert links.links() == [*there, last]
+    links.begin(last, 0, 0)
+    links.acknowledge(last, 100)
+    assert links.reached(1) == 100
+    links.leave(last)
+    is_as_before()
+
+
+def test_a_wait_for_which_there_is_no_memory_waits_for_nothing() -> None:
+    """The memory of a waiter, and of the lock at which it sleeps, which Python allocates."""
+    refused = 0
+    for library in ("_links", ""):
+        links, link = Links(), Link("a", 1)
+
+        def works(links: Links = links) -> None:
+            assert links.waiting == 0
+
+        refused = without_memory(library, partial(links.wait, 1, 1, 0, ()), works)
+        assert refused >= 1
+        links.join(link)
+        links.begin(link, 0, 0)
+        assert links.wait(1, 1, soon(), (partial(links.acknowledge, link, 1),))
+    assert refused >= 2
+
+
 def test_who_is_told_of_a_wait_may_fail_and_no_put_waits_then() -> None:
     def fail() -> None:
         raise ZeroDivisionError
@@ -286,6 +332,39 @@ def test_bytes_that_another_reader_took_are_no_error(received: ReceivingLink) ->
     received.far.close()
     for thread in threads:
         thread.join()
+    assert answers == [b""]
+
+
+def is_asleep(thread: threading.Thread) -> bool:
+    """Return whether a thread waits in the system, see proc_pid_stat(5)."""
+    text = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    return text.rpartition(")")[2].split()[0] == "S"
+
+
+def test_a_signal_is_no_silence(received: ReceivingLink) -> None:
+    """The system ends a wait for bytes when a handler has run in its thread."""
+    answers, rang = list[bytes | TimeoutError](), list[int]()
+
+    def receive() -> None:
+        try:
+            answers.append(received.left())
+        except TimeoutError as exc:
+            answers.append(exc)
+
+    thread = threading.Thread(target=receive)
+    before = signal.signal(signal.SIGUSR1, lambda number, _: rang.append(number))
+    try:
+        thread.start()
+        for phy_offset in range(1, 21):
+            until(partial(is_asleep, thread))
+            signal.pthread_kill(thread.ident or 0, signal.SIGUSR1)
+            until(lambda at=phy_offset: len(rang) == at)  # type: ignore[misc]
+            received.far.send(reports(phy_offset))
+            until(lambda at=phy_offset: bool(answers) or received.link.acknowledged == at)  # type: ignore[misc]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    received.far.close()
+    thread.join()
     assert answers == [b""]
 
 
