@@ -151,12 +151,33 @@ def sleeps() -> int:
 
 
 def test_a_thread_that_waits_sleeps(received: "ReceivingLink") -> None:
-    """It neither polls for the answer nor for the bytes."""
-    before = sleeps()
+    """It neither polls for the answer nor for the bytes, and uses no processor meanwhile."""
+    before, used = sleeps(), time.thread_time()
     assert not received.links.wait(1, 1, time.monotonic() + 0.5, ())
     with pytest.raises(TimeoutError):
         received.left(0.5)
     assert sleeps() - before < 10  # it is three
+    assert time.thread_time() - used < 0.02  # a busy machine gives a loop little more
+
+
+def test_a_put_waits_for_followers_that_are_not_there() -> None:
+    """None has come yet, or the only one has left."""
+    links, link = Links(), Link("a", 1)
+    for _ in range(2):
+        deadline = time.monotonic() + 0.02
+        assert not links.wait(1, 1, deadline, ())
+        assert time.monotonic() >= deadline
+        links.join(link)
+        links.begin(link, 0, 0)
+        links.leave(link)
+    thread = threading.Thread(target=lambda: served.append(links.wait(1, 1, soon(), ())))
+    served: list[bool] = []
+    thread.start()
+    until(lambda: links.waiting == 1)
+    links.join(link)
+    links.acknowledge(link, 1)
+    thread.join()
+    assert served == [True]
 
 
 def test_memory_of_a_wait_is_used_again() -> None:
@@ -560,6 +581,15 @@ def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
         lent.links.acknowledge(second, lent.link.sent)
         assert lent.links.wait(lent.link.sent, 2, soon(), ())
     assert lent.link.received_by_puts <= received + 1  # the one that heard as the second came
+
+
+def test_a_put_does_not_hear_a_connection_that_has_left(lent: Lent) -> None:
+    lent.links.leave(lent.link)
+    lent.far.send(reports(1 << 62))
+    assert not lent.links.wait(1 << 40, 1, time.monotonic() + 0.05, ())
+    assert lent.link.received_by_puts == lent.before
+    assert lent.links.waiting == 0
+    lent.links.join(lent.link)  # its thread ends when a put has heard the end
 
 
 def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
