@@ -224,6 +224,23 @@ def test_a_record_damaged_after_the_pull_is_left_out_of_the_messages(store: Mess
         assert "body runs past" in result.damaged[0].reason
 
 
+def test_a_damaged_record_where_the_log_begins_has_not_expired(store: MessageStore) -> None:
+    log = components_of(store).log
+    phy = log.min_phy_offset()
+    units = components_of(store).queues.queue("t", 0).read_units(0, 1)
+    assert next(iter(units.rows()))[0] == phy
+    with (components_of(store).paths.commit_log / f"{phy:020d}").open("r+b") as file:
+        before = os.pread(file.fileno(), 4, 4)  # the magic code
+        os.pwrite(file.fileno(), b"\1\2\3\4", 4)
+        found = pulls(store, 0, 0, 3, None, 1 << 20)
+        reports = [
+            ([each.queue_offset for each in result.damaged], result.queue_offsets)
+            for result in found
+        ]
+        os.pwrite(file.fileno(), before, 4)
+    assert reports == [([0], [1, 2, 3])] * 3
+
+
 @pytest.mark.parametrize("hole", [range(5, 6), range(12), range(7, 23), range(30, 50)], ids=str)
 def test_pulls_at_a_hole_are_alike(tmp_path: Path, hole: range) -> None:
     with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
