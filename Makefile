@@ -101,8 +101,8 @@ race: $(READY) ## threads against a model, what is compiled here with ThreadSani
 	  TSAN_OPTIONS="suppressions=not-ours exitcode=66" CQSTORE_REPUT_THREAD=always setarch -R \
 	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" -k "not rocksdict" $(RACED)
 
-mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, CYTHON, ONLY, TESTS)
-	nice $(BIN)/python -m tools.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(CYTHON),--cython $(CYTHON)) $(if $(ONLY),--only "$(ONLY)") $(if $(TESTS),--tests "$(TESTS)")
+mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, CYTHON, ONLY, TESTS, LIST)
+	nice $(BIN)/python -m tools.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(CYTHON),--cython $(CYTHON)) $(if $(ONLY),--only "$(ONLY)") $(if $(TESTS),--tests "$(TESTS)") $(if $(LIST),--list)
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
 	$(BIN)/pytest -n 6 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN) $(RETRIED)

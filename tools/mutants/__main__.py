@@ -33,6 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
         drawn = [(drawing(PACKAGES, suffixes=SUFFIXES), options.cython)]
     else:
         drawn = [(drawing([package]), options.count) for package in PACKAGES]
+    if options.list:
+        for mutation in (each for found, count in drawn for each in found[:count]):
+            print(f"{mutation.name}\n    {mutation.text}")
+        return 0
     slots = [rest for found, count in drawn for rest in [iter(found)] * min(count, len(found))]
     tests = options.tests.split() or _tests_of({one.path for found, _ in drawn for one in found})
     print(f"seed {options.seed}, {len(slots)} mutations", flush=True)
@@ -81,7 +85,8 @@ def draw(
 ) -> list[Mutation]:
     """Return the mutations of packages in a random order, without those equal to the code.
 
-    The same seed gives the same order for the same sources.
+    The place of each depends on itself and the seed alone, so an edit of another line, or an entry
+    in the list of equal ones, leaves the order of all others.
     """
     equal = equal_ones()
     found = [
@@ -92,8 +97,14 @@ def draw(
         for mutation in mutations(name, path.read_bytes())
         if key_of(mutation) not in equal
     ]
-    random.Random(f"{seed} {' '.join(packages)}").shuffle(found)
-    return found
+    alike: Counter[tuple[str, ...]] = Counter()
+
+    def place(one: Mutation) -> float:
+        key = (one.function, *key_of(one))
+        alike[key] += 1
+        return random.Random(f"{seed} {alike[key]} {key}").random()
+
+    return sorted(found, key=place)
 
 
 def report(outcomes: list[TriedMutation]) -> int:
@@ -127,6 +138,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--count", type=int, default=25, help="of each package")
     parser.add_argument("--cython", type=int, help="of compiled code, and none of Python")
+    parser.add_argument("--list", action="store_true", help="what is drawn, and try none of it")
     parser.add_argument("--only", default="", help="what paths begin with, such as store/record")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trees at work at once")
     parser.add_argument(

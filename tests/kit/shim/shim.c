@@ -1,4 +1,5 @@
-/* Refusals of the disk, and a clock, for one process: loaded by LD_PRELOAD, it stands before the C library.
+/* Refusals of disk and memory, and a clock, for one process: loaded by LD_PRELOAD, it stands before the
+   C library.
 
    Calls are met whoever makes them: the interpreter, the compiled core, RocksDB. What takes a
    descriptor is met where /proc/self/fd leads below `root`, what takes a path where that is there.
@@ -270,6 +271,32 @@ int clock_gettime(clockid_t which, struct timespec *now) {
     long long rest = (told % SECOND + SECOND) % SECOND;
     now->tv_sec = (told - rest) / SECOND, now->tv_nsec = rest;
     return 0; }
+
+/* Memory that is refused to one library: the n-th block that it asks for from `shim_lack` on, in the
+   thread of that call. */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+static struct { char library[PATH]; long number, met; pthread_t thread; } lack;
+static volatile int is_lacking;
+
+/* Refuse the block of this `number`, counted from 1, to the library whose path holds this text.
+   Returns how many blocks the library before it has asked for. */
+long shim_lack(const char *library, long number) {
+    long met = lack.met;
+    snprintf(lack.library, PATH, "%s", library);
+    lack.number = number, lack.met = 0, lack.thread = pthread_self(), is_lacking = number > 0;
+    return met; }
+
+static int is_refused(void *from) {
+    Dl_info found = {0};
+    return pthread_equal(pthread_self(), lack.thread) && dladdr(from, &found) && found.dli_fname &&
+        strstr(found.dli_fname, lack.library) && ++lack.met == lack.number; }
+
+#define BLOCK(...) \
+    if (is_lacking && is_refused(CALLER)) { errno = ENOMEM; return NULL; } \
+    return __VA_ARGS__
+void *malloc(size_t size) { BLOCK(__libc_malloc(size)); }
+void *calloc(size_t count, size_t size) { BLOCK(__libc_calloc(count, size)); }
+void *realloc(void *block, size_t size) { BLOCK(__libc_realloc(block, size)); }
 
 ALSO(open64, open); ALSO(openat64, openat); ALSO(fopen64, fopen); ALSO(pwrite64, pwrite);
 ALSO(pread64, pread); ALSO(preadv64v2, preadv2);

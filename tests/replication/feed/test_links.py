@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from errno import EBADF
 from fcntl import ioctl
 from functools import partial
+from pathlib import Path
 from termios import FIONREAD
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from cqstore.replication.feed._links import Link, Links
 from tests.kit.given_memory import given_memory
 from tests.kit.oracle.links import OracleLink, OracleLinks
+from tests.kit.shim.memory import without_memory
 from tests.kit.waiting import until
 
 SECONDS = 60.0
@@ -149,12 +151,33 @@ def sleeps() -> int:
 
 
 def test_a_thread_that_waits_sleeps(received: "ReceivingLink") -> None:
-    """It neither polls for the answer nor for the bytes."""
-    before = sleeps()
+    """It neither polls for the answer nor for the bytes, and uses no processor meanwhile."""
+    before, used = sleeps(), time.thread_time()
     assert not received.links.wait(1, 1, time.monotonic() + 0.5, ())
     with pytest.raises(TimeoutError):
         received.left(0.5)
     assert sleeps() - before < 10  # it is three
+    assert time.thread_time() - used < 0.02  # a busy machine gives a loop little more
+
+
+def test_a_put_waits_for_followers_that_are_not_there() -> None:
+    """None has come yet, or the only one has left."""
+    links, link = Links(), Link("a", 1)
+    for _ in range(2):
+        deadline = time.monotonic() + 0.02
+        assert not links.wait(1, 1, deadline, ())
+        assert time.monotonic() >= deadline
+        links.join(link)
+        links.begin(link, 0, 0)
+        links.leave(link)
+    thread = threading.Thread(target=lambda: served.append(links.wait(1, 1, soon(), ())))
+    served: list[bool] = []
+    thread.start()
+    until(lambda: links.waiting == 1)
+    links.join(link)
+    links.acknowledge(link, 1)
+    thread.join()
+    assert served == [True]
 
 
 def test_memory_of_a_wait_is_used_again() -> None:
@@ -164,6 +187,50 @@ def test_memory_of_a_wait_is_used_again() -> None:
     for _ in range(2000):
         assert not links.wait(1, 1, 0, ())
     assert given_memory() - before < 2000 * 32  # a waiter has more
+
+
+@pytest.mark.parametrize("links_before", [0, 8, 16])
+def test_a_link_for_which_there_is_no_memory_is_not_there_and_the_others_are(
+    links_before: int,
+) -> None:
+    """Links have room for eight, and then for twice as many."""
+    links, last = Links(), Link("last", 1)
+    there = [Link(f"{number}", 1) for number in range(links_before)]
+    for number, link in enumerate(there):
+        links.join(link)
+        links.begin(link, 0, 0)
+        links.acknowledge(link, number + 1)
+
+    def is_as_before() -> None:
+        assert links.links() == there
+        reached = [links.reached(followers) for followers in range(1, links_before + 2)]
+        assert reached == [*range(links_before, 0, -1), -1]
+        assert links.in_sync(1, 2) == links_before
+
+    assert without_memory("_links", lambda: links.join(last), is_as_before) == 2
+    assert links.links() == [*there, last]
+    links.begin(last, 0, 0)
+    links.acknowledge(last, 100)
+    assert links.reached(1) == 100
+    links.leave(last)
+    is_as_before()
+
+
+def test_a_wait_for_which_there_is_no_memory_waits_for_nothing() -> None:
+    """The memory of a waiter, and of the lock at which it sleeps, which Python allocates."""
+    refused = 0
+    for library in ("_links", ""):
+        links, link = Links(), Link("a", 1)
+
+        def works(links: Links = links) -> None:
+            assert links.waiting == 0
+
+        refused = without_memory(library, partial(links.wait, 1, 1, 0, ()), works)
+        assert refused >= 1
+        links.join(link)
+        links.begin(link, 0, 0)
+        assert links.wait(1, 1, soon(), (partial(links.acknowledge, link, 1),))
+    assert refused >= 2
 
 
 def test_who_is_told_of_a_wait_may_fail_and_no_put_waits_then() -> None:
@@ -286,6 +353,39 @@ def test_bytes_that_another_reader_took_are_no_error(received: ReceivingLink) ->
     received.far.close()
     for thread in threads:
         thread.join()
+    assert answers == [b""]
+
+
+def is_asleep(thread: threading.Thread) -> bool:
+    """Return whether a thread waits in the system, see proc_pid_stat(5)."""
+    text = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    return text.rpartition(")")[2].split()[0] == "S"
+
+
+def test_a_signal_is_no_silence(received: ReceivingLink) -> None:
+    """The system ends a wait for bytes when a handler has run in its thread."""
+    answers, rang = list[bytes | TimeoutError](), list[int]()
+
+    def receive() -> None:
+        try:
+            answers.append(received.left())
+        except TimeoutError as exc:
+            answers.append(exc)
+
+    thread = threading.Thread(target=receive)
+    before = signal.signal(signal.SIGUSR1, lambda number, _: rang.append(number))
+    try:
+        thread.start()
+        for phy_offset in range(1, 21):
+            until(partial(is_asleep, thread))
+            signal.pthread_kill(thread.ident or 0, signal.SIGUSR1)
+            until(lambda at=phy_offset: len(rang) == at)  # type: ignore[misc]
+            received.far.send(reports(phy_offset))
+            until(lambda at=phy_offset: bool(answers) or received.link.acknowledged == at)  # type: ignore[misc]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    received.far.close()
+    thread.join()
     assert answers == [b""]
 
 
@@ -481,6 +581,15 @@ def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
         lent.links.acknowledge(second, lent.link.sent)
         assert lent.links.wait(lent.link.sent, 2, soon(), ())
     assert lent.link.received_by_puts <= received + 1  # the one that heard as the second came
+
+
+def test_a_put_does_not_hear_a_connection_that_has_left(lent: Lent) -> None:
+    lent.links.leave(lent.link)
+    lent.far.send(reports(1 << 62))
+    assert not lent.links.wait(1 << 40, 1, time.monotonic() + 0.05, ())
+    assert lent.link.received_by_puts == lent.before
+    assert lent.links.waiting == 0
+    lent.links.join(lent.link)  # its thread ends when a put has heard the end
 
 
 def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:

@@ -376,3 +376,16 @@ def test_files_that_were_let_go_are_opened_by_the_slow_path(tmp_path: Path) -> N
     assert len(store._cache) == 16
     assert read_all(store, "T", 19) == [(SIZE * at, SIZE, at) for at in (19, 39, 59)]
     store.close()
+
+
+def test_a_file_that_appends_use_stays_open_while_others_are_let_go(tmp_path: Path) -> None:
+    """Files that were not used since the last round are closed first."""
+    disk = Disk(tmp_path).limited_to(16)
+    store = disk.open()
+    for turn in range(17):  # one more than there is room for: a round, after which none is in use
+        store.put_batch(batch_of((turn, 0, turn, 1)))
+    assert left_by(store, batch_of((1, 1, 100, 1))) == [0]
+    store.put_batch(batch_of((17, 0, 200, 1)))
+    assert left_by(store, batch_of((1, 2, 300, 1))) == [0], "its file is open"
+    assert left_by(store, batch_of((2, 1, 400, 1))) == [1], "its file was let go instead"
+    store.close()

@@ -87,15 +87,18 @@ def outcome(store: MessageStore, way: str, given_messages: list[Message]) -> obj
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(
-    calls=calls, tags=st.booleans(), lmq=st.booleans(), is_sealed=st.booleans(), later=st.booleans()
-)
+    calls=calls, tags=st.booleans(), lmq=st.booleans(), is_sealed=st.booleans(),
+    later=st.booleans(), is_indexed=st.sampled_from([True, True, False]),
+)  # fmt: skip
 def test_core_and_oracle_leave_the_same(
-    calls: list[tuple[str, list[Message]]], *, tags: bool, lmq: bool, is_sealed: bool, later: bool
-) -> None:
+    calls: list[tuple[str, list[Message]]], *, tags: bool, lmq: bool, is_sealed: bool, later: bool,
+    is_indexed: bool,
+) -> None:  # fmt: skip
     config = CONFIG.model_copy(
         update={
             "enable_lmq": lmq, "enable_multi_dispatch": lmq, "message_index_tags": tags,
             "enabled_append_prop_crc": is_sealed, "allow_delay_without_service": later,
+            "message_index_enable": is_indexed,
         }
     )  # fmt: skip
     with (
@@ -151,6 +154,28 @@ def test_plain_messages_take_the_short_way(store: MessageStore, count: int) -> N
     store.put_messages(given_messages * count)
     store.put_message(given_messages[0])
     assert counted.taken == count + 1
+
+
+def test_a_plain_message_is_put_without_keys_if_there_is_no_index(tmp_path: Path) -> None:
+    """By each way of the fast path; with an index all three texts are keys."""
+    given_message = Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})
+    batch = Message("t", batch_body([(b"x", b"KEYS\x01k\x02", 0)]))
+    for is_indexed, expected in ((False, 0), (True, 4 + 4 + 2 * 4 + 1)):
+        config = CONFIG.model_copy(
+            update={"message_index_enable": is_indexed, "message_index_tags": True}
+        )
+        root = tmp_path / str(is_indexed)
+        with MessageStore.open(root, config, housekeeping=False) as store:
+            store.put_message(Message("t", b""))
+            puts = components_of(store).putter._fast
+            done = [puts.quick(given_message), puts.one(given_message)]
+            done += puts.several([given_message] * 2) or [None]
+            done += puts.batch(batch) or [None]
+            assert [found and found.queue_offset for found in done] == [1, 2, 3, 4, 5]
+            assert len(waiting(store)[6]) == expected  # type: ignore[arg-type]
+            assert store.max_offset("t", 0) == 6
+            store.flush()
+            assert (root / "index").exists() == is_indexed
 
 
 def test_a_put_with_which_something_is_due_is_not_quick(tmp_path: Path) -> None:

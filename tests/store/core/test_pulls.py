@@ -4,6 +4,7 @@ import os
 import pickle
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cqstore.store.service.results import GetMessageResult, GetMessageStatus
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.golden import load_dump
 from tests.kit.oracle.pulls import OraclePull
+from tests.kit.shim.memory import without_memory
 
 LOG_FILE = 4096
 CONFIG = StoreConfig(
@@ -124,6 +126,52 @@ def test_a_pull_has_one_message_whatever_the_limit(
             assert found.record_count() == expected
 
 
+@pytest.mark.parametrize("place", ["memory", "disk", "any"])
+@pytest.mark.parametrize("less", [0, 1])
+def test_a_pull_has_all_bytes_that_a_limit_allows(tmp_path: Path, place: str, less: int) -> None:
+    """RocketMQ refuses the message with which the result would be longer (``isTheBatchFull``)."""
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        results = [store.put_message(Message("t", bytes(number))) for number in (200, 1, 90, 40)]
+        sizes = [result.appended.size for result in results if result.appended]
+    for count in (1, 2, 3, 4):
+        limit = sum(sizes[:count]) - less
+        changes = {
+            "access_message_in_memory_max_ratio": 0 if place == "disk" else 40,
+            f"max_transfer_bytes_on_message_in_{place.replace('any', 'memory')}": limit,
+        }
+        if place == "any":
+            changes = {}
+        with MessageStore.open(tmp_path, CONFIG.model_copy(update=changes)) as store:
+            for found in pulls(store, 0, 0, 4, None, limit if place == "any" else 1 << 20):
+                assert found.record_count() == max(count - less, 1)
+
+
+def test_a_pull_reads_on_in_steps_that_double(tmp_path: Path) -> None:
+    """Up to a limit: with a filter, a pull may pass over hundreds of units."""
+    config = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 20 * 6000})
+    with MessageStore.open(tmp_path, config) as store:
+        pull = _pull.Pull(store._puller, 100, 4000, None, 1 << 20)
+        assert pull.starts(0, 5000)
+        assert pull.end == 4100
+        read, steps = 100 + pull.first, list[int]()
+        while step := pull.further(read):
+            steps.append(step)
+            read += step
+        assert read == 4100
+        assert steps == [32, 44, 88, 176, 352, 704, 800, 800, 800, 192]
+
+
+def test_a_pull_for_which_there_is_no_memory_fails_and_the_next_one_does_not(
+    store: MessageStore,
+) -> None:
+    get = partial(store._puller.get, "t", 0, 0, 3, None, 1 << 20)
+
+    def works() -> None:
+        assert [message.queue_offset for message in get().messages()] == [0, 1, 2]
+
+    assert without_memory("_pull", get, works) == 1
+
+
 @pytest.mark.parametrize("units", [1, 2, 3])
 def test_a_pull_ends_with_its_queue_file(tmp_path: Path, units: int) -> None:
     config = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 20 * units})
@@ -174,6 +222,23 @@ def test_a_record_damaged_after_the_pull_is_left_out_of_the_messages(store: Mess
         assert [damaged.queue_offset for damaged in result.damaged] == [1]
         assert result.total_bytes == sum(map(len, result.records))
         assert "body runs past" in result.damaged[0].reason
+
+
+def test_a_damaged_record_where_the_log_begins_has_not_expired(store: MessageStore) -> None:
+    log = components_of(store).log
+    phy = log.min_phy_offset()
+    units = components_of(store).queues.queue("t", 0).read_units(0, 1)
+    assert next(iter(units.rows()))[0] == phy
+    with (components_of(store).paths.commit_log / f"{phy:020d}").open("r+b") as file:
+        before = os.pread(file.fileno(), 4, 4)  # the magic code
+        os.pwrite(file.fileno(), b"\1\2\3\4", 4)
+        found = pulls(store, 0, 0, 3, None, 1 << 20)
+        reports = [
+            ([each.queue_offset for each in result.damaged], result.queue_offsets)
+            for result in found
+        ]
+        os.pwrite(file.fileno(), before, 4)
+    assert reports == [([0], [1, 2, 3])] * 3
 
 
 @pytest.mark.parametrize("hole", [range(5, 6), range(12), range(7, 23), range(30, 50)], ids=str)
@@ -227,6 +292,24 @@ def test_a_pull_begins_once(store: MessageStore) -> None:
     pull = _pull.Pull(store._puller, 0, 5, None, 1 << 20)
     with pytest.raises(TypeError, match="begun already"):
         pull.__init__(store._puller, 0, 5, None, 1 << 20)
+
+
+def test_messages_of_two_files_hold_on_to_their_own(tmp_path: Path) -> None:
+    kept = []
+    with MessageStore.open(tmp_path / "store", CONFIG) as store:
+        for number in range(40):
+            assert store.put_message(Message("t", b"%d" % number * 100, 0)).ok
+        for offset in range(0, 40, 2):
+            kept += store.get_message("t", 0, offset, 2).messages()
+        files = {message.phy_offset // LOG_FILE for message in kept}
+        pairs = zip(kept[::2], kept[1::2], strict=True)
+        assert any(one.phy_offset // LOG_FILE < two.phy_offset // LOG_FILE for one, two in pairs)
+        components_of(store).log.files.delete_before(1 << 40)
+    assert len(files) > 2
+    for number in reversed(range(40)):
+        message = kept.pop()
+        assert message.body == b"%d" % number * 100
+        assert bytes(message.record).count(b"%d" % number) >= 100
 
 
 def test_one_message_holds_on_to_its_file_alone(tmp_path: Path) -> None:

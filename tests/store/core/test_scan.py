@@ -1,5 +1,6 @@
 """The scan of the log and the noting of its records: the core finds what the oracle finds."""
 
+import gc
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,13 +17,16 @@ from cqstore.store.queue.units import UnitBatch
 from cqstore.store.record.message import Host, Message
 from cqstore.store.record.record_layout import BLANK, MAGIC_BLANK, MAX_QUEUE_OFFSET, BlankRecord
 from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules, TopicCache, scan_block
+from cqstore.store.service.dispatching.record_batcher import RecordBatcher
 from cqstore.store.service.dispatching.record_keys import RecordKeys
 from cqstore.store.service.dispatching.record_units import RecordUnits
 from cqstore.store.service.dispatching.replay import Replay, ReplayResult
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.given_memory import given_memory
 from tests.kit.oracle.encoder import EncodedRecord, MessageEncoder, assemble
 from tests.kit.oracle.replay import replay_by_oracle
 from tests.kit.oracle.scan import OracleScan
+from tests.kit.shim.memory import without_memory
 
 FILE = 1 << 14
 AT = 5 * FILE + 64
@@ -291,3 +295,45 @@ def test_tags_that_begin_alike_are_not_taken_for_each_other() -> None:
     core, oracle = (noted_in_blocks([data], by_core=way, refusing=False) for way in (True, False))
     assert core == oracle
     assert [key for _, key, *_ in core[1][-1]] == [f"T#{text}" for text in tags]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("uniq_key", [b"u\xff" * 9, b"u", "é".encode(), b""])
+@pytest.mark.parametrize("words", [b"k\xfe l\xff" * 9, b"k l", b"\xc3 \xa9", "é ü".encode(), b""])
+def test_both_keys_of_a_record_may_be_no_text(uniq_key: bytes, words: bytes) -> None:
+    """Java replaces what is invalid, in each of them."""
+    given_values = {b"UNIQ_KEY": uniq_key, b"KEYS": words}
+    properties = b"\x02".join(b"\x01".join(pair) for pair in given_values.items() if pair[1])
+    records = [
+        ScannedRecord(AT + 100 * at, 100, "t", 0, at, 0, 1_700_000_000_000, properties)
+        for at in range(3)
+    ]
+    given_all = (records, dict[str, int](), 0, 0, 9)
+    ways = (lambda _: None, replay_by_oracle)
+    core, oracle = (noted(way, *given_all, tags=True, wanted=True, torn=False) for way in ways)
+    assert core == oracle
+    texts = [text.decode(errors="replace") for text in (uniq_key, *words.split(b" ")) if text]
+    assert [key for _, key, *_ in core[7]] == texts * 3  # type: ignore[attr-defined]
+
+
+def make_batcher() -> RecordBatcher:
+    units = RecordUnits(
+        StoreConfig(), DeletedTopics(Path("nowhere")), lambda topic: QueueType.SIMPLE,
+        check_topic=lambda _: None, lmq_needs_multi_dispatch=False,
+    )  # fmt: skip
+    return RecordBatcher(units, RecordKeys(wanted=True, tags=True))
+
+
+def test_memory_of_a_batcher_is_given_back() -> None:
+    """It has room for 2^18 queues, which is 8 MB."""
+    gc.collect()  # batchers of other tests
+    before = given_memory()
+    for _ in range(5):
+        made = make_batcher()
+        assert given_memory() - before > 1 << 22
+        del made
+        gc.collect()
+    assert given_memory() - before < 1 << 22
+
+
+def test_a_batcher_for_which_there_is_no_memory_is_not_made() -> None:
+    assert without_memory("_replay", make_batcher, make_batcher) == 1

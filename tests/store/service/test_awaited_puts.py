@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cqstore.store.errors import StoreClosedError, StoreFailedError, StoreIOError
+from cqstore.store.log.commit_log import Appended
 from cqstore.store.record.message import Message, MessageProperty
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -155,6 +157,48 @@ def test_what_another_thread_tells_goes_by_the_loop_though_no_task_awaits_it_yet
     own = _waits.AwaitedPut(of)
     own.set_result(result)
     assert (reported, own.is_notified, own.answer()) == ([put], True, result)
+
+
+@pytest.mark.parametrize(
+    ("disk_in_time", "followers_in_time", "expected"),
+    [
+        (True, None, OK), (False, None, PutMessageStatus.FLUSH_DISK_TIMEOUT),
+        (True, True, OK), (True, False, PutMessageStatus.FLUSH_SLAVE_TIMEOUT),
+        (False, True, PutMessageStatus.FLUSH_DISK_TIMEOUT),
+    ],
+)  # fmt: skip
+def test_a_put_waits_for_the_disk_and_then_for_followers_once(
+    *, disk_in_time: bool, followers_in_time: bool | None, expected: PutMessageStatus
+) -> None:
+    """RocketMQ combines the two waits, and reports the disk's first (``handleDiskFlushAndHA``)."""
+    waits: list[tuple[int, object]] = []
+    followers: Any = SimpleNamespace(when_replicated=lambda *wait: waits.append(wait))
+    promised, refused = Future[PutMessageResult](), list[PutMessageStatus]()
+    put = PutMessageResult(OK, Appended(1000, 100, 0), 7)
+    answer = _waits.LaterAnswer(
+        put, promised, followers if followers_in_time is not None else None, refused.append
+    )
+    answer.set_result(disk_in_time)
+    if disk_in_time and followers_in_time is not None:
+        assert (waits, promised.done()) == ([(1100, answer)], False)
+        answer.set_result(followers_in_time)
+    assert promised.done()
+    assert promised.result() == put._replace(status=expected)
+    assert refused == [expected][: expected is not OK]
+    assert len(waits) == (disk_in_time and followers_in_time is not None)
+
+
+def test_what_fails_where_a_put_goes_on_is_its_answer() -> None:
+    """The thread that notifies it has other puts to notify."""
+
+    def fail(_: object) -> None:
+        raise Interrupted
+
+    promised = Future[PutMessageResult]()
+    answer = _waits.LaterAnswer(PutMessageResult(OK, Appended(0, 1, 0)), promised, None, fail)
+    answer.set_result(False)
+    assert isinstance(promised.exception(SECONDS), Interrupted)
+    answer.set_exception(OSError(5, "Input/output error"))  # it is answered: only logged
 
 
 def test_the_disk_is_asked_when_all_tasks_have_put_that_can(

@@ -132,8 +132,25 @@ def test_what_is_not_worth_it_is_tried_ever_less(story: Story) -> None:
         disk.may_end.release()
         assert pair[1].result(SECONDS)
     gaps = [later - early for early, later in pairwise(tried)]
-    assert len(gaps) > 2
-    assert gaps == sorted(set(gaps))
+    assert gaps == [1, 2, 4, 8, 16]
+
+
+def test_a_leader_that_comes_after_the_time_is_no_wait_in_vain(story: Story) -> None:
+    """Nobody has slept until then, so the next sync may be waited for again."""
+    disk = story.disk
+    disk.patience = 1e-9
+    story.served_together(4)
+    assert disk.waits.expected == 4
+    disk.may_end.release()
+    assert disk.wait()
+    assert (disk.syncs, disk.waits.expected) == (1, 1)
+    trio = [story.comes() for _ in range(3)]
+    disk.may_end.release()
+    assert trio[0].result(SECONDS)
+    until(lambda: disk.syncs == 3)  # the second one leads
+    assert disk.waits.expected == 3
+    disk.may_end.release(2)
+    assert all(each.result(SECONDS) for each in trio)
 
 
 def test_a_lone_writer_and_who_flushes_wait_for_nobody(story: Story) -> None:

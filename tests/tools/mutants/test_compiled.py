@@ -51,6 +51,10 @@ def made(source: str) -> set[str]:
         ("x, y = y, x", "pass"),
         ("return True", "return 0"),
         ("return a", "return 0"),
+        (
+            "try: f()\n    except ValueError: f()",
+            "try: f()\n    except GeneratorExit: f()",
+        ),
     ],
 )
 def test_a_statement_becomes_another(code: str, expected: str) -> None:

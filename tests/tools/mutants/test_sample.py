@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.product_tree import PRODUCT
 from tests.meta import test_errors
-from tools.mutants.__main__ import PACKAGES, ROOT, _tried, draw, report
+from tools.mutants.__main__ import PACKAGES, ROOT, _tried, draw, main, report
 from tools.mutants.compiled import SUFFIXES
 from tools.mutants.contexts import RULES
 from tools.mutants.equal import LIST, equal_ones, key_of
@@ -176,10 +176,21 @@ def test_a_seed_draws_the_same_and_only_what_was_asked_for() -> None:
     assert len({key_of(each) for each in first[:5]}) == 5
     assert {Path(each.path).suffix for each in first} == {".py"}
     assert all(each.path.startswith("store/record/") for each in first)
+    more = draw(ROOT, ["store"], ("store/record", "store/index"), "7")
+    assert len(more) > len(first)
+    assert [each for each in more if each.path.startswith("store/record/")] == first
     assert draw(ROOT, ["cq_file"], "store/record", "7") == []
     compiled = draw(ROOT, ["store", "cq_file"], ("store/record", "cq_file/_t"), "7", SUFFIXES)
     assert {Path(each.path).suffix for each in compiled} == set(SUFFIXES)
     assert {each.path.partition("/")[0] for each in compiled} == {"store", "cq_file"}
+
+
+def test_what_is_drawn_can_be_listed_and_is_not_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--list", "--seed", "7", "--cython", "3", "--only", "store/record"]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    drawn = draw(ROOT, PACKAGES, ("store/record",), "7", SUFFIXES)[:3]
+    assert lines == [line for each in drawn for line in (each.name, f"    {each.text}")]
 
 
 def test_another_is_drawn_for_a_mutation_that_does_not_compile(
