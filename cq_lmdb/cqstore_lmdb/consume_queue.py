@@ -97,8 +97,12 @@ class LmdbConsumeQueue(ConsumeQueue):
 def _block(view: QueueView, max_offset: int, start: int, max_count: int) -> UnitBlock:
     """Return at most ``max_count`` units from ``start`` on, all below ``max_offset``."""
     stop = min(start + max_count, max_offset)
-    if not view.ends.first <= start < stop:
+    first = view.ends.first
+    if not 0 <= start < stop:
         return no_units(start, UNIT_BYTES)
+    if start < first:
+        hole = range(start, min(first, max_offset))
+        return UnitBlock(start, b"", UNIT_BYTES, BlockStop.HOLE, hole)
     data = view.units(start, stop)
     missing = start + len(data) // UNIT_BYTES
     if missing < stop:

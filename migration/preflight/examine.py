@@ -144,7 +144,7 @@ def examined(
     Raises:
         StoreConfigError, StoreIOError: as for ``preflight``.
     """
-    to = broker.backends[0]
+    root, to = root.absolute(), broker.backends[0]
     _refuse_unknown(to)
     version = parse_version(RELEASE)
     conversion = PlannedConversion(StorePaths(root), broker)

@@ -48,6 +48,7 @@ BOUNDED = [
 """All but ``sql``, which needs Java: ``tests/analysis/test_sql.py`` holds the same of it."""
 COMPLETE = {
     ("migrate plan", "--segment-units"),
+    ("serve", "--max-new-topics"),
     ("sql", "--limit"),
     ("tail", "--count"),  # the newest are what is asked for
     ("top", "--limit"),  # all others share a row

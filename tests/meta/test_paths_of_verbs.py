@@ -16,7 +16,7 @@ from tests.kit.tree import tree_digest
 
 INPUTS = {
     "--against", "--base", "--broker-conf", "--commitlog", "--config", "--delete-from",
-    "--tls-ca", "--tls-cert", "--tls-client-ca", "--tls-key", "--trace",
+    "--tls-ca", "--tls-cert", "--tls-client-ca", "--tls-key", "--trace", "--users",
     "root", "roots", "source", "place", "former", "file", "before", "after",
 }  # fmt: skip
 """What verbs only read, or the store that they are for; whatever else is a path is an output."""
