@@ -37,13 +37,15 @@ OPEN_MIB = {"file": Line(59.5, 0.0006), "rocksdb": Line(74, 0.00009)}
 """Memory of a process that has opened a store, by queues."""
 PUT_MIB = Line(120, 0.00045)
 """Memory that puts to all queues in turn add, RocksDB, by queues."""
-OPEN_SECONDS = {"file": Line(0.04, 16.5e-6), "rocksdb": Line(0.07, 0)}
+OPEN_SECONDS = {"file": Line(0.037, 11.6e-6), "rocksdb": Line(0.06, 0)}
 """Opening after a clean stop, by queues."""
 REBUILD_SECONDS = {
-    "file": (Line(0, 0.4e-6), Line(0, 165e-6)),
-    "rocksdb": (Line(0, 0.82e-6), Line(0, 13.5e-6)),
+    "file": (Line(0, 0.26e-6), Line(0, 122e-6)),
+    "rocksdb": (Line(0, 0.45e-6), Line(0, 13e-6)),
 }
 """Rebuilding all queues from the log, by messages, and by queues."""
+PUT_US = {"file": 1.4, "rocksdb": 1.8}
+"""CPU time of a put without a body to eight queues, in µs."""
 ROCKSDB_UNIT = 34.1
 """Bytes of a unit in RocksDB, with two units a queue."""
 ROCKSDB_BASE = 50_000
@@ -110,9 +112,7 @@ def rebuild_seconds(load: Workload) -> float:
 
 def put_cpu_us(backend: str, queues: int, body: float) -> float:
     """Return the CPU time of a put with its dispatch, in µs, all threads."""
-    if backend == "rocksdb":
-        return 6.0
-    return 1.8 + 0.5 * math.log10(max(queues, 8) / 8) + 0.9 * body / 1024
+    return PUT_US[backend] + 0.3 * math.log10(max(queues, 8) / 8) + 2.7 * body / 1024
 
 
 def estimate(load: Workload, body: float) -> dict[str, str]:

@@ -54,6 +54,7 @@ def test_every_verb_works_in_the_workspace_it_is_given(
         "emptyQueues": 0, "segments": 4, "completeTo": plan.complete_to,
         "openedBy": None, "plan": plan.digest, "tables": None, "file": str(space.plan),
         "topics": None, "leftTopics": [], "queuesNotMoved": 0,
+        "ranIn": "this process" if source == "file" else "Spark, local[*]",
     }  # fmt: skip
     ran = record("run", root, "--master", "none", *there)
     assert (ran["moved"], ran["units"], ran["plan"]) == (4, UNITS, plan.digest)

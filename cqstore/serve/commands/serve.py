@@ -53,31 +53,16 @@ _NAME, _CLUSTER = "cqstore", "DefaultCluster"
 
 
 def serve(
-    root: Dir,
-    *,
-    listen: Listen = _LISTEN,
-    as_addresses: As = None,
-    advertise: Advertise = None,
-    allow: Allow = None,
-    offsets: OffsetsFile = None,
-    broker_name: BrokerName = None,
-    cluster_name: ClusterName = None,
-    writable: Writable = False,
-    new: New = False,
-    max_new_topics: MaxNewTopics = None,
-    max_connections: MaxConnections = 1024,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    tls_client_ca: TlsClientCa = None,
-    users: UsersFile = None,
-    access_log: AccessLog = False,
-    metrics: MetricsAddress = None,
-    form: BrokerForm = None,
-    config: ConfigFile = None,
-    backend: Backend = None,
-    commit_log: CommitLogFolder = None,
-    kind: Format = OutputFormat.TABLE,
-) -> None:
+    root: Dir, *,
+    listen: Listen = _LISTEN, as_addresses: As = None, advertise: Advertise = None,
+    allow: Allow = None, offsets: OffsetsFile = None, broker_name: BrokerName = None,
+    cluster_name: ClusterName = None, writable: Writable = False, new: New = False,
+    max_new_topics: MaxNewTopics = None, max_connections: MaxConnections = 1024,
+    tls_cert: TlsCert = None, tls_key: TlsKey = None, tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None, access_log: AccessLog = False, metrics: MetricsAddress = None,
+    form: BrokerForm = None, config: ConfigFile = None, backend: Backend = None,
+    commit_log: CommitLogFolder = None, kind: Format = OutputFormat.TABLE,
+) -> None:  # fmt: skip
     """Serve the store in DIR to RocketMQ's clients, mqadmin and the dashboard.
 
     Clients use the address as their name server; it answers as the broker, too. They need the
