@@ -1,1 +1,1 @@
-"""A store served read-only to RocketMQ's clients, as a name server and a broker would serve it."""
+"""A store served to RocketMQ's clients, as a name server and a broker would serve it."""
