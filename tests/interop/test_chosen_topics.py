@@ -88,7 +88,7 @@ def damage(root: Path, settings: StoreConfig) -> list[str]:
 @pytest.mark.parametrize("then", [APART, SELECTIVE], ids=["double-write", "selective"])
 @pytest.mark.parametrize(
     "brokers_of",
-    [VERSION, pytest.param("5.5.0", marks=pytest.mark.long), "5.4.0"],
+    [VERSION, *(pytest.param(each, marks=pytest.mark.long) for each in ("5.5.0", "5.4.0"))],
     indirect=True,
 )
 def test_a_broker_serves_light_queues_from_rocksdb_and_the_others_from_files(

@@ -19,7 +19,7 @@ from tests.interop.walk import registered
 from tests.kit.remoting_client import strict
 from tests.kit.tree import tree_digest
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 VARYING = {"consumeTps", "topicPutTps", "subVersion", "clientAddr", "perm", "jstack"}
 """Rates, times of the call, addresses of clients, and what a route lets producers do."""
 RUNTIME = {"brokerVersionDesc", "brokerActive", "commitLogMaxOffset", "commitLogMinOffset",

@@ -14,7 +14,7 @@ from tests.interop.started import Row
 from tests.interop.test_served import FIELDS, OF_CLIENTS, STORES, TOPIC, dumped
 from tests.kit.tree import tree_digest
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 _PYTHON_FIELDS = ("phy", "storeSize", "bornTimestamp", "storeTimestamp", "reconsumeTimes")
 _OF_GO = {"UNIQ_KEY", *OF_CLIENTS}
 """Properties that a client adds to what it receives. It also keeps properties without a value,

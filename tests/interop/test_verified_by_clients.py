@@ -15,7 +15,7 @@ from tests.interop.consumers import NEWEST, Consumers
 from tests.kit.golden import load_dump
 from tests.migration.made import Made, migrate
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 QUEUE = QueueKey("p", 1)
 MOVES = [("basic-default", "rocksdb"), ("basic-defaultRocksDB", "file")]
 

@@ -22,7 +22,7 @@ from tests.kit.remoting_client import Client
 from tests.kit.waiting import run, until
 from tools.bench.peer.maven import JavaProgram
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 KINDS = ("sync", "oneway", "batch", "delay", "select")
 COUNT = 12
 SIZES = "mappedFileSizeCommitLog=4194304\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
