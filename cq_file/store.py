@@ -42,9 +42,7 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import (
     IllegalMessageError,
     QueueGapError,
-    ReadOnlyStoreError,
     RetryableDiskFullError,
-    StoreFailedError,
     StoreStateError,
     os_errors,
 )
@@ -466,12 +464,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def _check_writable(self) -> None:
         self._table.check_open()
-        if self.context.read_only:
-            raise ReadOnlyStoreError("the queues are open read-only")
-        if self._failed:
-            raise StoreFailedError(
-                "an earlier write to the queues failed: close the store and open it again"
-            )
+        self.context.check_writable(failed=self._failed)
 
 
 def _can_have_queues(topic: str) -> bool:

@@ -12,10 +12,8 @@ import lmdb
 
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import (
-    ReadOnlyStoreError,
     RetryableDiskFullError,
     StoreClosedError,
-    StoreFailedError,
     StoreStateError,
 )
 from cqstore.store.path_kind import is_file
@@ -353,13 +351,7 @@ class LmdbConsumeQueueStore(ConsumeQueueStore):
             StoreFailedError: an earlier write failed.
         """
         database = self._open()
-        if self.context.read_only:
-            raise ReadOnlyStoreError("the queues are open read-only", path=self.folder)
-        if self._failed:
-            raise StoreFailedError(
-                "an earlier write to the queues failed: close the store and open it again",
-                path=self.folder,
-            )
+        self.context.check_writable(self.folder, failed=self._failed)
         return database
 
 

@@ -53,10 +53,8 @@ from cqstore.cq_rocksdb.queues.unit_table import UnitTable
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import (
-    ReadOnlyStoreError,
     RefusedStoreError,
     StoreClosedError,
-    StoreFailedError,
     StoreStateError,
 )
 from cqstore.store.path_kind import exists, is_dir, is_file
@@ -490,11 +488,5 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             StoreFailedError: an earlier write failed.
         """
         engine = self._open_engine()
-        if self.context.read_only:
-            raise ReadOnlyStoreError("the queues are open read-only", path=self.folder)
-        if self._failed:
-            raise StoreFailedError(
-                "an earlier write to the queues failed: close the store and open it again",
-                path=self.folder,
-            )
+        self.context.check_writable(self.folder, failed=self._failed)
         return engine

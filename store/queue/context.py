@@ -1,11 +1,13 @@
 """The context of an open backend: its access to the log and to the checkpoint."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cqstore.store.errors import ReadOnlyStoreError, StoreFailedError
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.read_fallbacks import ReadFallbacks
 from cqstore.store.settings.config import StoreConfig
@@ -66,3 +68,18 @@ class QueueStoreContext:
     read_only: bool
     read_fallbacks: ReadFallbacks = field(default_factory=ReadFallbacks, compare=False)
     """Fallbacks of all readers of these queues and of the index."""
+
+    def check_writable(self, folder: Path | None = None, *, failed: bool) -> None:
+        """Refuse a write to the queues in ``folder``; ``failed``: an earlier write has failed.
+
+        Raises:
+            ReadOnlyStoreError: the store is open read-only.
+            StoreFailedError: an earlier write failed.
+        """
+        if self.read_only:
+            raise ReadOnlyStoreError("the queues are open read-only", path=folder)
+        if failed:
+            raise StoreFailedError(
+                "an earlier write to the queues failed: close the store and open it again",
+                path=folder,
+            )
