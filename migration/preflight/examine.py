@@ -114,9 +114,7 @@ def preflight(
         examination = _Examination(root, config, found, to, limits, rules, progress)
         conversion = PlannedConversion(StorePaths(root), broker)
         findings = _folder_findings(root, found, to, conversion, values, running=running)
-        in_use = any(each.code == IN_USE for each in findings)
-        if found.verdict in READABLE and (running or not in_use):
-            findings += examination.beside_writer() if in_use else examination.run()
+        findings += examination.of_open_store(findings, running=running)
     findings += _of_conf(root, conf, version, to, found)
     return examination.report(rocketmq_version, findings)
 
@@ -155,12 +153,7 @@ def examined(
                 root, config, found, to, MachineLimits(), lite_rules(version, {}), progress
             )
             findings = _folder_findings(root, found, to, conversion, {}, running=True)
-            in_use = any(each.code == IN_USE for each in findings)
-            if found.verdict in READABLE and in_use:
-                findings += examination.beside_writer()
-            elif found.verdict in READABLE:
-                one = found.layout is not None and len(found.layout.backends) == 1
-                findings += examination.run(closing if one else None)
+            findings += examination.of_open_store(findings, running=True, keep=closing)
         findings += _of_conf(root, None, version, to, found)
         report = examination.report(RELEASE, findings)
         yield Examined(report, conversion, examination.store)
@@ -251,6 +244,21 @@ class _Examination:
             units=totals.units if totals else 0,
             findings=[each.at(self._root) for each in by_severity(findings)],
         )  # fmt: skip
+
+    def of_open_store(
+        self, known: Sequence[PreflightFinding], *, running: bool, keep: ExitStack | None = None
+    ) -> list[PreflightFinding]:
+        """Return the findings that need an open store, if it may be opened after those ``known``.
+
+        ``running``: also beside a writing process. ``keep`` gets a store with one backend, see
+        ``run``.
+        """
+        in_use = any(each.code == IN_USE for each in known)
+        if self._verdict not in READABLE or (in_use and not running):
+            return []
+        if in_use:
+            return self.beside_writer()
+        return [*self.run(keep if len(self._backends) == 1 else None)]
 
     def beside_writer(self) -> list[PreflightFinding]:
         """Return the findings about a store that a process writes to.
