@@ -1,7 +1,7 @@
 """RocketMQ, built once a run; where it cannot be had, that is said loudly."""
 
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -13,66 +13,54 @@ from tests.interop.rocketmq import RocketMQ
 from tools.bench.peer.maven import UnavailableError
 
 _missing: list[str] = []
+_Built = TypeVar("_Built")
+
+
+def _built(what: str, build: Callable[[], _Built]) -> _Built:
+    """Return what ``build`` makes; skip the test if it is not available."""
+    try:
+        return build()
+    except UnavailableError as exc:
+        _unavailable(what, exc)
 
 
 @pytest.fixture(scope="session")
 def rocketmq() -> RocketMQ:
-    return _built("5.5.1")
+    return _built("RocketMQ 5.5.1", lambda: RocketMQ.build("5.5.1"))
 
 
 @pytest.fixture(scope="session")
 def rocketmq_533() -> RocketMQ:
     """An older one, for what both ends of a connection have to agree on."""
-    return _built("5.3.3")
-
-
-def _built(version: str) -> RocketMQ:
-    try:
-        return RocketMQ.build(version)
-    except UnavailableError as exc:
-        _unavailable(f"RocketMQ {version}", exc)
+    return _built("RocketMQ 5.3.3", lambda: RocketMQ.build("5.3.3"))
 
 
 @pytest.fixture(scope="session")
 def release(request: pytest.FixtureRequest) -> Release:
     """The release that is the parameter."""
-    try:
-        return Release.build(request.param)
-    except UnavailableError as exc:
-        _unavailable(f"RocketMQ {request.param}", exc)
+    return _built(f"RocketMQ {request.param}", lambda: Release.build(request.param))
 
 
 @pytest.fixture(scope="session")
 def brokers() -> Brokers:
-    try:
-        return Brokers.build()
-    except UnavailableError as exc:
-        _unavailable(f"a broker of RocketMQ {VERSION}", exc)
+    return _built(f"a broker of RocketMQ {VERSION}", Brokers.build)
 
 
 @pytest.fixture(scope="session")
 def brokers_of(request: pytest.FixtureRequest) -> Brokers:
     """Brokers of the release that is the parameter."""
-    try:
-        return Brokers.build(request.param)
-    except UnavailableError as exc:
-        _unavailable(f"a broker of RocketMQ {request.param}", exc)
+    version = request.param
+    return _built(f"a broker of RocketMQ {version}", lambda: Brokers.build(version))
 
 
 @pytest.fixture(scope="session")
 def go_client() -> GoClient:
-    try:
-        return GoClient.build()
-    except UnavailableError as exc:
-        _unavailable("rocketmq-client-go", exc)
+    return _built("rocketmq-client-go", GoClient.build)
 
 
 @pytest.fixture(scope="session")
 def python_client() -> PythonClient:
-    try:
-        return PythonClient.build()
-    except UnavailableError as exc:
-        _unavailable("the Python package rocketmq", exc)
+    return _built("the Python package rocketmq", PythonClient.build)
 
 
 @pytest.fixture(scope="module")

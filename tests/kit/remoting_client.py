@@ -202,18 +202,27 @@ async def serving(
         read_metadata=partial(find_one_form, StorePaths(root)), **changes,
     )  # fmt: skip
     try:
-        async with server:
-            found = Serving(server, broker)
-            found.events = events
-            try:
-                yield found
-            finally:
-                for client in found.clients:
-                    client.close()
-                await asyncio.sleep(0)  # their sockets are closed by the loop
+        async with running(server, broker, events) as found:
+            yield found
     finally:
         if isinstance(store, Path):
             served.close()
+
+
+@asynccontextmanager
+async def running(
+    server: Server, broker: ServedBroker, events: list[str]
+) -> AsyncIterator[Serving]:
+    """Run a server that adds its events to ``events``; close its clients at the end."""
+    async with server:
+        found = Serving(server, broker)
+        found.events = events
+        try:
+            yield found
+        finally:
+            for client in found.clients:
+                client.close()
+            await asyncio.sleep(0)  # their sockets are closed by the loop
 
 
 def with_limits(**changes: Any) -> ServeLimits:

@@ -1,6 +1,5 @@
 """A writable server in the loop of a test, and the fields of requests that send."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +8,7 @@ from cqstore.serve.limits import ServeLimits
 from cqstore.serve.server import Server
 from cqstore.serve.store_writer import StoreWriter, WriteSettings
 from cqstore.store.service.message_store import MessageStore
-from tests.kit.remoting_client import Serving
+from tests.kit.remoting_client import Serving, running
 
 SEND, SEND_V2, BATCH, BACK = 10, 310, 320, 36
 V1 = (
@@ -35,15 +34,8 @@ async def writing(
         read_metadata=writer.metadata, writer=writer, **changes,
     )  # fmt: skip
     try:
-        async with server:
-            found = Serving(server, broker)
-            found.events = events
-            try:
-                yield found
-            finally:
-                for client in found.clients:
-                    client.close()
-                await asyncio.sleep(0)
+        async with running(server, broker, events) as found:
+            yield found
     finally:
         writer.close()
 

@@ -125,6 +125,7 @@ def test_a_dropped_store_ends_its_service(tmp_path: Path) -> None:
 
     with pytest.warns(ResourceWarning, match="was not closed"):
         drop()
+    assert cleaner.is_stopped
     until(lambda: threads() == [])
 
 

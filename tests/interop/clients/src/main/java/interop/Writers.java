@@ -191,20 +191,7 @@ public final class Writers {
     }
 
     private static String quoted(String text) {
-        if (text == null) {
-            return "null";
-        }
-        StringBuilder made = new StringBuilder("\"");
-        for (char each : text.toCharArray()) {
-            if (each == '"' || each == '\\') {
-                made.append('\\').append(each);
-            } else if (each < 0x20 || each > 0x7e) {
-                made.append(String.format("\\u%04x", (int) each));
-            } else {
-                made.append(each);
-            }
-        }
-        return made.append('"').toString();
+        return text == null ? "null" : Consumers.quoted(text);
     }
 
     private static synchronized void say(String line) {
