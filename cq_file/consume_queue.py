@@ -18,7 +18,7 @@ from cqstore.cq_file import _table
 from cqstore.cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
 from cqstore.cq_file.queue_files import FileAccess, QueueFiles
 from cqstore.cq_file.recovery import NO_PHY, find_end, record_end
-from cqstore.store.errors import QueueGapError, RefusedStoreError, os_errors, retryable
+from cqstore.store.errors import QueueGapError, RefusedStoreError, os_errors, queue_gap, retryable
 from cqstore.store.log.log_files import newest_files_missing
 from cqstore.store.queue.consume_queue import PulledUnits, no_units
 from cqstore.store.queue.units import BlockStop, UnitBlock
@@ -410,10 +410,10 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     def _gap(self, queue_offset: int, phy_offset: int) -> QueueGapError:
         """Return the error for a unit that would leave a gap."""
         topic, queue_id = self.folder.rsplit("/", 2)[1:]
-        return QueueGapError(
-            f"queue {queue_id} of topic {topic!r}: units are missing before the next record",
+        return queue_gap(
+            (topic, int(queue_id)),
+            phy_offset,
+            expected=self.max_offset,
+            got=queue_offset,
             path=Path(self.folder),
-            phy_offset=phy_offset,
-            expected=f"queue offset {self.max_offset}",
-            got=f"queue offset {queue_offset}",
         )

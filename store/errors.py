@@ -188,6 +188,20 @@ class QueueGapError(CorruptionError):
     """Units of a queue are missing before the next unit."""
 
 
+def queue_gap(
+    queue: tuple[str, int], phy_offset: int, *, expected: int, got: int, path: Path | None = None
+) -> QueueGapError:
+    """Return the error for a record whose queue offset is not its queue's next one."""
+    topic, queue_id = queue
+    return QueueGapError(
+        f"queue {queue_id} of topic {topic!r}: units are missing before the next record",
+        path=path,
+        phy_offset=phy_offset,
+        expected=f"queue offset {expected}",
+        got=f"queue offset {got}",
+    )
+
+
 class UnsupportedFormatError(StoreError):
     """A valid format whose kind or version is not supported."""
 

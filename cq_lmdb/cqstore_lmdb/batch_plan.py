@@ -4,7 +4,7 @@ A unit is new if its record is after that of the queue's last unit; other units 
 the queue has them already, because a commit writes whole batches in log order.
 """
 
-from cqstore.store.errors import QueueGapError
+from cqstore.store.errors import queue_gap
 from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import QueueKey, UnitBatch
 from cqstore_lmdb.layout import NO_QUEUE, UNIT_BYTES, QueueEnds, queue_key
@@ -68,11 +68,7 @@ class BatchPlan:
     def _check_gap(self, queue: QueueKey, ends: QueueEnds, place: int, phy_offset: int) -> None:
         """Allow a queue to continue after a gap only if all its units have expired."""
         if ends.last_phy >= self._min_phy_offset and ends.first < ends.next:
-            raise QueueGapError(
-                f"queue {queue.queue_id} of topic {queue.topic!r}: units are missing before the"
-                " next record",
-                phy_offset=phy_offset, expected=ends.next, got=place,
-            )  # fmt: skip
+            raise queue_gap(queue, phy_offset, expected=ends.next, got=place)
 
 
 def _cut(change: MemoryQueue, ends: QueueEnds, place: int, pending: bytes = b"") -> MemoryQueue:

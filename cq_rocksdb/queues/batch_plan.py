@@ -24,7 +24,7 @@ from cqstore.cq_rocksdb.keys import (
 from cqstore.cq_rocksdb.queues.offset_table import OffsetTable, PlannedEnds
 from cqstore.cq_rocksdb.queues.state_cache import FIELDS, UNKNOWN
 from cqstore.cq_rocksdb.queues.unit_table import UnitTable
-from cqstore.store.errors import QueueGapError
+from cqstore.store.errors import queue_gap
 from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey, UnitRuns, phy_offsets
 
@@ -193,8 +193,4 @@ class BatchPlan:
         unwritten = queue.last != queue.before
         if not unwritten and self._units.get(queue.prefix, offset) is None:
             return  # entry without a unit, as after RocketMQ's initialisation of a queue
-        raise QueueGapError(
-            f"queue {queue.key.queue_id} of topic {queue.key.topic!r}: units are missing before the"
-            " next record",
-            phy_offset=int(self._phy[start]), expected=offset + 1, got=first,
-        )  # fmt: skip
+        raise queue_gap(queue.key, int(self._phy[start]), expected=offset + 1, got=first)

@@ -9,7 +9,7 @@ Source: RocketMQ ``QueueOffsetOperator``, ``RocksDBConsumeQueueOffsetTable``.
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-from cqstore.store.errors import CorruptionError, IllegalMessageError, QueueGapError
+from cqstore.store.errors import CorruptionError, IllegalMessageError, queue_gap
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import UnitBatch
@@ -99,13 +99,12 @@ class QueueOffsets:
         behind, gap = units.following(there)
         if gap >= 0:
             number = units.queue_index[gap]
-            topic, queue_id = units.queues[number]
-            raise QueueGapError(
-                f"queue {queue_id} of topic {topic!r}: units are missing before the next record",
-                phy_offset=units.phy_offset_of(gap),
-                expected=f"queue offset {behind[number]}",
-                got=f"queue offset {units.queue_offset[gap]}",
-            )  # fmt: skip
+            raise queue_gap(
+                units.queues[number],
+                units.phy_offset_of(gap),
+                expected=behind[number],
+                got=int(units.queue_offset[gap]),
+            )
         return behind
 
     def follow(self, units: UnitBatch, next_offsets: Iterable[int]) -> None:

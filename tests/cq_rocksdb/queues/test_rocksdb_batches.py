@@ -135,7 +135,8 @@ def test_a_gap_is_one_as_long_as_the_last_record_lives(
     else:
         with pytest.raises(QueueGapError) as caught:
             store.put_batch(batch)
-        assert (caught.value.expected, caught.value.got, caught.value.phy_offset) == (1, 5, 300)
+        assert (caught.value.expected, caught.value.got) == ("queue offset 1", "queue offset 5")
+        assert caught.value.phy_offset == 300
         assert store.queue("T", 0).ends() == (0, 1)
     store.close()
 
@@ -150,7 +151,7 @@ def test_behind_an_end_that_never_had_its_unit_a_queue_goes_on_anywhere_once(
     add(batch, "T", 0, 20, 1100)
     with pytest.raises(QueueGapError) as caught:
         store.put_batch(batch)
-    assert (caught.value.expected, caught.value.got) == (10, 20)
+    assert (caught.value.expected, caught.value.got) == ("queue offset 10", "queue offset 20")
     assert store.queue("T", 0).max_offset() == 5
     put(store, "T", 0, range(9, 10), 1000)
     assert store.queue("T", 0).ends() == (9, 10)

@@ -159,6 +159,7 @@ def test_a_gap_is_an_error_and_nothing_is_stored(drive: QueueDrive) -> None:
     with pytest.raises(QueueGapError, match=r"queue 0 of topic 'topic'.*\b3\b.*\b5\b") as caught:
         drive.put("topic", 0, 5, 1)
     assert caught.value.phy_offset == 300
+    assert (caught.value.expected, caught.value.got) == ("queue offset 3", "queue offset 5")
     assert drive.offsets("topic") == (0, 3)
     drive.put("topic", 0, 3)
     assert drive.phys("topic") == [0, 100, 200, 400]
