@@ -13,6 +13,7 @@ MODULES = $(subst /,.,$(basename $(shell find -L cqstore -name '_*.pyx')))
 FUZZED := tests/store/core tests/store/index/test_key_columns.py tests/store/index/test_writer.py tests/fuzz/test_records.py \
   tests/fuzz/test_queue_files.py tests/cq_rocksdb/engine/test_rocksdb_appends.py tests/cq_rocksdb/queues/test_rocksdb_mixed_batches.py \
   tests/cq_rocksdb/queues/test_state_cache.py tests/replication/feed/test_links.py
+FUZZED += tests/cq_file/test_short_queue.py tests/cq_file/test_queue_folders.py
 RACED := tests/store/service/test_threads.py tests/store/service/test_reput.py tests/store/core/test_thread_reads.py tests/replication/feed/test_links.py
 # Tests that run once more with a dispatch thread in every store that they open.
 BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/store/service/test_threads.py tests/store/service/test_fork.py

@@ -1,11 +1,14 @@
 """FileUnitSource: reads whole file queues by name, without listing folders."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from cqstore.cq_file._queue_folders import topic_files
+from cqstore.cq_file._short_queue import short_rows, unit_rows
 from cqstore.cq_file.consume_queue import FileConsumeQueue
 from cqstore.cq_file.descriptor_cache import DescriptorCache, descriptor_limit
 from cqstore.cq_file.ext import ExtFiles
@@ -30,6 +33,7 @@ from cqstore.store.queue.bulk import (
     UNIT_ROWS,
     UnitRows,
     UnitRun,
+    WholeQueue,
     key_order,
     row_table,
 )
@@ -39,7 +43,16 @@ from cqstore.store.queue.units import EXT_ADDRESS_MAX, BlockStop, QueueKey
 _UNIT = FILE_UNIT.size
 _BEHIND_UNITS = 204
 _LISTED_QUEUES = 4096
+_LISTED_AT_ONCE = 256
 _BLANK_SIZE = PRE_BLANK_UNIT.size
+
+
+class _Listed(NamedTuple):
+    """The files of a queue."""
+
+    starts: list[int]
+    facts: bytes = b""
+    """Facts of the only file, see ``file_facts``; empty: there are several, or other entries."""
 
 
 class FileUnitSource:
@@ -60,7 +73,8 @@ class FileUnitSource:
         self._ext_access = FileAccess(ext_size, self._cache, self._unsynced)
         self._scratch = np.empty(0, np.uint8)
         self._opened: tuple[QueueKey, FileConsumeQueue, bytes | None] | None = None
-        self._listed: dict[QueueKey, list[int]] = {}  # of the topics that were listed last
+        self._listed: dict[QueueKey, _Listed] = {}  # the queues that were listed last
+        self._listed_before: dict[QueueKey, _Listed] = {}
 
     # ---- lists
 
@@ -73,27 +87,52 @@ class FileUnitSource:
         for order, topic in topics:
             if (low and order < low[:2]) or (high and order > high[:2]):
                 continue
-            ids = [(parse_queue_id(entry.name), entry) for entry in sub_folders(topic.path)]
-            queues = [(QueueKey(topic.name, i), e.path) for i, e in ids if i is not None]
-            for queue, path in sorted(queues, key=lambda pair: key_order(pair[0])):
-                key = key_order(queue)
-                inside = (low is None or key > low) and (high is None or key <= high)
-                if not inside:
-                    continue
-                listed = regular_files(path)
-                if listed is not None:
-                    files = [each[0] for each in listed]
-                else:
-                    files = [entry.name for entry in entries(path) if entry.is_file()]
-                if files:
-                    self._remember(queue, files)
-                    yield queue
+            ids = [parse_queue_id(entry.name) for entry in sub_folders(topic.path)]
+            known = sorted((i for i in ids if i is not None), key=lambda i: i & 0xFFFFFFFF)
+            keys = ((key_order(QueueKey(topic.name, i)), i) for i in known)
+            inside = [
+                i for key, i in keys if (low is None or key > low) and (high is None or key <= high)
+            ]
+            for at in range(0, len(inside), _LISTED_AT_ONCE):
+                yield from self._list(topic, inside[at : at + _LISTED_AT_ONCE])
 
-    def _remember(self, queue: QueueKey, names: Sequence[str]) -> None:
+    def _list(self, topic: "os.DirEntry[str]", ids: list[int]) -> Iterator[QueueKey]:
+        """Yield the queues of a topic that have a file."""
+        for queue_id, found in zip(ids, topic_files(topic.path, ids), strict=True):
+            queue = QueueKey(topic.name, queue_id)
+            if found is not None:
+                self._remember(queue, _Listed([found[0]], found[1]))
+                yield queue
+            elif names := _files_of(f"{topic.path}/{queue_id}"):
+                self._remember(queue, _Listed(sort_starts(names)))
+                yield queue
+
+    def _remember(self, queue: QueueKey, listed: _Listed) -> None:
         """Keep the files of a queue that was listed, as it is usually read next."""
         if len(self._listed) >= _LISTED_QUEUES:
-            self._listed.clear()
-        self._listed[queue] = sort_starts(names)
+            self._listed_before, self._listed = self._listed, {}
+        self._listed[queue] = listed
+
+    def _listed_of(self, queue: QueueKey) -> _Listed | None:
+        return self._listed.get(queue) or self._listed_before.get(queue)
+
+    def whole(self, queue: QueueKey) -> WholeQueue | None:
+        """Return the units of a short queue that was listed just before."""
+        listed = self._listed_of(queue)
+        if listed is None or not listed.facts or self._has_ext:
+            return None
+        [start] = listed.starts
+        size = self._access.mapped_file_size
+        if start % size:
+            return None
+        path = f"{self._path(queue)}/{file_name(start)}"
+        rows = short_rows(path, size, self._context.log.max_phy_offset())
+        return None if rows is None else WholeQueue(start // _UNIT, rows)
+
+    def facts_of(self, queue: QueueKey) -> bytes | None:
+        """Return the facts of the files of a queue when it was listed; ``None``: not kept."""
+        listed = self._listed_of(queue)
+        return (listed.facts or None) if listed is not None else None
 
     def next_offset(self, queue: QueueKey) -> int:
         """Return the end of the queue, found from its files."""
@@ -106,10 +145,9 @@ class FileUnitSource:
         """
         if self._opened is not None and self._opened[0] == queue:
             return self._opened[1:]
-        starts = self._listed.pop(queue, None)
-        path = self._path(queue)
+        listed, path = self._listed_of(queue), self._path(queue)
         files = FileConsumeQueue(
-            self._access, path, self._starts(path) if starts is None else starts
+            self._access, path, self._starts(path) if listed is None else listed.starts
         )
         context = self._context
         end = context.log.max_phy_offset()
@@ -148,6 +186,18 @@ class FileUnitSource:
                 break
         self._resolve(queue, queue_offset, rows[:done])
         return done
+
+    def few_units(
+        self, queue: QueueKey, begin: int, end: int, low_phy: int, high_phy: int
+    ) -> tuple[bytes, int] | None:
+        """Read the units from one file, by name."""
+        start = begin // self._per_file * self._per_file
+        if begin == end:
+            return b"", 0
+        if self._has_ext or end > start + self._per_file:
+            return None
+        path = f"{self._path(queue)}/{file_name(start * _UNIT)}"
+        return unit_rows(path, (begin - start) * _UNIT, end - begin, low_phy, high_phy)
 
     def _fill_known(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
         """Fill ``rows`` with units that were read to find the end; return their number."""
@@ -262,6 +312,13 @@ class FileUnitSource:
     def close(self) -> None:
         """Close the queue files that were opened."""
         self._cache.close()
+
+
+def _files_of(folder: str) -> list[str]:
+    listed = regular_files(folder)
+    if listed is not None:
+        return [each[0] for each in listed]
+    return [entry.name for entry in entries(folder) if entry.is_file()]
 
 
 def _take(data: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: UnitRows) -> int:

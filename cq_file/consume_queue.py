@@ -16,6 +16,7 @@ import numpy as np
 
 from cqstore.cq_file import _table
 from cqstore.cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
+from cqstore.cq_file.listing import ShortEnd
 from cqstore.cq_file.queue_files import FileAccess, QueueFiles
 from cqstore.cq_file.recovery import NO_PHY, find_end, record_end
 from cqstore.store.errors import QueueGapError, RefusedStoreError, os_errors, queue_gap, retryable
@@ -83,6 +84,25 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         # of a page. Its tags code, whose rest is zero, looks valid. The replay has the right one.
         self._unproven = not last_exit_ok
         return end.has_hole
+
+    def set_short_end(self, end: ShortEnd, min_phy_offset: int) -> None:
+        """Set the end that was found when the queue was listed; ``accept_end`` accepts it.
+
+        ``min_phy_offset``: the minimum of the log for which ``end.live`` was counted.
+        """
+        first = end.start // _UNIT
+        self.restore(first, first + end.units, end.last_phy, end.end_phy)
+        self.known_min = (self.generation, min_phy_offset, first + end.live)
+
+    def accept_end(self, *, last_exit_ok: bool, max_phy_offset: int) -> bool:
+        """Accept the end that ``set_short_end`` has set, instead of calling ``recover``.
+
+        Return whether there is one, and no unit leads to or after the end of the log.
+        """
+        if not 0 <= self.last_phy < max_phy_offset:
+            return False
+        self._unproven = not last_exit_ok  # as in ``recover``
+        return True
 
     def restore(self, first_offset: int, max_offset: int, last_phy: int, end_phy: int) -> None:
         """Set the end that the last clean stop saved, instead of calling ``recover``."""

@@ -55,10 +55,13 @@ def _find_end(
 
 def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> None:
     """Find the end of a queue; units that were not synced before a crash are dropped."""
+    limit = context.log.max_phy_offset()
+    if queue.accept_end(last_exit_ok=context.last_exit_ok, max_phy_offset=limit):
+        return
     has_hole = queue.recover(
         last_exit_ok=context.last_exit_ok,
         safe_phy_offset=safe,
-        max_phy_offset=context.log.max_phy_offset(),
+        max_phy_offset=limit,
         read_only=context.read_only,
         # After an interrupted cut of the log, the queues still have the units.
         may_lack_files=context.config.spreads_log and not exists(context.paths.cutting),

@@ -1,17 +1,21 @@
-"""Lists a folder of queues (``FOLDER/TOPIC/QUEUEID/N``) by names and lengths only.
+"""Lists a folder of queues (``FOLDER/TOPIC/QUEUEID/N``) by names and lengths.
 
-Names that are not queue ids or file offsets are skipped here; ``check`` reports them.
+The ends of short queues can be found in the same pass, since most of the time is spent on looking
+up names. Names that are not queue ids or file offsets are skipped here; ``check`` reports them.
 
 Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQueue.load``.
 """
 
 import os
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from cqstore.cq_file._queue_folders import topic_ends
 from cqstore.cq_file.layout import parse_file_name, parse_queue_id
 from cqstore.store.core._regular_files import regular_files
 from cqstore.store.errors import (
@@ -26,6 +30,11 @@ from cqstore.store.settings.replica_config import rocketmq_key
 
 _NAME_MAX = 255
 """Maximum length of a folder name in common file systems, in bytes."""
+_CHUNK_TOPICS = 256
+_CHUNKS_AHEAD = 8
+"""Chunks of topics whose queues may wait for the thread that takes them."""
+_FIRST_FILE = [0]
+"""Starts of most queues' files, one list for all of them; no list of starts is ever changed."""
 
 
 class QueueFolder(NamedTuple):
@@ -43,6 +52,27 @@ class SizeCount(NamedTuple):
     example: str
 
 
+class LogSpan(NamedTuple):
+    """Where the log begins and ends, as phy offsets."""
+
+    begin: int
+    end: int
+
+
+class ShortEnd(NamedTuple):
+    """The end of a short queue, see ``_short_queue``, found while its folder was listed."""
+
+    start: int
+    """Start of its only file, in bytes."""
+    size: int
+    """Size of the file, in bytes."""
+    units: int
+    live: int
+    """The number of the first of these units that is not before the log."""
+    last_phy: int
+    end_phy: int
+
+
 @dataclass(slots=True)
 class Listing:
     """Every queue below one folder."""
@@ -57,6 +87,8 @@ class Listing:
     """Last files of queues that were created but have no length yet."""
     misfits: dict[QueueFolder, str] = field(default_factory=dict)
     """Queues with an impossible file, and that file, which is ignored."""
+    ends: dict[QueueFolder, ShortEnd] = field(default_factory=dict)
+    """Ends of short queues, if they were to be found."""
 
 
 def queue_folders(folder: Path) -> Iterator[QueueFolder]:
@@ -66,10 +98,19 @@ def queue_folders(folder: Path) -> Iterator[QueueFolder]:
         StoreIOError: a folder cannot be listed.
     """
     for topic in sub_folders(str(folder)):
-        for queue in sub_folders(topic.path):
-            queue_id = parse_queue_id(queue.name)
-            if queue_id is not None:
-                yield QueueFolder(topic.name, queue_id, queue.path)
+        yield from _queues_of(topic.name, topic.path)
+
+
+def _queues_of(topic: str, folder: str) -> Iterator[QueueFolder]:
+    """Yield the folders of the queues of one topic.
+
+    Raises:
+        StoreIOError: the folder cannot be listed.
+    """
+    for queue in sub_folders(folder):
+        queue_id = parse_queue_id(queue.name)
+        if queue_id is not None:
+            yield QueueFolder(topic, queue_id, queue.path)
 
 
 def sub_folders(folder: str) -> list["os.DirEntry[str]"]:
@@ -91,17 +132,60 @@ def entries(folder: str) -> list["os.DirEntry[str]"]:
             return []
 
 
-def list_queues(folder: Path, topics: Collection[str] | None = None) -> Listing:
+def list_queues(
+    folder: Path, topics: Collection[str] | None = None, log: LogSpan | None = None
+) -> Listing:
     """List every queue and file below ``folder``, or those of ``topics``.
+
+    With the span of the ``log``, the ends of short queues are found too, in threads.
 
     Raises:
         StoreIOError: a folder cannot be listed.
     """
-    listing = Listing(topics={entry.name for entry in sub_folders(str(folder))})
-    for queue in queue_folders(folder):
-        if topics is None or queue.topic in topics:
-            listing.queues[queue] = list_files(queue, listing)
+    found = sub_folders(str(folder))
+    listing = Listing(topics={entry.name for entry in found})
+    names = [entry.name for entry in found if topics is None or entry.name in topics]
+    for topic, queues in _short_queues(str(folder), names, log):
+        path = f"{folder}/{topic}"
+        if queues is None:
+            for queue in _queues_of(topic, path):
+                listing.queues[queue] = list_files(queue, listing)
+            continue
+        for queue_id, end in queues:
+            queue = QueueFolder(topic, queue_id, f"{path}/{queue_id}")
+            if end is None:
+                listing.queues[queue] = list_files(queue, listing)
+                continue
+            start, size, *_ = end
+            listing.queues[queue] = [start] if start else _FIRST_FILE
+            listing.ends[queue] = ShortEnd(*end)
+            _count_size(listing, queue, file_name(start), size)
     return listing
+
+
+_Queues = list[tuple[int, tuple[int, int, int, int, int, int] | None]] | None
+
+
+def _short_queues(
+    folder: str, topics: list[str], log: LogSpan | None
+) -> Iterator[tuple[str, _Queues]]:
+    """Yield each topic with its queues and the ends of short ones; ``None``: list them instead."""
+    if log is None:
+        yield from ((topic, None) for topic in topics)
+        return
+    chunks = [topics[at : at + _CHUNK_TOPICS] for at in range(0, len(topics), _CHUNK_TOPICS)]
+    if len(chunks) <= 1:
+        yield from zip(topics, topic_ends(folder, topics, *log), strict=True)
+        return
+    waiting: deque[tuple[list[str], Future[list[_Queues]]]] = deque()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for chunk in chunks:
+            waiting.append((chunk, pool.submit(topic_ends, folder, chunk, *log)))
+            if len(waiting) >= _CHUNKS_AHEAD:
+                names, ends = waiting.popleft()
+                yield from zip(names, ends.result(), strict=True)
+        for names, ends in waiting:
+            yield from zip(names, ends.result(), strict=True)
 
 
 def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
@@ -119,13 +203,16 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
             empty = f"{queue.path}/{name}"
             continue
         starts.append(start)
-        known = listing.sizes.get(size)
-        listing.sizes[size] = SizeCount(
-            known.files + 1 if known else 1, known.example if known else f"{queue.path}/{name}"
-        )
+        _count_size(listing, queue, name, size)
     if empty is not None:
         listing.empty_last.append(empty)
     return starts
+
+
+def _count_size(listing: Listing, queue: QueueFolder, name: str, size: int) -> None:
+    known = listing.sizes.get(size)
+    files, example = known or (0, f"{queue.path}/{name}")
+    listing.sizes[size] = SizeCount(files + 1, example)
 
 
 def _sized_files(folder: str) -> Iterator[tuple[int, str, int]]:

@@ -1,4 +1,4 @@
-"""Finds the queues of a store and the sizes of their files; opens no file.
+"""Finds the queues of a store, the sizes of their files, and the ends of short queues.
 
 Source: RocketMQ ``ConsumeQueueStore.load``.
 """
@@ -15,6 +15,7 @@ from cqstore.cq_file.known_ends import KnownQueue, changed_at, forget_ends, read
 from cqstore.cq_file.layout import BATCH_UNIT, FILE_UNIT, batch_folder, ext_folder
 from cqstore.cq_file.listing import (
     Listing,
+    LogSpan,
     QueueFolder,
     fit_files,
     leave_out_misfits,
@@ -74,7 +75,8 @@ def open_queues(
     """
     paths, config = context.paths, context.config
     given = config.model_fields_set
-    simple, batch = list_queues(paths.consume_queue), list_queues(batch_folder(paths))
+    simple = list_queues(paths.consume_queue, log=_log_span(context))
+    batch = list_queues(batch_folder(paths))
     ext = list_queues(ext_folder(paths))
 
     def access(listing: Listing, configured: int, unit: int, setting: str) -> FileAccess:
@@ -97,7 +99,7 @@ def open_queues(
         _tidy(paths.consume_queue, [*simple.empty_last, *batch.empty_last], unsynced)
     batch_topics: dict[str, dict[int, BatchConsumeQueue]] = {topic: {} for topic in batch.topics}
     opened = OpenedQueues(simple_access, batch_access, {}, batch_topics, {})
-    _take_listed(opened, simple)
+    _take_listed(opened, simple, context.log.min_phy_offset())
     for (topic, queue_id, path), starts in batch.queues.items():
         opened.batch_topics[topic][queue_id] = BatchConsumeQueue(batch_access, path, starts)
     for (topic, queue_id, path), starts in ext.queues.items():
@@ -105,9 +107,19 @@ def open_queues(
     return opened
 
 
-def _take_listed(opened: OpenedQueues, listing: Listing) -> None:
-    for (topic, queue_id, path), starts in listing.queues.items():
+def _log_span(context: QueueStoreContext) -> LogSpan:
+    return LogSpan(context.log.min_phy_offset(), context.log.max_phy_offset())
+
+
+def _take_listed(opened: OpenedQueues, listing: Listing, min_phy_offset: int) -> None:
+    """Add the queues of a listing, which has left out files that do not fit."""
+    size = opened.access.mapped_file_size
+    for place, starts in listing.queues.items():
+        topic, queue_id, path = place
         queue = FileConsumeQueue(opened.access, path, starts)
+        end = listing.ends.pop(place, None)  # not kept longer: there may be a million
+        if end is not None and end.size == size and starts:
+            queue.set_short_end(end, min_phy_offset)
         opened.topics.setdefault(topic, {})[queue_id] = queue
     for (topic, queue_id, _), path in listing.misfits.items():
         opened.misfits[QueueKey(topic, queue_id)] = path
@@ -144,7 +156,7 @@ def reopen_queues(
         if left.end_phy > log_end:
             return None  # the log was cut since: a listing skips units after its end
         _take_known(opened, str(paths.consume_queue), left)
-    _take_new_topics(opened, paths.consume_queue)
+    _take_new_topics(opened, paths.consume_queue, _log_span(context))
     return opened
 
 
@@ -169,15 +181,15 @@ def _list_again(opened: OpenedQueues, key: QueueKey, queue: FileConsumeQueue) ->
     return FileConsumeQueue(opened.access, queue.folder, listing.queues[place])
 
 
-def _take_new_topics(opened: OpenedQueues, folder: Path) -> None:
+def _take_new_topics(opened: OpenedQueues, folder: Path, log: LogSpan) -> None:
     """Add the topics that have a folder but no saved ends."""
     there = {entry.name for entry in sub_folders(str(folder))}
     new = there - opened.topics.keys()
     if not new:
         return
-    listing = list_queues(folder, new)
+    listing = list_queues(folder, new, log)
     leave_out_misfits(listing, opened.access.mapped_file_size)
-    _take_listed(opened, listing)
+    _take_listed(opened, listing, log.begin)
     opened.unknown.extend(QueueKey(topic, queue_id) for topic, queue_id, _ in listing.queues)
 
 

@@ -13,7 +13,14 @@ from cqstore.cq_rocksdb.keys import (
 )
 from cqstore.cq_rocksdb.queues.offset_table import OffsetTable
 from cqstore.cq_rocksdb.units_ahead import UnitsAhead
-from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
+from cqstore.store.queue.bulk import (
+    UNIT_ROWS,
+    UnitRows,
+    UnitRun,
+    WholeQueue,
+    key_order,
+    row_table,
+)
 from cqstore.store.queue.units import BlockStop, QueueKey
 
 _Ordered = tuple[tuple[int, bytes, int], QueueKey]
@@ -95,6 +102,15 @@ class RocksDBUnitSource:
             if count:  # 0 if the previous run ended at a gap
                 yield UnitRun(position, rows[:count])
             position = None if stop is BlockStop.END else following
+
+    def whole(self, queue: QueueKey) -> WholeQueue | None:
+        """Return the units of a short queue that was listed just before."""
+        return self._ahead.whole(queue)
+
+    def facts_of(self, queue: QueueKey) -> bytes | None:
+        """Return ``None``: a queue has no files of its own."""
+        _ = queue
+        return None
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
         """Return no rows: RocketMQ reads no unit after the ``max`` entry."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
 from cqstore.cq_rocksdb.keys import parse_unit_key, prefix_end, queue_prefix
-from cqstore.store.queue.bulk import UNIT_ROWS, UnitRun
+from cqstore.store.queue.bulk import UNIT_ROWS, UnitRun, WholeQueue
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 
 _LAST_KEY = b"\xff" * 4
@@ -27,7 +27,7 @@ class UnitsAhead:
     def __init__(self, engine: RocksEngine) -> None:
         self._engine = engine
         self._ends: dict[QueueKey, int] = {}
-        self._units: dict[QueueKey, UnitRun] = {}
+        self._units: dict[QueueKey, WholeQueue] = {}
 
     def note_end(self, queue: QueueKey, next_offset: int) -> None:
         """Keep the next offset of a queue that was listed."""
@@ -41,7 +41,18 @@ class UnitsAhead:
 
     def units_of(self, queue: QueueKey) -> UnitRun | None:
         """Return all units of a queue, or ``None`` if they are not kept."""
-        return self._units.get(queue)
+        units = self._units.get(queue)
+        if units is None:
+            return None
+        return UnitRun(units.queue_offset, np.frombuffer(units.rows, UNIT_ROWS))
+
+    def whole(self, queue: QueueKey) -> WholeQueue | None:
+        """Return all units of a queue; ``None`` if they are not kept, or it ends elsewhere."""
+        units = self._units.get(queue)
+        if units is None:
+            return None
+        end = units.queue_offset + len(units.rows) // QUEUE_UNIT.size
+        return units if self._ends.get(queue) == end else None
 
     def queues(self, after: QueueKey | None) -> Iterator[QueueKey]:
         """Yield the queues that have a unit, in key order, and keep units of short ones.
@@ -59,7 +70,7 @@ class UnitsAhead:
                 stop = at + 1
                 while stop < len(rows) and rows[stop][0].startswith(prefix):
                     stop += 1
-                start = prefix_end(queue_prefix(*queue))
+                start = prefix_end(prefix)
                 if stop == len(rows) and not is_last:  # it may go on
                     if at:
                         start = rows[at][0]
@@ -80,9 +91,10 @@ class UnitsAhead:
         size = len(prefix) + _PLACE_BYTES
         if first < 0 or last - first + 1 != len(rows):
             return
-        if any(len(key) != size or len(value) != QUEUE_UNIT.size for key, value in rows):
+        keys, values = zip(*rows, strict=True)
+        if {*map(len, keys)} != {size} or {*map(len, values)} != {QUEUE_UNIT.size}:
             return
         if len(self._units) >= _MAX_QUEUES:
             self._units.clear()
-        data = bytearray().join([value for _, value in rows])
-        self._units[queue] = UnitRun(first, np.frombuffer(data, UNIT_ROWS))
+        data = bytearray().join(values)
+        self._units[queue] = WholeQueue(first, data)

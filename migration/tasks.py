@@ -39,9 +39,9 @@ def check_master(master: str) -> None:
         refuse_no_master(master)
 
 
-def ran_in(master: str, tasks: int) -> str:
-    """Return where so many tasks ran, for reports; 0: in the process of the command."""
-    if not tasks:
+def ran_in(master: str, tasks: int, *, alone: bool = False) -> str:
+    """Return where ``run_tasks`` ran so many tasks, for reports."""
+    if alone and _is_alone(master, tasks):
         return "this process"
     if master != NO_SPARK:
         return f"Spark, {master}"
@@ -65,9 +65,17 @@ def ready(master: str) -> Iterator[None]:
 
 
 def run_tasks(
-    task: Task, items: Sequence[str], master: str, tick: Callable[[int], object] = noop
+    task: Task,
+    items: Sequence[str],
+    master: str,
+    tick: Callable[[int], object] = noop,
+    *,
+    alone: bool = False,
 ) -> list[str]:
     """Run ``task`` on each item and return the results in the order of the items.
+
+    With ``alone``, a single task runs in this process without Spark: a process takes longer to
+    start than most tasks take that only read.
 
     ``tick`` is called four times per second with the number of finished items, and once before
     Spark starts, which takes long. Ctrl-C cancels the running tasks and is raised again.
@@ -79,6 +87,8 @@ def run_tasks(
     check_master(master)
     if not items:
         return []
+    if alone and _is_alone(master, len(items)):
+        return [task(items[0])]
     if master == NO_SPARK:
         outcomes = in_processes(task, items, tick)
     else:
@@ -86,6 +96,10 @@ def run_tasks(
         with spark_session("cqstore", master) as spark:
             outcomes = _on_spark(spark, task, items, tick)
     return [unwrap(kind, text) for kind, text in outcomes]
+
+
+def _is_alone(master: str, tasks: int) -> bool:
+    return tasks == 1 and master == NO_SPARK
 
 
 # ---- on Spark

@@ -26,6 +26,7 @@ from cqstore.cq_rocksdb.keys import (
     max_entries_range,
     max_key,
     min_key,
+    parse_max_entries,
     parse_offset_key,
     queue_prefix,
     topics_range,
@@ -225,9 +226,13 @@ class OffsetTable:
         minimum = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
         for start, end in ranges:
             if minimum < end:
-                for key, value in self.raw_entries((max(start, minimum), end)):
-                    if key[_KIND] != KIND_MIN and len(value) == OFFSET_ENTRY.size:
-                        yield parse_offset_key(key).queue, OFFSET_ENTRY.unpack_from(value)
+                rows = self.raw_entries((max(start, minimum), end))
+                lasts = (
+                    (key, value)
+                    for key, value in rows
+                    if key[_KIND] != KIND_MIN and len(value) == OFFSET_ENTRY.size
+                )
+                yield from parse_max_entries(lasts)
 
     def queues_estimate(self) -> int | None:
         """Return the number of queues with a ``max`` entry; ``None``: the database reports none.

@@ -363,6 +363,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         last_units = self._offsets.last_units_of(queues)
         return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
+    def max_offsets(self, queues: Iterable[QueueKey]) -> Iterator[int]:
+        """Read the ``max`` entries of many queues at once, bypassing the cache."""
+        self._open_engine()
+        return (last.queue_offset + 1 for _, last in self._offsets.last_units_of(queues))
+
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
         """Read the store times of many units at once, bypassing the cache."""
         log = self.context.log

@@ -19,7 +19,7 @@ from cqstore.migration.plan.part_task import (
 )
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding
 from cqstore.migration.preflight.queue_survey import unreadable_queues
-from cqstore.migration.tasks import NO_SPARK, ran_in, run_tasks
+from cqstore.migration.tasks import ran_in, run_tasks
 from cqstore.migration.workspace import Workspace
 from cqstore.store.concurrency.task_worker import unwrap
 from cqstore.store.errors import os_errors
@@ -103,10 +103,9 @@ class PlanParts:
         def tick(done: int) -> None:
             progress(self.units * done // len(items))
 
-        alone = len(items) == 1 and master == NO_SPARK  # a process takes longer to start
-        texts = [plan_part(items[0])] if alone else run_tasks(plan_part, items, master, tick)
+        texts = run_tasks(plan_part, items, master, tick, alone=True)
         self._done = [PartDone(*json.loads(text)) for text in texts]
-        self.ran_in = ran_in(master, 0 if alone else len(items))
+        self.ran_in = ran_in(master, len(items), alone=True)
         progress(self.units)
 
     def findings(self, checks: PartChecks, target: BulkBackend) -> list[PreflightFinding]:

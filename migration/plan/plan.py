@@ -7,6 +7,7 @@ of a queue, in key order. A segment is a range of lines and the work of one task
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -46,9 +47,21 @@ class Slice(NamedTuple):
 
     def line(self) -> str:
         """Return the slice as its line in ``queues.jsonl``."""
-        topic, queue_id = self.queue
-        row = [topic, queue_id, self.begin, self.end, self.next_offset, self.checksum]
-        return json.dumps(row, ensure_ascii=True, separators=(",", ":")) + "\n"
+        return slice_line(*self.queue, self.begin, self.end, self.next_offset, self.checksum)
+
+
+@lru_cache(1)
+def json_text(topic: str) -> str:
+    """Return a topic's name in JSON, all ASCII; the same name is usually requested again."""
+    return json.dumps(topic, ensure_ascii=True)
+
+
+def slice_line(
+    topic: str, queue_id: int, begin: int, end: int, next_offset: int | None, checksum: int
+) -> str:
+    """Return a slice as its line in ``queues.jsonl``: JSON without spaces."""
+    following = "null" if next_offset is None else next_offset
+    return f"[{json_text(topic)},{queue_id},{begin},{end},{following},{checksum}]\n"
 
 
 class Segment(BaseModel):

@@ -39,9 +39,9 @@ class SegmentWriter:
     ) -> None:
         """``root`` is the root of the store, for errors; ``on_rows`` gets the units read."""
         self._source = source
-        self._target = target
-        self._config = config
         self._max_units = max(segment_units, 1)
+        self._step = target.slice_units(config)
+        self._limit = max(self._max_units // self._step, 1) * self._step
         self._root = root
         self._on_rows = on_rows
         self._rows = np.empty(_CHUNK_UNITS, UNIT_ROWS)
@@ -63,15 +63,21 @@ class SegmentWriter:
         Raises:
             CorruptionError: a unit is missing inside [begin, end).
         """
-        step = self._target.slice_units(self._config)
-        limit = max(self._max_units // step, 1) * step
         while True:
-            stop = min(begin // step * step + limit, end)
+            stop = self._stop(begin, end)
             checksum = self._checksum(queue, begin, stop)
             yield Slice(queue, begin, stop, end if stop == end else None, checksum)
             if stop == end:
                 return
             begin = stop
+
+    def is_one_slice(self, begin: int, end: int) -> bool:
+        """Return whether the units [``begin``, ``end``) of a queue are not cut."""
+        return self._stop(begin, end) == end
+
+    def _stop(self, begin: int, end: int) -> int:
+        """Return the end of the slice that begins at ``begin``."""
+        return min(begin // self._step * self._step + self._limit, end)
 
     def _checksum(self, queue: QueueKey, begin: int, end: int) -> int:
         """Return the checksum of the units [``begin``, ``end``) of a queue.

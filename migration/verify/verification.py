@@ -199,7 +199,11 @@ def _compare(
     items = range_items(source, target, bounds, ranges, deep=deep, facts=facts, selections=chosen)
     progress(0, len(items))
     found = ComparisonFindings()
-    for text in run_tasks(compare_range, items, master, lambda done: progress(done, len(items))):
+
+    def tick(done: int) -> None:
+        progress(done, len(items))
+
+    for text in run_tasks(compare_range, items, master, tick, alone=True):
         found.add(ComparisonFindings.of(text))
     progress(len(items), len(items))
     result = found.tally
@@ -208,7 +212,7 @@ def _compare(
         source_side=Side(backend=source.backend, folder=str(source.root)),
         target_side=Side(backend=target.backend, folder=str(target.root)),
         plan=None, deep=deep, started=started, seconds=round(time.monotonic() - began, 3),
-        tasks=len(items), ran_in={"verify": ran_in(master, len(items))},
+        tasks=len(items), ran_in={"verify": ran_in(master, len(items), alone=True)},
         min_phy_offset=bounds.min_phy_offset, max_phy_offset=log_end, result=result,
     )  # fmt: skip
     if clients is not None:

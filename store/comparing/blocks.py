@@ -1,16 +1,27 @@
 """Blocks: units that both sides have, from as many queues as needed, compared with numpy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cqstore.store.comparing.alignment import Stretch
 from cqstore.store.comparing.log_heads import Heads, RecordHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
-from cqstore.store.comparing.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
+from cqstore.store.comparing.sums import (
+    FIELDS,
+    Columns,
+    Longs,
+    Sum,
+    columns,
+    queue_seed,
+    unit_hashes,
+)
 from cqstore.store.comparing.tally import DifferenceKind
 from cqstore.store.queue.bulk import NO_TIMESTAMP, UNIT_ROWS, UnitRows, UnitSource
+from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 from cqstore.store.record.message import LMQ_PREFIX
 
 BLOCK_UNITS = 1 << 17
@@ -27,6 +38,39 @@ class _Stretch:
     queue_offset: int
     source: UnitRows
     target: UnitRows
+
+
+class WholePair(NamedTuple):
+    """A short queue, complete and with the same queue offsets on both sides, as packed rows."""
+
+    queue: QueueKey
+    queue_offset: int
+    source: bytes | bytearray
+    target: bytes | bytearray
+
+    @property
+    def units(self) -> int:
+        """Return the number of units, which is the same on both sides."""
+        return len(self.source) // QUEUE_UNIT.size
+
+    def stretch(self) -> Stretch:
+        """Return the units of both sides."""
+        rows = (np.frombuffer(each, UNIT_ROWS) for each in (self.source, self.target))
+        return Stretch(self.queue_offset, *rows)
+
+
+class _Joined(NamedTuple):
+    """The units of many stretches, one after the other."""
+
+    starts: Longs
+    """Row of the first unit of each stretch."""
+    lengths: Longs
+    places: Longs
+    """Queue offset of each unit."""
+    source: Columns
+    target: Columns
+    heads: Heads
+    """Heads of the records of the target's units."""
 
 
 @dataclass(slots=True)
@@ -56,12 +100,27 @@ class Blocks:
         waiting, self._waiting, self.units = self._waiting, [], 0
         if not waiting:
             return
-        lengths = np.array([len(each.source) for each in waiting], np.int64)
+        starts, lengths, places, source, target, heads = self._join(
+            [len(each.source) for each in waiting],
+            [each.queue_offset for each in waiting],
+            np.concatenate([each.source for each in waiting], dtype=UNIT_ROWS),
+            np.concatenate([each.target for each in waiting], dtype=UNIT_ROWS),
+        )
+        self._sum(waiting, starts, lengths, places, source, target)
+        different = self._different(waiting, starts, places, source, target, heads)
+        if self.agreed:
+            self._check_log(waiting, starts, lengths, places, target, heads, ~different)
+
+    def _join(
+        self, counts: Sequence[int], offsets: Sequence[int], source_rows: UnitRows,
+        target_rows: UnitRows,
+    ) -> _Joined:  # fmt: skip
+        """Return the units of stretches with so many units from these queue offsets on."""
+        lengths = np.array(counts, np.int64)
         starts = np.cumsum(lengths) - lengths
-        firsts = np.array([each.queue_offset for each in waiting], np.int64)
+        firsts = np.array(offsets, np.int64)
         places = np.arange(int(lengths.sum())) + np.repeat(firsts - starts, lengths)
-        source = columns(np.concatenate([each.source for each in waiting], dtype=UNIT_ROWS))
-        target = columns(np.concatenate([each.target for each in waiting], dtype=UNIT_ROWS))
+        source, target = columns(source_rows), columns(target_rows)
         heads = self.log.read_heads(target.phy_offset, target.size)
         source_heads = heads
         same = (source.phy_offset == target.phy_offset) & (source.size == target.size)
@@ -71,10 +130,38 @@ class Blocks:
             source = _with_times(source, source_heads)
         if not self.target.has_timestamps:
             target = _with_times(target, heads)
-        self._sum(waiting, starts, lengths, places, source, target)
-        different = self._different(waiting, starts, places, source, target, heads)
+        return _Joined(starts, lengths, places, source, target, heads)
+
+    def sum_if_equal(self, pairs: Sequence[WholePair]) -> Sum | None:
+        """Return the sum of the units of ``pairs``, the same on both sides.
+
+        ``None``: in at least one unit the sides differ, from each other or from the log, as
+        ``compare`` finds them. Records are not decoded.
+        """
+        joined = self._join(
+            [each.units for each in pairs],
+            [each.queue_offset for each in pairs],
+            np.frombuffer(b"".join([each.source for each in pairs]), UNIT_ROWS),
+            np.frombuffer(b"".join([each.target for each in pairs]), UNIT_ROWS),
+        )
+        _, lengths, places, source, target, heads = joined
+        are_equal = (
+            heads.found.all()
+            and np.array_equal(target.store_timestamp, heads.store_timestamp)
+            and all(map(np.array_equal, source, target))
+        )
+        if not are_equal:
+            return None
         if self.agreed:
-            self._check_log(waiting, starts, lengths, places, target, heads, ~different)
+            own = ~_of_light_queues([each.queue for each in pairs], lengths)
+            ids = np.repeat(np.array([each.queue.queue_id for each in pairs], np.int64), lengths)
+            if (own & (heads.queue_id != ids)).any():
+                return None
+            self.shifted += int(np.count_nonzero(own & (heads.queue_offset != places)))
+        found = Sum()
+        seeds = np.array([queue_seed(each.queue) for each in pairs], np.uint64)
+        found.add_units(target, unit_hashes(np.repeat(seeds, lengths), places, target))
+        return found
 
     def _sum(
         self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
@@ -153,8 +240,7 @@ class Blocks:
             units.phy_offset,
         )
         known = equal & heads.found
-        light = [each.queue.queue.topic.startswith(LMQ_PREFIX) for each in waiting]
-        own = known & ~np.repeat(np.array(light, np.bool_), lengths)
+        own = known & ~_of_light_queues([each.queue.queue for each in waiting], lengths)
         ids = np.array([each.queue.queue.queue_id for each in waiting], np.int64)
         other = own & (heads.queue_id != np.repeat(ids, lengths))
         self._note(waiting, starts, places, DifferenceKind.OTHER_QUEUE, other, units.phy_offset)
@@ -195,6 +281,12 @@ class Blocks:
                 queue.add(
                     kind, first, int(places[run[-1]]), units=len(run), source=value, target=value
                 )
+
+
+def _of_light_queues(queues: Sequence[QueueKey], lengths: Longs) -> Flags:
+    """Return which units are of light queues; a queue has so many of them."""
+    light = [queue.topic.startswith(LMQ_PREFIX) for queue in queues]
+    return np.repeat(np.array(light, np.bool_), lengths)
 
 
 def _with_times(units: Columns, heads: Heads) -> Columns:

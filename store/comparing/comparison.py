@@ -1,6 +1,6 @@
 """Comparison of the queues of two sides with Python and numpy, in the calling process."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from heapq import merge
@@ -8,8 +8,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from cqstore.store.comparing.alignment import align
-from cqstore.store.comparing.blocks import Blocks, DeepCheck
+from cqstore.store.comparing.alignment import Stretch, align
+from cqstore.store.comparing.blocks import BLOCK_UNITS, Blocks, DeepCheck, WholePair
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
 from cqstore.store.comparing.log_heads import RecordHeads
 from cqstore.store.comparing.queue_findings import QueueFindings, sums
@@ -18,7 +18,14 @@ from cqstore.store.comparing.sums import Sum
 from cqstore.store.comparing.tally import MAX_QUEUES, ComparisonNotes, DifferenceKind, add_counts
 from cqstore.store.comparing.verified_queues import QueueFacts, VerifiedQueues
 from cqstore.store.errors import CorruptionError
-from cqstore.store.queue.bulk import UNIT_ROWS, UnitRun, UnitSource, key_order
+from cqstore.store.queue.bulk import (
+    UNIT_ROWS,
+    HasWholeQueues,
+    UnitRun,
+    UnitSource,
+    WholeQueue,
+    key_order,
+)
 from cqstore.store.queue.units import QueueKey
 
 RUN_UNITS = 1 << 14
@@ -61,6 +68,11 @@ Locks = tuple[_Lock, _Lock, _Lock]
 NO_LOCKS: Locks = (nullcontext(), nullcontext(), nullcontext())
 
 
+def _no_facts(queue: QueueKey) -> bytes | None:
+    _ = queue
+    return None
+
+
 @dataclass(slots=True)
 class Comparison:
     """Compares queues of two sides. One thread."""
@@ -79,7 +91,11 @@ class Comparison:
     """Queues that are skipped if their files are unchanged; without it facts are collected."""
     found: ComparisonFindings = field(default_factory=ComparisonFindings)
     _blocks: Blocks = field(init=False)
-    _ended: list[QueueWalk] = field(default_factory=list)
+    _facts_of: Callable[[QueueKey], bytes | None] = _no_facts
+    _whole_source: Callable[[QueueKey], WholeQueue | None] | None = None
+    _whole_target: Callable[[QueueKey], WholeQueue | None] | None = None
+    _ended: list[QueueWalk | WholePair] = field(default_factory=list)
+    _pair_units: int = 0
     _notes: ComparisonNotes = field(default_factory=ComparisonNotes)
     _sums: tuple[Sum, Sum] = field(default_factory=lambda: (Sum(), Sum()))
     _topic: str | None = None
@@ -88,6 +104,10 @@ class Comparison:
 
     def __post_init__(self) -> None:
         self._blocks = Blocks(self.log, self.source, self.target, self.deep, agreed=self.agreed)
+        if isinstance(self.source, HasWholeQueues):  # checked once, because it is slow
+            self._facts_of, self._whole_source = self.source.facts_of, self.source.whole
+        if isinstance(self.target, HasWholeQueues) and self.deep is None:
+            self._whole_target = self.target.whole  # else the record of each unit is decoded
 
     def run(self, queues: Iterable[Sided]) -> ComparisonFindings:
         """Compare ``queues``, with the queues of a topic in a row; return the findings.
@@ -111,9 +131,17 @@ class Comparison:
             self._end_topic()
             self._topic = queue.topic
         # Computed before the queue is read: later changes give another digest.
-        facts = self.facts.digest(queue) if self.facts is not None and sides == _BOTH else None
+        facts = None
+        if self.facts is not None and sides == _BOTH:
+            facts = self.facts.digest(queue, self._facts_of(queue))
         if facts is not None and self._is_known(queue, facts):
             self.found.passed_over += 1
+            return
+        if sides == _BOTH and (pair := self._pair(queue)) is not None:
+            if facts is not None:
+                self.found.facts.append(facts)
+            self._topic_sides |= _BOTH
+            self._end(pair)
             return
         found = QueueFindings(queue)
         walk = QueueWalk(found, self.bounds, (0, 0), once=_ONLY.get(sides))
@@ -134,14 +162,38 @@ class Comparison:
             if facts is not None and not walk.later and not self.source.is_open_ended(queue):
                 self.found.facts.append(facts)
         self._count_topic(walk, sides)
-        self._ended.append(walk)
-        if len(self._ended) >= _BLOCK_QUEUES:
+        self._end(walk)
+
+    def _pair(self, queue: QueueKey) -> WholePair | None:
+        """Return all units of a queue, if it is short, live and equally long on both sides."""
+        if self._whole_source is None or self._whole_target is None:
+            return None
+        target = self._whole_target(queue)
+        if target is None or (source := self._whole_source(queue)) is None:
+            return None
+        if (
+            source.queue_offset != target.queue_offset
+            or len(source.rows) != len(target.rows)
+            or source.first_phy < self.bounds.min_phy_offset
+        ):
+            return None
+        return WholePair(queue, source.queue_offset, source.rows, target.rows)
+
+    def _end(self, ended: QueueWalk | WholePair) -> None:
+        """Collect a queue that is read, and compare the collected units if there are many."""
+        self._ended.append(ended)
+        if isinstance(ended, WholePair):
+            self._pair_units += ended.units
+        if len(self._ended) >= _BLOCK_QUEUES or self._pair_units >= BLOCK_UNITS:
             self._compare()
 
     def _is_known(self, queue: QueueKey, facts: bytes) -> bool:
         """Return whether the queue was compared before, and the target got no units since."""
         if self.known is None or facts not in self.known:
             return False
+        whole = self._whole_target(queue) if self._whole_target is not None else None
+        if whole is not None:
+            return whole.last_phy < self.known.complete_to
         last = np.empty(1, UNIT_ROWS)
         try:
             end = self.target.next_offset(queue)
@@ -173,11 +225,15 @@ class Comparison:
         source = self._runs("source", self.source, queue) if sides & _SOURCE else iter(())
         target = self._runs("target", self.target, queue) if sides & _TARGET else iter(())
         for stretch in align(source, target):
-            both = walk.advance(stretch)
-            if both is None or both.source is None or both.target is None:
-                continue
-            if self._blocks.add(walk.found, both.queue_offset, both.source, both.target):
-                self._blocks.compare()
+            self._take(walk, stretch)
+
+    def _take(self, walk: QueueWalk, stretch: Stretch) -> None:
+        """Pass units to the walk over their queue; those that both sides have are compared."""
+        both = walk.advance(stretch)
+        if both is None or both.source is None or both.target is None:
+            return
+        if self._blocks.add(walk.found, both.queue_offset, both.source, both.target):
+            self._blocks.compare()
 
     def _runs(self, side: str, units: UnitSource, queue: QueueKey) -> Iterator[UnitRun]:
         """Read a queue; small runs release the buffer into which they were read."""
@@ -209,10 +265,28 @@ class Comparison:
 
     def _compare(self) -> None:
         """Compare the collected units; then the results of all ended queues are complete."""
+        pairs = [each for each in self._ended if isinstance(each, WholePair)]
+        both = self._blocks.sum_if_equal(pairs) if pairs else None
+        if both is not None:
+            for total in self._sums:
+                total.add(both.units, both.bytes, both.checksum)
+            self.found.tally.queues += len(pairs)
+            walks = [each for each in self._ended if isinstance(each, QueueWalk)]
+        else:  # in the order of the queues, since only the first ones that differ are listed
+            walks = [self._walk_pair(e) if isinstance(e, WholePair) else e for e in self._ended]
         self._blocks.compare()
-        for walk in self._ended:
+        for walk in walks:
             self._count(walk)
         self._ended.clear()
+        self._pair_units = 0
+
+    def _walk_pair(self, pair: WholePair) -> QueueWalk:
+        """Return the walk over a pair, whose units are still to be compared."""
+        end = pair.queue_offset + pair.units
+        walk = QueueWalk(QueueFindings(pair.queue), self.bounds, (end, end), once=None)
+        self._take(walk, pair.stretch())
+        walk.end()
+        return walk
 
     def _count(self, walk: QueueWalk) -> None:
         """Add the results of a queue to the totals."""

@@ -8,7 +8,7 @@ from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.queue.units import QueueKey
 
 RANGE_UNITS = 1_000_000
-RANGE_QUEUES = 100_000
+RANGE_QUEUES = 20_000
 _LAST_ID = -1
 """In key order, no queue of a topic follows it."""
 

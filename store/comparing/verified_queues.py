@@ -41,10 +41,11 @@ class QueueFacts:
         sizes = config.units_per_file, config.mapped_file_size_consume_queue_ext
         self._sizes = b"%d %d" % sizes
 
-    def digest(self, queue: QueueKey) -> bytes | None:
+    def digest(self, queue: QueueKey, known: bytes | None = None) -> bytes | None:
         """Return the digest of a queue's files; ``None`` if there is none.
 
-        There is none if one of them is a link, or if the backend has no files per queue.
+        There is none if one of them is a link, or if the backend has no files per queue. ``known``:
+        the facts of the files with its units, if they were listed before.
 
         Raises:
             StoreIOError: the files cannot be listed.
@@ -54,6 +55,10 @@ class QueueFacts:
         digest = blake2b(self._sizes + b"\0" + name, digest_size=FACTS_BYTES)
         for above in self._folders:
             digest.update(b"//")
+            if known is not None:
+                digest.update(known)
+                known = None  # of the first folder only
+                continue
             folder = f"{above}/{topic}/{queue_id}"
             with os_errors("read the folder of a queue", folder):
                 if os.path.isdir(folder) and not add_facts(digest, folder, below=True):  # noqa: PTH112

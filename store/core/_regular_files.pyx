@@ -24,15 +24,12 @@ cdef extern from *:
     #include <string.h>
     #include <sys/stat.h>
     #include <unistd.h>
+    #include "_file_times.h"
 
     typedef struct {
         const char *name;  /* valid until the next call */
         int64_t size, inode, modified_ns, changed_ns;
     } regular_file;
-
-    static inline int64_t in_ns(struct timespec time) {
-        return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-    }
 
     /* Find the next entry. 1: a regular file; 0: there is none; -1: another entry, or an error. */
     static int next_regular(DIR *folder, regular_file *found) {
@@ -52,13 +49,8 @@ cdef extern from *:
         found->name = entry->d_name;
         found->size = status.st_size;
         found->inode = (int64_t)status.st_ino;
-    #ifdef __APPLE__
-        found->modified_ns = in_ns(status.st_mtimespec);
-        found->changed_ns = in_ns(status.st_ctimespec);
-    #else
-        found->modified_ns = in_ns(status.st_mtim);
-        found->changed_ns = in_ns(status.st_ctim);
-    #endif
+        found->modified_ns = modified_ns(&status);
+        found->changed_ns = changed_ns(&status);
         return 1;
     }
     """

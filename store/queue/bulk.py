@@ -24,6 +24,7 @@ _GROUP = "cqstore.bulk"
 
 UNIT_ROWS = QUEUE_UNIT.dtype
 """A packed ``QueueUnit`` per row: ``phy_offset``, ``size``, ``tags_code``, ``store_timestamp``."""
+_PHY_BYTES = 8
 NO_TIMESTAMP = -1
 """Store timestamp of a unit whose backend does not store it."""
 UnitRows = NDArray[np.void]
@@ -105,6 +106,53 @@ class HasEnds(Protocol):
         """Yield queues with their next offsets, in key order, without reading their units.
 
         A queue with an unreadable entry is left out.
+        """
+
+
+class WholeQueue(NamedTuple):
+    """All units of a queue: without a hole, and with its end and no bytes after the last one."""
+
+    queue_offset: int
+    """Queue offset of the first unit."""
+    rows: bytes | bytearray
+    """Packed rows, at least one."""
+
+    @property
+    def first_phy(self) -> int:
+        """Return the phy offset of the first unit."""
+        return int.from_bytes(self.rows[:_PHY_BYTES], signed=True)
+
+    @property
+    def last_phy(self) -> int:
+        """Return the phy offset of the last unit."""
+        return int.from_bytes(self.rows[-QUEUE_UNIT.size :][:_PHY_BYTES], signed=True)
+
+
+@runtime_checkable
+class HasWholeQueues(Protocol):
+    """A ``UnitSource`` that reads short queues quickly."""
+
+    def whole(self, queue: QueueKey) -> WholeQueue | None:
+        """Return all units of a queue that ``queues`` has yielded, with resolved tags codes.
+
+        ``None``: the queue is not a short one, or in any way irregular: use the other methods.
+        """
+
+    def facts_of(self, queue: QueueKey) -> bytes | None:
+        """Return ``file_facts`` of a queue's files from before they are read; ``None``: unknown."""
+
+
+@runtime_checkable
+class ReadsFewUnits(Protocol):
+    """A ``UnitSource`` that reads a few units of a queue quickly, without arrays."""
+
+    def few_units(
+        self, queue: QueueKey, begin: int, end: int, low_phy: int, high_phy: int
+    ) -> tuple[bytes, int] | None:
+        """Return the units [``begin``, ``end``) as packed rows, with resolved tags codes.
+
+        And how many of them are records outside the log, [``low_phy``, ``high_phy``). ``None``:
+        they are many or irregular, or one is missing: use ``fill``.
         """
 
 

@@ -51,6 +51,11 @@ class QueueReads(ABC):
         for key in queues:
             yield QueueSpan(key, *self.queue(*key).ends())
 
+    def max_offsets(self, queues: Iterable[QueueKey]) -> Iterator[int]:
+        """Yield the max offset of each of these queues, in their order; 0 for a missing queue."""
+        for key in queues:
+            yield self.queue(*key).max_offset()
+
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
         """Yield the store time of each unit, as ``unit_timestamp`` does, in their order.
 

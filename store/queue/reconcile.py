@@ -147,23 +147,28 @@ def reconcile_unlogged(
     that only ``lagging`` has, those are removed that this replay created or that a line of ours
     explains; no others.
     """
-    for key in ahead.store.queues():
-        end = ahead.store.queue(*key).max_offset()
-        if not lagging.accepts(key.topic) or end <= lagging.store.queue(*key).max_offset():
+    for key, end, held in _ends(ahead, lagging):
+        if end <= held:
             continue
         if not ahead.has_live_units(*key) and not lagging.has_live_units(*key):
             lagging.store.restore_end(*key, end)
     replayed = lagging.was_lagging or lagging.began_empty or lagging.exclusive_queues is not None
     gone = [
         key
-        for key in (lagging.store.queues() if replayed else ())
-        if ahead.accepts(key.topic)
-        and not ahead.store.queue(*key).max_offset()
-        and _is_gone(lagging, key, is_deleted)
+        for key, _, end in (_ends(lagging, ahead) if replayed else ())
+        if not end and _is_gone(lagging, key, is_deleted)
     ]
     for key in gone:
         _LOG.warning("removing queue %d of topic %r, which was deleted", key.queue_id, key.topic)
         lagging.store.delete_queue(*key)
+
+
+def _ends(one: BackendReplica, other: BackendReplica) -> Iterator[tuple[QueueKey, int, int]]:
+    """Yield the queues of ``one`` that ``other`` gets too, with their max offsets in both."""
+    keys = (key for key in one.store.queues() if other.accepts(key.topic))
+    while block := list(islice(keys, _BLOCK)):
+        both = one.store.max_offsets(block), other.store.max_offsets(block)
+        yield from zip(block, *both, strict=True)
 
 
 def _is_gone(lagging: BackendReplica, key: QueueKey, is_deleted: IsDeleted) -> bool:

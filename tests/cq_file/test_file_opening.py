@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.cq_file._queue_folders import topic_ends
 from cqstore.cq_file._short_queue import short_queue
 from cqstore.cq_file.known_ends import ends_path
 from cqstore.store.errors import CorruptionError, StoreConfigError, StoreIOError
@@ -46,7 +47,18 @@ def _short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
         _READ.extend([path] if found is not None else [])
         return found
 
+    def find(parent: str, topics: list[str], *span: int) -> object:
+        lists = topic_ends(parent, topics, *span)
+        _READ.extend(
+            f"{parent}/{topic}/{queue_id}/{end[0]}"
+            for topic, queues in zip(topics, lists, strict=True)
+            for queue_id, end in queues or ()
+            if end is not None
+        )
+        return lists
+
     monkeypatch.setattr("cqstore.cq_file.recovery.short_queue", read)
+    monkeypatch.setattr("cqstore.cq_file.listing.topic_ends", find)
 
 
 _READ: list[str] = []

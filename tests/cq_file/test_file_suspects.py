@@ -76,13 +76,14 @@ def test_a_file_cut_while_the_ends_are_looked_for_is_told_and_the_other_queues_a
     tmp_path: Path,
 ) -> None:
     disk = Disk(tmp_path)
-    for queue_id in range(3):
-        disk.write(0, rows(1, 3), queue_id=queue_id)
+    for queue_id in range(3):  # with two files: the end of a short queue is found by ``load``
+        disk.write(0, rows(1, 10), queue_id=queue_id)
+        disk.write(200, rows(11, 3), queue_id=queue_id)
     store = FileConsumeQueueStore(replace(disk.open(read_only=True).context, read_only=False))
     store.load()
-    os.truncate(disk.file(0, queue_id=1), 30)
+    os.truncate(disk.file(200, queue_id=1), 30)
     store.recover()
-    path = str(disk.file(0, queue_id=1))
+    path = str(disk.file(200, queue_id=1))
     assert store.damaged_queues() == [(("T", 1), "the queue file is truncated", path, 0, None)]
-    assert [store.queue("T", queue_id).max_offset() for queue_id in (0, 2)] == [3, 3]
+    assert [store.queue("T", queue_id).max_offset() for queue_id in (0, 2)] == [13, 13]
     store.close()

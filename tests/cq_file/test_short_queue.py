@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.cq_file._short_queue import short_queue
+from cqstore.cq_file._short_queue import short_queue, short_rows, unit_rows
 from tests.kit.file_queues import PRE_BLANK, SIZE, UNIT, Row, rows
 
 FAR = 1 << 40
@@ -96,3 +96,51 @@ def test_other_files_are_left_to_the_slow_path_and_none_is_waited_for(tmp_path: 
         short_queue(path, SMALL, FAR)
         short_queue(str(tmp_path), SMALL, FAR)
     assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def with_no_timestamp(units: list[Row]) -> bytes:
+    return b"".join(UNIT.pack(*unit) + b"\xff" * 8 for unit in units)
+
+
+def test_rows_of_a_short_queue_have_no_timestamps(tmp_path: Path) -> None:
+    path = write(tmp_path, packed(rows(3, 5)))
+    assert short_rows(path, SMALL, FAR) == with_no_timestamp(rows(3, 5))
+    assert short_rows(path, SMALL, 7 * SIZE) is None
+    assert short_rows(path, SMALL + 20, FAR) is None
+    assert short_rows(f"{path}\0", SMALL, FAR) is None
+
+
+@pytest.mark.parametrize(
+    ("begin", "count", "low", "high", "outside"),
+    [
+        (0, 5, 0, FAR, 0),
+        (1, 3, 0, FAR, 0),
+        (0, 5, 3 * SIZE, 8 * SIZE, 0),
+        (0, 5, 3 * SIZE + 1, 8 * SIZE - 1, 2),
+        (0, 1, 4 * SIZE, FAR, 1),
+    ],
+)
+def test_some_units_and_those_outside_the_log(
+    tmp_path: Path, begin: int, count: int, low: int, high: int, outside: int
+) -> None:
+    path = write(tmp_path, packed(rows(3, 5)))
+    expected = with_no_timestamp(rows(3 + begin, count))
+    assert unit_rows(path, begin * UNIT.size, count, low, high) == (expected, outside)
+
+
+@pytest.mark.parametrize(
+    "unit", [(0, 0, 0), (-1, SIZE, 0), (SIZE, -1, 0), (SIZE, 0, 7), (0, (1 << 31) - 1, 0)]
+)
+def test_rows_that_may_be_no_units_are_left_to_the_slow_path(tmp_path: Path, unit: Row) -> None:
+    path = write(tmp_path, packed([*rows(0, 2), unit, *rows(3, 1)]))
+    assert unit_rows(path, 0, 2, 0, FAR) is not None
+    assert unit_rows(path, 0, 3, 0, FAR) is None
+
+
+def test_units_that_cannot_be_read_are_left_to_the_slow_path(tmp_path: Path) -> None:
+    path = write(tmp_path, packed(rows(0, 300)), LARGE)
+    assert unit_rows(path, 0, 204, 0, FAR) == (with_no_timestamp(rows(0, 204)), 0)
+    for position, count in [(0, 205), (0, 0), (0, -1), (-20, 1), (LARGE - 20, 2), (1 << 62, 1)]:
+        assert unit_rows(path, position, count, 0, FAR) is None
+    for other in (f"{path}\0", f"{path}x", str(tmp_path)):
+        assert unit_rows(other, 0, 1, 0, FAR) is None

@@ -14,6 +14,7 @@ from cqstore.cq_rocksdb.keys import (
     max_key,
     max_keys,
     min_key,
+    parse_max_entries,
     parse_offset_key,
     parse_unit_key,
     prefix_end,
@@ -138,3 +139,19 @@ def test_names_without_a_key_form_are_refused() -> None:
         check_topic("\ud800")
     with pytest.raises(IllegalMessageError, match="four bytes"):
         queue_prefix("T", 1 << 31)
+
+
+def test_max_entries_are_parsed_in_a_row_as_one_by_one() -> None:
+    queues = [("a", 0), ("a", 7), ("a", -1), ("b", -1), ("TopicTest", 3), ("é", 1)]
+    entries = [
+        (max_key(queue_prefix(*queue)), OFFSET_ENTRY.pack(OffsetEntry(1_000 + at, at)))
+        for at, queue in enumerate(queues)
+    ]
+    assert bytes.fromhex(MAX_KEY) in dict(entries)
+    assert list(parse_max_entries(entries)) == [
+        (QueueKey(*queue), OffsetEntry(1_000 + at, at)) for at, queue in enumerate(queues)
+    ]
+    key, value = entries[1]
+    for damaged in (key[:-1], key + b"\0", b"\1" + key[1:], key[:-9] + b"\2" + key[-8:]):
+        with pytest.raises(CorruptionError):
+            list(parse_max_entries([entries[0], (damaged, value)]))

@@ -28,7 +28,7 @@ def target_of(root: Path) -> str:
 def plan_in_parts(root: Path, queues: int = 3, *, processes: bool = False) -> Plan:
     """Plan with parts of so many queues, read in this process or in others."""
 
-    def one_by_one(task, items, _master, tick):  # type: ignore[no-untyped-def]
+    def one_by_one(task, items, _master, tick, **_):  # type: ignore[no-untyped-def]
         texts = []
         for done, item in enumerate(items):
             texts.append(task(item))

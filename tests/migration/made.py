@@ -24,10 +24,15 @@ UNIT = 20
 
 
 def in_this_process(
-    task: Callable[[str], str], items: Sequence[str], master: str, tick: object = None
+    task: Callable[[str], str],
+    items: Sequence[str],
+    master: str,
+    tick: object = None,
+    *,
+    alone: bool = False,
 ) -> list[str]:
     """Run tasks one after the other: what ``run_tasks`` does without its processes."""
-    _ = master, tick
+    _ = master, tick, alone
     return [task(item) for item in items]
 
 

@@ -263,4 +263,6 @@ def test_ends_of_many_queues_are_those_of_each(
         assert list(store.spans()) == wanted
         each = [store.queue("T", at).ends() for at in ends]
         assert each == [(span.min_offset, span.max_offset) for span in wanted]
+    keys = [QueueKey("T", at) for at in (8, *ends)]
+    assert list(store.max_offsets(keys)) == [0, *ends.values()]
     store.close()

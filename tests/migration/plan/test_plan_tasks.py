@@ -78,8 +78,9 @@ def test_parts_are_as_large_as_they_may_be(
     told: list[int] = []
 
     def run(
-        task: Callable[[str], str], given: list[str], _: str, tick: Callable[[int], object]
-    ) -> list[str]:
+        task: Callable[[str], str], given: list[str], _: str, tick: Callable[[int], object],
+        **__: object,
+    ) -> list[str]:  # fmt: skip
         items.extend(given)
         tick(3)
         return [task(each) for each in given]
@@ -104,7 +105,7 @@ def test_an_error_of_a_task_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     root = tmp_path / "store"
     make_store(root, UNITS, QUEUES)
 
-    def run(*_: object) -> list[str]:
+    def run(*_: object, **__: object) -> list[str]:
         raise CorruptionError("a task failed")
 
     monkeypatch.setattr(parts, "PART_QUEUES", 3)

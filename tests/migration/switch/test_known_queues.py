@@ -224,7 +224,7 @@ def test_of_a_store_that_is_open_nothing_is_known(root: Path) -> None:
 def test_of_a_store_that_was_opened_meanwhile_nothing_is_known(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tasks(task: Callable[[str], str], items: list[str], *_: object) -> list[str]:
+    def tasks(task: Callable[[str], str], items: list[str], *_: object, **__: object) -> list[str]:
         os.utime(root / "lock", ns=(1, 1))
         return [task(item) for item in items]
 

@@ -55,7 +55,7 @@ def test_an_interrupted_comparison_leaves_no_report(
     made.verify()
     assert verified(made.space, made.plan) is None
 
-    def interrupted(*_: object) -> list[str]:
+    def interrupted(*_: object, **__: object) -> list[str]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cqstore.migration.verify.verification.run_tasks", interrupted)

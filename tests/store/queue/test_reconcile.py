@@ -105,6 +105,9 @@ class Queues:
     def max_offset(self, *key: Any) -> int:
         return self.ends.get(QueueKey(*key), range(0)).stop
 
+    def max_offsets(self, keys: list[QueueKey]) -> list[int]:
+        return [self.max_offset(*key) for key in keys]
+
     def iterate(self, topic: str, queue_id: int, at: int) -> Iterator[SimpleNamespace]:
         assert at in self.ends[QueueKey(topic, queue_id)]
         yield SimpleNamespace(phy_offset=100 * at)
