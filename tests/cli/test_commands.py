@@ -11,7 +11,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit import commands
 from tests.kit.golden import CLEAN, CRASHED, NAMES, load_dump
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 
 Golden = Callable[[str], Path]
 pytestmark = pytest.mark.disk  # `put` makes log files of a gigabyte where it is given no size
@@ -31,13 +31,12 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
 @pytest.mark.parametrize("name", ["special-default", "basic533-defaultRocksDB", "ext-default"])
 def test_dumps_are_rocketmqs_line_by_line_and_change_no_byte(golden: Golden, name: str) -> None:
     root, dump = golden(name), load_dump(name)
-    before = tree_digest(root)
-    messages = lines(run("dump", root, "--messages", "--output", "jsonl"))
-    for message in messages:
-        del message["body"], message["msgId"]
-    assert messages == dump["messages"]
-    assert lines(run("dump", root, "--queues", "--output", "jsonl")) == dump["queues"]
-    assert tree_digest(root) == before
+    with unchanged(root):
+        messages = lines(run("dump", root, "--messages", "--output", "jsonl"))
+        for message in messages:
+            del message["body"], message["msgId"]
+        assert messages == dump["messages"]
+        assert lines(run("dump", root, "--queues", "--output", "jsonl")) == dump["queues"]
 
 
 @pytest.mark.parametrize(
@@ -216,10 +215,9 @@ def test_keys_that_are_not_ours_are_named_where_they_matter(golden: Golden, tmp_
 def test_a_promise_of_replicas_keeps_out_puts_alone(golden: Golden, tmp_path: Path) -> None:
     root, conf = golden("crash-default"), tmp_path / "broker.conf"
     conf.write_text("brokerRole=SYNC_MASTER\n")
-    before = tree_digest(root)
-    done = run("put", root, "--topic", "t", "--body", "b", "--config", conf, code=2)
-    assert "brokerRole=SYNC_MASTER promises replicas" in done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = run("put", root, "--topic", "t", "--body", "b", "--config", conf, code=2)
+        assert "brokerRole=SYNC_MASTER promises replicas" in done.stderr
     run("recover", root, "--config", conf)
     run("check", root, "--config", conf)
 

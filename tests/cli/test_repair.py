@@ -16,7 +16,7 @@ from cqstore.store.service.offline.store_copy import copy_store
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_commands import run
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
@@ -62,18 +62,16 @@ def spoil_record(root: Path) -> int:
 
 
 def test_a_whole_store_asks_for_nothing(root: Path) -> None:
-    before = tree_digest(root)
-    assert "0 damaged" in run("check", root, "--repair").stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        assert "0 damaged" in run("check", root, "--repair").stderr
     assert not root.with_name("s.repaired").exists()
 
 
 def test_a_queue_is_mended_in_a_copy_and_the_store_stays_as_it_was(root: Path) -> None:
     spoil_queue(root)
-    before = tree_digest(root)
-    done = run("check", root, "--repair")
-    assert "rebuild queue 1 of topic 't'" in done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = run("check", root, "--repair")
+        assert "rebuild queue 1 of topic 't'" in done.stderr
     copy = root.with_name("s.repaired")
     assert ends(copy) == [100] * 3
     assert run("check", copy).stderr.endswith("0 damaged\n")
@@ -106,14 +104,13 @@ def test_an_index_whose_numbers_are_not_known_is_told(
     """It may be whole."""
     several = {IndexGeometry(50, 100), IndexGeometry(55, 99)}
     monkeypatch.setattr(geometry, "_geometries", lambda *_: several)
-    before = tree_digest(root)
-    with MessageStore.open(root, read_only=True) as store:
-        (found,) = store.check()
-    assert not found.damage
-    assert found.path == str(min((root / "index").iterdir()))
-    assert "queries by key find nothing" in found.problem
-    assert "Set maxHashSlotNum and maxIndexNum" in found.problem
-    assert tree_digest(root) == before
+    with unchanged(root):
+        with MessageStore.open(root, read_only=True) as store:
+            (found,) = store.check()
+        assert not found.damage
+        assert found.path == str(min((root / "index").iterdir()))
+        assert "queries by key find nothing" in found.problem
+        assert "Set maxHashSlotNum and maxIndexNum" in found.problem
 
 
 def test_records_are_given_up_only_when_told_and_counted_before(root: Path) -> None:
@@ -177,9 +174,8 @@ def test_queues_are_rebuilt_in_the_other_backend_and_back(root: Path) -> None:
     ],
 )
 def test_a_rebuild_that_makes_no_sense_changes_nothing(root: Path, options: list[object]) -> None:
-    queues = tree_digest(root / "consumequeue")
-    assert "Traceback" not in run("rebuild", root, *options, code=2).stderr
-    assert tree_digest(root / "consumequeue") == queues
+    with unchanged(root / "consumequeue"):
+        assert "Traceback" not in run("rebuild", root, *options, code=2).stderr
     assert not (root / "cqstore" / "replaced").exists()
     assert ends(root) == [100] * 3
 

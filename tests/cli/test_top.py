@@ -34,7 +34,7 @@ from cqstore.store.service.writing.putter import Putter
 from tests.kit import commands
 from tests.kit.plain_record import PlainRecord
 from tests.kit.quiet_config import quiet_config
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 COMMAND = [*commands.COMMAND, "top"]
 CONFIG = quiet_config(
@@ -85,11 +85,10 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         store.put_message(Message("t", b"x"))
         let_end(store)
         rocksdb_log = log_folder(components_of(store).paths)  # written whenever RocksDB likes
-        before = tree_digest(root, rocksdb_log)
-        seen = reported(root)
-        table = run(root).stdout.splitlines()  # no terminal: one table
-        assert run(root, "--once").stdout.count("max phy offset") == 1
-        assert tree_digest(root, rocksdb_log) == before
+        with unchanged(root, rocksdb_log):
+            seen = reported(root)
+            table = run(root).stdout.splitlines()  # no terminal: one table
+            assert run(root, "--once").stdout.count("max phy offset") == 1
         end = store.max_phy_offset()
         behind = end - components_of(store).checkpoint.fields.confirm_phy_offset
         assert seen["store", "state"] == f"open: process {os.getpid()}"
@@ -355,11 +354,10 @@ def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
             thread.join()
     assert (row["topic"], row["share"]) == ("t", 1)
     assert row["messages"] > 0
-    before = tree_digest(tmp_path)
-    done = run(*words)
-    assert done.stdout == ""
-    assert re.fullmatch(r"cqstore: no messages arrived in \d+\.\d s\n", done.stderr)
-    assert tree_digest(tmp_path) == before
+    with unchanged(tmp_path):
+        done = run(*words)
+        assert done.stdout == ""
+        assert re.fullmatch(r"cqstore: no messages arrived in \d+\.\d s\n", done.stderr)
 
 
 def test_the_view_by_topic_begins_with_the_second_look(tmp_path: Path) -> None:

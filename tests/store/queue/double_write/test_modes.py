@@ -32,7 +32,7 @@ from tests.kit.call_order import CallOrder
 from tests.kit.crash_images import crash_image
 from tests.kit.double_write import OTHER, StoredOffsets, backend_state, config, open_store, refuse
 from tests.kit.golden import load_dump
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 from tests.store.comparing.test_comparison import Database
 
 Golden = Callable[[str], Path]
@@ -372,9 +372,8 @@ def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 def shown(root: Path, verb: str) -> dict[str, object]:
-    before = tree_digest(root)
-    record = json.loads(run(verb, root, "--output", "json").stdout)
-    assert tree_digest(root) == before
+    with unchanged(root):
+        record = json.loads(run(verb, root, "--output", "json").stdout)
     found: dict[str, object] = record[0] if isinstance(record, list) else record
     return found
 
