@@ -23,7 +23,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
 from tests.kit.logs import BACKENDS, opened
-from tests.kit.waiting import becomes, run
+from tests.kit.waiting import becomes, run, running_threads
 
 SOON = 0.02
 
@@ -294,11 +294,8 @@ def test_consumers_in_loops_of_several_threads(tmp_path: Path) -> None:
                         continue
 
         threads = [threading.Thread(target=lambda: run(consume())) for _ in range(3)]
-        for each in threads:
-            each.start()
-        fill(log, 600, 200)
-        for each in threads:
-            each.join()
+        with running_threads(threads):
+            fill(log, 600, 200)
     assert sorted({*seen}) == sorted(bodies(600))
     assert len(seen) == 600
 

@@ -36,6 +36,7 @@ from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.engines import engine_in_use, put_raw
 from tests.kit.rocksdb_queues import RocksDBQueues, add, engine_of, lose, phys, put
 from tests.kit.tree import unchanged
+from tests.kit.waiting import running_threads
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -302,12 +303,9 @@ def test_closing_under_eight_readers_is_clean(tmp_path: Path) -> None:
             outcomes.append(exc)
 
     readers = [threading.Thread(target=read, args=(queue_id,)) for queue_id in range(8)]
-    for reader in readers:
-        reader.start()
-    started.wait(30)
-    store.close()
-    for reader in readers:
-        reader.join(30)
+    with running_threads(readers, 30):
+        started.wait(30)
+        store.close()
     assert [type(outcome) for outcome in outcomes] == [StoreClosedError] * 8
     outcomes.clear()
     store = queues.open()

@@ -32,7 +32,7 @@ from tests.kit.logged import logged
 from tests.kit.own_threads import own_threads
 from tests.kit.quiet_config import quiet_config
 from tests.kit.reput import running, use_always
-from tests.kit.waiting import becomes, run, until
+from tests.kit.waiting import becomes, run, running_threads, until
 
 LIMIT = 64
 CONFIG = quiet_config(
@@ -182,11 +182,8 @@ def test_the_puts_of_many_threads_wake_each_time(store: MessageStore) -> None:
             put(store, queue_id=(number + 1) % turns)
 
     threads = [threading.Thread(target=play, args=(number,)) for number in range(turns)]
-    for each in threads:
-        each.start()
-    put(store)
-    for each in threads:
-        each.join(SECONDS)
+    with running_threads(threads, SECONDS):
+        put(store)
     assert [store.max_offset("t", queue_id) for queue_id in range(turns)] == [
         rounds + 1, rounds, rounds, rounds,
     ]  # fmt: skip

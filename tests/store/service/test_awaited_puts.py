@@ -22,7 +22,7 @@ from cqstore.store.service.writing import _waits, ack_waiter, flush, loop_puts
 from tests.kit.gated_disk import GatedDisk, gated
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
-from tests.kit.waiting import becomes, until
+from tests.kit.waiting import becomes, run_threads, until
 from tests.store.service.test_flush import ASYNC, SYNC
 
 if TYPE_CHECKING:
@@ -401,10 +401,7 @@ def test_loops_of_several_threads_put_side_by_side(store: MessageStore) -> None:
         return list(await asyncio.gather(*puts(store, range(50))))
 
     threads = [threading.Thread(target=lambda: found.append(run(story()))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
+    run_threads(threads, SECONDS)
     results = [result for each in found for result in each]
     assert [result.status for result in results] == [OK] * 150
     assert len({result.phy_offset for result in results}) == 150
