@@ -29,7 +29,7 @@ from tests.kit import interrupts
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.interrupts import first_places, run_interrupted
 from tests.kit.killed_conversion import changes_until_killed
-from tests.kit.metadata_forms import databases, unpack_forms
+from tests.kit.metadata_forms import databases, the_one
 from tests.kit.mutations import in_time
 from tests.kit.tree import unchanged
 
@@ -38,12 +38,6 @@ MOST = 250
 DROP = ["--drop", "forbidden", "--drop", "pull-offsets"]
 FINISHED = "an earlier conversion, which was interrupted, is finished"
 PAIRS = [(one, other) for one in Form for other in Form if one is not other]
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Path:
-    unpack_forms(tmp_path)
-    return tmp_path
 
 
 def call(root: Path, to: Form, *words: str) -> Result:
@@ -62,12 +56,6 @@ def refused(root: Path, to: Form, *words: str) -> str:
         result = call(root, to, "--yes", *words)
         assert isinstance(result.exception, RefusedStoreError), result.output
     return str(result.exception)
-
-
-def the_one(root: Path) -> BrokerMetadata:
-    (found,) = read_forms(StorePaths(root))
-    assert not found.faults
-    return found
 
 
 def expected_from(found: BrokerMetadata, to: Form) -> BrokerMetadata:

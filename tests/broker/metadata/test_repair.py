@@ -23,17 +23,11 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.made_topics import TopicQueues, topic_row, topics_of_spans
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import Call, CallOrder
-from tests.kit.metadata_forms import databases, unpack_forms
+from tests.kit.metadata_forms import databases
 from tests.kit.tree import unchanged
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
 TORN = [b"", b'{"topicConfigTable":{"a":', b"[]", b"\xff\xfe", b'{"topicConfigTable":7}']
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Path:
-    unpack_forms(tmp_path)
-    return tmp_path
 
 
 def call(verb: str, root: Path, *words: str) -> Result:
