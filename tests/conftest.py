@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cqstore.store.settings.installed_backends import backend_names
 from tests.kit.golden import copy_store, unpack_all
 from tests.kit.once import made_once
 
@@ -46,6 +47,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a shell: the programs that tests stop with Ctrl-C would never hear it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(params=backend_names())
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each installed backend in turn."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -22,11 +22,6 @@ NEVER_MS = 10_000_000
 FIRST = "7F00000100002A9F0000000000000000"
 
 
-@pytest.fixture(params=["file", "rocksdb"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def dead(group: str, topic: str | None, times: int = 17, **more: str) -> Message:
     """Return what ``consumerSendMsgBack`` puts for a message of ``topic``; ``None``: says nothing.
 

@@ -24,11 +24,6 @@ SPECIAL = ["special-default", "special-defaultRocksDB", "special-combine"]
 GROUP = "CID_RMQ_SYS_TRANS"
 
 
-@pytest.fixture(params=["file", "rocksdb"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def dumped(name: str, topic: str) -> dict[int, list[list[int]]]:
     """Return queue id → units of ``topic``, as RocketMQ printed them."""
     found: dict[int, list[list[int]]] = defaultdict(list)

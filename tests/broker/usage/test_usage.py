@@ -80,11 +80,6 @@ def test_units_of_light_queues_are_records_of_other_topics(golden: Golden) -> No
     assert sum(row["units"] for row in shown) == len(light)
 
 
-@pytest.fixture(params=["file", "rocksdb"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def test_retries_and_dead_letters_are_their_groups(tmp_path: Path, backend: str) -> None:
     root = tmp_path / "store"
     names = [

@@ -51,12 +51,6 @@ CONFIG = StoreConfig(
 )  # fmt: skip
 
 
-@pytest.fixture(params=backend_names())
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
 def root(tmp_path: Path, backend: str) -> Path:
     """A cleanly closed store of 200 messages in two queues and several log files."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.dispatching import dispatch
@@ -23,12 +22,6 @@ from tests.kit.waiting import running_threads
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, max_message_size=10_000)
 LMQ = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
-
-
-@pytest.fixture(params=backend_names())
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @pytest.fixture
