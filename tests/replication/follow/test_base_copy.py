@@ -22,11 +22,12 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.options import RecoveryOptions
 from tests.kit.call_order import CallOrder
 from tests.kit.faults import Faults
+from tests.kit.parted import log_in
 from tests.kit.served import served
 from tests.kit.tree import tree_digest, unchanged
 from tests.kit.wire_master import WireMaster
 from tests.replication.conftest import CONFIG, Led
-from tests.replication.follow.test_follower import follow, log_in
+from tests.replication.follow.test_follower import follow
 
 
 def last_file(led: Led) -> int:

@@ -35,6 +35,7 @@ from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.faults import Faults
 from tests.kit.hooks import Taker
 from tests.kit.log_bytes import log_of
+from tests.kit.parted import log_in
 from tests.kit.served import served
 from tests.kit.waiting import becomes, run
 from tests.kit.wire_master import WireMaster, frame
@@ -80,11 +81,6 @@ def follow(
                 return follower.progress
 
     return run(story())
-
-
-def log_in(root: Path) -> bytes:
-    with MessageStore.open(root, CONFIG, read_only=True) as store:
-        return log_of(store) if store.max_phy_offset() else b""
 
 
 @pytest.mark.parametrize("backend", backend_names())

@@ -45,7 +45,7 @@ def outcome(ask: Callable[[], object]) -> object:
         return type(exc), str(exc)
 
 
-def keyed(store: MessageStore, number: int) -> object:
+def keyed(store: MessageStore, number: int) -> list[int]:
     return [message.queue_offset for message in store.query_message("t", f"k{number}")]
 
 

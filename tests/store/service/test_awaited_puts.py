@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -22,7 +22,7 @@ from cqstore.store.service.writing import _waits, ack_waiter, flush, loop_puts
 from tests.kit.gated_disk import GatedDisk, gated
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
-from tests.kit.waiting import becomes, run_threads, until
+from tests.kit.waiting import becomes, run, run_threads, until
 from tests.store.service.test_flush import ASYNC, SYNC
 
 if TYPE_CHECKING:
@@ -30,16 +30,6 @@ if TYPE_CHECKING:
 
 OK = PutMessageStatus.PUT_OK
 SECONDS = 60
-
-
-def run(story: Coroutine[Any, Any, Any]) -> Any:
-    """``asyncio.run``, which gives up in the end."""
-
-    async def limited() -> Any:
-        async with asyncio.timeout(SECONDS):
-            return await story
-
-    return asyncio.run(limited())
 
 
 @pytest.fixture(params=["asyncio", "another kind"])
