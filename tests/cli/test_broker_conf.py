@@ -14,7 +14,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.broker_conf import unused_keys
 from cqstore.store.settings.broker_keys import broker_keys
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import run
+from tests.kit.commands import cqstore, run
 from tests.kit.tree import tree_digest, unchanged
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16)
@@ -279,8 +279,7 @@ def test_an_exported_store_has_a_log_of_its_own(root: Path, tmp_path: Path, by: 
     conf = tmp_path / "broker.conf"
     conf.write_text(f"storePathCommitLog={log}\n")
     words = [by, conf if by == "--config" else log]
-    done = run(["export", root, "--to", target, "--format", "store", *words])
-    assert done.returncode == 0, done.stderr
+    cqstore("export", root, "--to", target, "--format", "store", *words)
     shutil.rmtree(log)  # the export needs it no more
     with MessageStore.open(target, read_only=True) as store:
         assert [each.body for each in store.get_message("t", 0, 0).messages()] == [b"x"]

@@ -10,7 +10,7 @@ import pytest
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import COMMAND, run
+from tests.kit.commands import COMMAND, cqstore, run
 from tests.kit.tree import unchanged
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 20)
@@ -82,8 +82,7 @@ def test_a_put_whose_places_cannot_be_printed_says_what_was_put(tmp_path: Path, 
         put = store.max_offset("t", 0)
     assert 0 < put <= count
     assert f"{put} messages were appended; continue with --continue-from {put + 1}" in done.stderr
-    rest = run(["put", root, "--config", conf, "--continue-from", put + 1], feed)
-    assert rest.returncode == 0
+    cqstore("put", root, "--config", conf, "--continue-from", put + 1, feed=feed)
     with MessageStore.open(root, SMALL, backend="file") as store:
         assert store.max_offset("t", 0) == count
 

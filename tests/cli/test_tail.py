@@ -16,7 +16,7 @@ from cqstore.cli.message_files.message_format import PARTS
 from cqstore.cli.selection import SelectedReads, Selection
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
-from tests.kit.commands import COMMAND, run
+from tests.kit.commands import COMMAND, cqstore, run
 from tests.kit.quiet_config import quiet_config
 from tests.kit.tree import unchanged
 
@@ -50,10 +50,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tailed(root: Path, *words: object, code: int = 0) -> str:
-    done = run(["tail", root, "t", *words])
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout
+    return cqstore("tail", root, "t", *words, code=code).stdout
 
 
 def bodies(text: str) -> list[str]:

@@ -48,15 +48,9 @@ PARTS = {"store", "log", "checkpoint", "consumequeue", "disk"}
 Facts = dict[tuple[object, object], object]
 
 
-def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = commands.run(["top", *words])
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
 def reported(root: Path) -> Facts:
-    rows = [json.loads(line) for line in run(root, "--output", "jsonl").stdout.splitlines()]
+    printed = commands.cqstore("top", root, "--output", "jsonl").stdout
+    rows = [json.loads(line) for line in printed.splitlines()]
     assert {row["perSecond"] for row in rows} == {None}
     return {(row["part"], row["fact"]): row["value"] for row in rows}
 
@@ -87,8 +81,8 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         rocksdb_log = log_folder(components_of(store).paths)  # written whenever RocksDB likes
         with unchanged(root, rocksdb_log):
             seen = reported(root)
-            table = run(root).stdout.splitlines()  # no terminal: one table
-            assert run(root, "--once").stdout.count("max phy offset") == 1
+            table = commands.cqstore("top", root).stdout.splitlines()  # no terminal: one table
+            assert commands.cqstore("top", root, "--once").stdout.count("max phy offset") == 1
         end = store.max_phy_offset()
         behind = end - components_of(store).checkpoint.fields.confirm_phy_offset
         assert seen["store", "state"] == f"open: process {os.getpid()}"
@@ -264,7 +258,7 @@ def test_a_damaged_store_is_shown_or_named(
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.put_message(Message("t", b"x"))
     break_it(tmp_path)
-    run(tmp_path, code=0)
+    commands.cqstore("top", tmp_path, code=0)
 
 
 def test_a_folder_is_measured_as_far_as_it_was_told(tmp_path: Path) -> None:
@@ -348,14 +342,14 @@ def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
         thread = threading.Thread(target=put)
         thread.start()
         try:
-            (row,) = map(json.loads, run(*words).stdout.splitlines())
+            (row,) = map(json.loads, commands.cqstore("top", *words).stdout.splitlines())
         finally:
             ended.set()
             thread.join()
     assert (row["topic"], row["share"]) == ("t", 1)
     assert row["messages"] > 0
     with unchanged(tmp_path):
-        done = run(*words)
+        done = commands.cqstore("top", *words)
         assert done.stdout == ""
         assert re.fullmatch(r"cqstore: no messages arrived in \d+\.\d s\n", done.stderr)
 

@@ -25,7 +25,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
-from tests.kit.commands import run
+from tests.kit.commands import cqstore, run
 from tests.kit.killed_at_change import ALL
 from tests.kit.killed_conversion import changes_until_killed
 from tests.kit.operating import SMALL, call, rows, write_config
@@ -219,8 +219,7 @@ def test_no_topic_is_deleted_between_the_plan_and_the_change(
     root, refused = make_store(tmp_path / "store", Form.JSON), list[str]()
 
     def delete_first(*args: Any) -> Any:
-        done = run(["topics", root, "orders", "--delete", "--yes"])
-        assert done.returncode == 2
+        done = cqstore("topics", root, "orders", "--delete", "--yes", code=2)
         refused.append(done.stderr)
         return reset(*args)
 

@@ -22,7 +22,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import run
+from tests.kit.commands import cqstore
 from tests.kit.golden import load_dump
 from tests.kit.metadata_forms import expected_forms, unpack_forms
 from tests.kit.operating import SMALL, call, rows, write_config, write_offsets
@@ -267,8 +267,7 @@ def test_top_reads_the_form_of_the_configuration(tmp_path: Path, store: Path) ->
     conf = tmp_path / "broker.conf"
     conf.write_text("configManagerVersion=v2\n")
     words = ["top", store, "--by", "group", "--output", "jsonl", "--config", conf]
-    done = run(words)
-    assert done.returncode == 0, done.stderr
+    done = cqstore(*words)
     assert '"billing1"' in done.stdout
 
 

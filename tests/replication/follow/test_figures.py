@@ -43,8 +43,7 @@ NOTE = Following(
 
 def cqstore(*words: object) -> list[dict[str, object]]:
     """Run the command in a process of its own; return the rows that it prints."""
-    done = commands.run([*words, "--output", "jsonl"])
-    assert done.returncode == 0, done.stderr
+    done = commands.cqstore(*words, "--output", "jsonl")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
