@@ -27,7 +27,7 @@ from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths
 from tests.kit import interrupts
 from tests.kit.call_order import Call, CallOrder
-from tests.kit.interrupts import first_places, run_interrupted
+from tests.kit.interrupts import IGNORED, first_places, run_interrupted
 from tests.kit.killed_conversion import changes_until_killed
 from tests.kit.metadata_forms import databases, the_one
 from tests.kit.mutations import in_time
@@ -490,11 +490,6 @@ def interrupt_some(convert: Interrupted, numbers: Iterable[int]) -> None:
             there = {path.read_bytes() for path in convert.root.rglob("*") if path.is_file()}
             assert old <= there, number  # of the former forms nothing is lost
             assert not (convert.root / "cqstore" / "new-metadata").exists()
-
-
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
-)
 
 
 @IGNORED
