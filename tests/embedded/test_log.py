@@ -249,14 +249,11 @@ def test_a_read_message_stays_when_the_log_is_closed(tmp_path: Path) -> None:
         log.put("t", b"x")
 
 
-def test_puts_of_tasks(tmp_path: Path) -> None:
-    async def story() -> None:
-        with opened(tmp_path) as log:
-            for number in range(10):
-                assert (await log.put_async("t", b"%d" % number, key="k")).ok
-            assert [message.body for message in log.read("t")] == [b"%d" % at for at in range(10)]
-
-    run(story())
+async def test_puts_of_tasks(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
+        for number in range(10):
+            assert (await log.put_async("t", b"%d" % number, key="k")).ok
+        assert [message.body for message in log.read("t")] == [b"%d" % at for at in range(10)]
 
 
 # ---- what is refused

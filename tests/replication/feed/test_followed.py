@@ -85,24 +85,25 @@ def test_a_log_is_followed_while_it_grows_through_cuts_at_any_byte(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", list(FlushDiskType))
-def test_every_put_that_waited_is_at_the_follower(tmp_path: Path, flush: FlushDiskType) -> None:
-    async def story(master: Master) -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG) as store:
-            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-            task = asyncio.create_task(follower.run())
-            for number in range(60):
-                result = await asyncio.to_thread(
-                    master.store.put_message, Message("t", b"%d" % number, 0)
-                )
-                assert result.status is PutMessageStatus.PUT_OK
-                assert result.appended is not None
-                end = result.phy_offset + result.appended.size
-                assert store.max_phy_offset() >= end
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    with leading(tmp_path / "master", sync(flush_disk_type=flush, **PATIENT)) as master:
-        run(story(master))
+async def test_every_put_that_waited_is_at_the_follower(
+    tmp_path: Path, flush: FlushDiskType
+) -> None:
+    with (
+        leading(tmp_path / "master", sync(flush_disk_type=flush, **PATIENT)) as master,
+        MessageStore.open(tmp_path / "own", CONFIG) as store,
+    ):
+        follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+        task = asyncio.create_task(follower.run())
+        for number in range(60):
+            result = await asyncio.to_thread(
+                master.store.put_message, Message("t", b"%d" % number, 0)
+            )
+            assert result.status is PutMessageStatus.PUT_OK
+            assert result.appended is not None
+            end = result.phy_offset + result.appended.size
+            assert store.max_phy_offset() >= end
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def test_a_follower_of_a_follower_gets_the_same_log(tmp_path: Path) -> None:

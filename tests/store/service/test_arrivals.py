@@ -408,31 +408,25 @@ def test_no_thread_to_be_had_is_said(plain: MessageStore, monkeypatch: pytest.Mo
 # ---- tasks
 
 
-def test_tasks_wait_and_time_out(store: MessageStore) -> None:
-    async def story() -> None:
-        assert not await store.wait_for_async("t", 0, 0, 0)
-        assert not await store.wait_for_async("t", 0, 0, SOON)
-        wait = asyncio.create_task(store.wait_for_async("t", 0, 1))
-        await becomes(lambda: is_waited_for(store))
-        put(store)
-        await asyncio.sleep(0)
-        assert not wait.done()
-        await store.put_message_async(Message("t", b"x", 0))
-        assert await wait
-
-    run(story())
+async def test_tasks_wait_and_time_out(store: MessageStore) -> None:
+    assert not await store.wait_for_async("t", 0, 0, 0)
+    assert not await store.wait_for_async("t", 0, 0, SOON)
+    wait = asyncio.create_task(store.wait_for_async("t", 0, 1))
+    await becomes(lambda: is_waited_for(store))
+    put(store)
+    await asyncio.sleep(0)
+    assert not wait.done()
+    await store.put_message_async(Message("t", b"x", 0))
+    assert await wait
     assert is_idle(store)
 
 
-def test_a_cancelled_task_leaves_nothing(store: MessageStore) -> None:
-    async def story() -> None:
-        wait = asyncio.create_task(store.wait_for_async("t", 0, 0))
-        await becomes(lambda: is_waited_for(store))
-        wait.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await wait
-
-    run(story())
+async def test_a_cancelled_task_leaves_nothing(store: MessageStore) -> None:
+    wait = asyncio.create_task(store.wait_for_async("t", 0, 0))
+    await becomes(lambda: is_waited_for(store))
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
     assert is_idle(store)
 
 
