@@ -1,5 +1,6 @@
 """Fixtures that several subjects share."""
 
+import inspect
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cqstore.store.settings.installed_backends import backend_names
 from tests.kit.golden import copy_store, unpack_all
 from tests.kit.once import made_once
+from tests.kit.waiting import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +49,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a shell: the programs that tests stop with Ctrl-C would never hear it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture(params=backend_names())
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each installed backend in turn."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ executors: these objects are pickled, and every process opens the store itself, 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -40,40 +40,17 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(QueueSource)
 
 
-class SourceTable(Protocol):
-    """Interface of both tables for Spark. Objects are small and can be pickled."""
+class SourceTable(NamedTuple):
+    """One of the tables. Small, can be pickled."""
 
     first_stamp: int
     """The first store time in ms that is not null."""
-
-    def columns(self, options: SourceOptions) -> Sequence[TableColumn]:
-        """Return all columns that a table with these options has."""
-
-    def plan(self, options: SourceOptions, rows: RowFilter) -> Sequence[object]:
-        """Return the parts of the table that may contain such rows, one per task."""
-
-    def read(
-        self, options: SourceOptions, columns: Sequence[TableColumn], rows: RowFilter, part: Any
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part, as ``columns``."""
-
-
-class _LogTable:
-    """The table of records, read from the log's files."""
-
-    first_stamp = INT64_MIN
-    columns = staticmethod(log_columns)
-    plan = staticmethod(plan_log)
-    read = staticmethod(read_log)
-
-
-class _QueueTable:
-    """The table of units, read from the queues."""
-
-    first_stamp = FIRST_STAMP
-    columns = staticmethod(unit_columns)
-    plan = staticmethod(plan_queues)
-    read = staticmethod(read_queues)
+    columns: Callable[[SourceOptions], Sequence[TableColumn]]
+    """Returns all columns that a table with these options has."""
+    plan: Callable[[SourceOptions, RowFilter], Sequence[object]]
+    """Returns the parts of the table that may contain such rows, one per task."""
+    read: Callable[[SourceOptions, Sequence[TableColumn], RowFilter, Any], Iterator[pa.RecordBatch]]
+    """Yields the rows of one part, as the given columns."""
 
 
 class _Source(DataSource):
@@ -108,7 +85,7 @@ class _Source(DataSource):
 class CommitLogSource(_Source):
     """``spark.read.format("rocketmq_commitlog").load(root)``: one row per record of the log."""
 
-    table = _LogTable()
+    table = SourceTable(INT64_MIN, log_columns, plan_log, read_log)
 
     @classmethod
     def name(cls) -> str:
@@ -119,7 +96,7 @@ class CommitLogSource(_Source):
 class QueueSource(_Source):
     """``spark.read.format("rocketmq_cq").load(root)``: one row per unit of the queues."""
 
-    table = _QueueTable()
+    table = SourceTable(FIRST_STAMP, unit_columns, plan_queues, read_queues)
 
     @classmethod
     def name(cls) -> str:

@@ -19,6 +19,21 @@ BrokerForm = Annotated[
 ]
 
 
+def named_form(text: str | None) -> Form | None:
+    """Return the form that ``--form`` names; ``None`` without it.
+
+    Raises:
+        typer.BadParameter: there is no such form.
+    """
+    try:
+        return None if text is None else Form(text)
+    except ValueError as exc:
+        names = ", ".join(Form)
+        raise typer.BadParameter(
+            f"invalid form {text!r}: expected one of {names}", param_hint="--form"
+        ) from exc
+
+
 def form_by_config(config: Path | None) -> Form | None:
     """Return the form that a broker with this configuration reads; ``None`` without ``config``.
 

@@ -10,7 +10,7 @@ from typing import Literal, Self, overload
 
 from cqstore.broker.cleaning.rules import CleaningRules
 from cqstore.broker.cleaning.topic_cleaner import EVERY_SECONDS, TopicCleaner
-from cqstore.broker.groups.group_offsets import OffsetChange
+from cqstore.broker.groups.group_offsets import OffsetChange, reset_target
 from cqstore.embedded.clean_log import clean_log
 from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from cqstore.embedded.group_members import LogMembers
@@ -21,7 +21,6 @@ from cqstore.embedded.names import check_group_name, check_topic_name
 from cqstore.embedded.one_reader import filter_of
 from cqstore.embedded.put_message import put_message_of, stored
 from cqstore.embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
-from cqstore.embedded.reset_target import reset_target
 from cqstore.embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
 from cqstore.embedded.tail import Tail
 from cqstore.store.errors import ReadOnlyStoreError, RefusedStoreError

@@ -19,7 +19,7 @@ from cqstore.store.service.offline import store_copy
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 
 
 @pytest.fixture
@@ -127,9 +127,8 @@ def test_a_store_that_is_open_or_was_not_closed_is_not_surveyed(
 
 
 def test_a_survey_changes_nothing_and_says_what_is_there(root: Path) -> None:
-    before = tree_digest(root)
-    found = survey(root, CONFIG, 1)
-    assert tree_digest(root) == before
+    with unchanged(root):
+        found = survey(root, CONFIG, 1)
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         spans = list(store.queue_spans())
     lengths = sorted(span.max_offset - span.min_offset for span in spans)

@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,10 +21,10 @@ from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfig
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
-from tests.kit import commands
+from tests.kit.commands import cqstore
 from tests.kit.double_write import StoredOffsets, refuse
 from tests.kit.mirrored import by_hand, drive, mirror_of, open_mirrored
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 HOURS = 24
 READS = 200
@@ -179,13 +178,6 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
         live_result(tmp_path, [])
 
 
-def live(root: Path, *words: object, code: int) -> subprocess.CompletedProcess[str]:
-    done = commands.run(["ab", "live", root, *words])
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
 @pytest.mark.slow
 def test_a_running_store_is_reported_and_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -193,14 +185,14 @@ def test_a_running_store_is_reported_and_not_touched(
     by_hand(monkeypatch)
     monkeypatch.setattr(mirror_module, "MAX_WAITING", 1 << 20)
     root, out = tmp_path / "store", tmp_path / "result.json"
-    live(root, code=2)
+    cqstore("ab", "live", root, code=2)
     with open_mirrored(root) as store:
         StoredOffsets().put(store, 50)
         for number in range(1200):
             store.get_message("t", number % 5, number % 7)
         drive(store)
         save(store)
-        done = live(root, "--html", tmp_path / "page.html", "--result", out, code=0)
+        done = cqstore("ab", "live", root, "--html", tmp_path / "page.html", "--result", out)
         assert "All answers were the same" in done.stdout
         assert f"cqstore: result written to {out}\n" in done.stderr
         assert f"cqstore: HTML report written to {tmp_path / 'page.html'}\n" in done.stderr
@@ -211,10 +203,9 @@ def test_a_running_store_is_reported_and_not_touched(
             store.get_message("t", 1, 2)
             drive(store)
         save(store)
-        while_open = json.loads(live(root, "--output", "json", code=1).stdout)
-    before = tree_digest(root)
-    printed_output = json.loads(live(root, "--output", "json", code=1).stdout)
-    assert tree_digest(root) == before
+        while_open = json.loads(cqstore("ab", "live", root, "--output", "json", code=1).stdout)
+    with unchanged(root):
+        printed_output = json.loads(cqstore("ab", "live", root, "--output", "json", code=1).stdout)
     assert printed_output == while_open
     assert printed_output["answers"]["status"] == "different"
     assert printed_output["answers"]["first"][0]["answers"]["rocksdb"] == (

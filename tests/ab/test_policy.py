@@ -64,8 +64,7 @@ def test_a_log_that_is_younger_is_counted_over_what_it_has(store: MessageStore) 
 
 def test_the_command_prints_it_and_refuses_what_names_nothing(store: MessageStore) -> None:
     command = ["ab", "policy", store.root]
-    done = commands.run([*command, "--topics", "orders*", "--hottest", "0", "--output", "json"])
-    assert done.returncode == 0, done.stderr
+    done = commands.cqstore(*command, "--topics", "orders*", "--hottest", "0", "--output", "json")
     rows = {row["class"]: row for row in json.loads(done.stdout)}
     assert [*rows] == ["orders*", "%LMQ%*", "%RETRY%*", "%DLQ%*", "*"]
     assert (rows["orders*"]["units"], rows["orders*"]["topics"]) == (270, 3)

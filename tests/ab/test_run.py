@@ -15,7 +15,7 @@ from cqstore.ab.workloads import workloads
 from tests.ab import wrong_backends
 from tests.ab.made_store import make_varied_store
 from tests.ab.running import command, compare, options, result_of, workload
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 from tools.bench.sample_store import make_store
 
 pytestmark = pytest.mark.long
@@ -32,11 +32,10 @@ def test_every_workload_runs_on_equal_sides_and_nothing_of_the_store_is_changed(
 ) -> None:
     root = tmp_path / "store"
     make_varied_store(root)
-    before = tree_digest(root)
-    done = command(
-        root, "--side", "file", "--side", "file", "--rounds", "3", "--turn-seconds", "0.004"
-    )
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = command(
+            root, "--side", "file", "--side", "file", "--rounds", "3", "--turn-seconds", "0.004"
+        )
     made = sorted(path.name for path in tmp_path.iterdir())
     assert made == ["result.html", "result.json", "store"]
     assert (tmp_path / "result.html").read_text().startswith("<!DOCTYPE html>")
@@ -72,12 +71,11 @@ def test_every_workload_runs_on_equal_sides_and_nothing_of_the_store_is_changed(
 
 def test_the_backends_answer_alike_on_a_store_of_rocketmqs(golden: Callable[[str], Path]) -> None:
     root = golden("wide-default")
-    before = tree_digest(root)
-    found = compare(
-        root, "tail-pull", "list-all", "restart", sides=["files", "rocksdb"],
-        cache=Cache.DROPPED,
-    )  # fmt: skip
-    assert tree_digest(root) == before
+    with unchanged(root):
+        found = compare(
+            root, "tail-pull", "list-all", "restart", sides=["files", "rocksdb"],
+            cache=Cache.DROPPED,
+        )  # fmt: skip
     assert len(found.workloads) == 3
     assert not [each.answers.first for each in found.workloads if each.answers.different]
     assert found.sides[1].footprint

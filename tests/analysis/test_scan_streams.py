@@ -21,6 +21,7 @@ from tests.kit.quiet_config import quiet_config
 from tests.kit.scanned import Row, rows_of
 from tests.kit.tree import tree_digest
 from tests.migration.made_log import Made, make_store
+from tests.store.service.test_read_topic import Counting
 
 CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000,
@@ -87,21 +88,6 @@ def test_topics_queues_and_times_are_selected(backend: str, roots: dict[str, Pat
         assert sorted(row["phy_offset"] for row in units) == sorted(row["phy"] for row in expected)
     moment = datetime.fromtimestamp(middle / 1000, UTC)
     assert rows_of(cqstore.scan(root, begin=moment)) == rows_of(cqstore.scan(root, begin=middle))
-
-
-class Counting:
-    """A store that counts the records that pulls gave out."""
-
-    def __init__(self, store: MessageStore) -> None:
-        self._store, self.records = store, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def get_message(self, *requested: Any) -> Any:
-        found = self._store.get_message(*requested)
-        self.records += found.record_count()
-        return found
 
 
 def counted(root: Path, **requested: Any) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from cqstore.analysis.queue_table import plan_queues, read_queues
 from cqstore.store.service.message_store import MessageStore
 from tests.analysis.oracle import COMPARED, Row, log_rows, time_of, unit_rows
 from tests.kit.golden import CLEAN, NAMES, each_kind, load_dump
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 Condition = tuple[str, str, Any]
 _FILTERED = ["special-default", "basic-defaultRocksDB"]
@@ -42,10 +42,9 @@ def read(table: str, rows: RowFilter, **given: Any) -> list[Row]:
 
 @pytest.mark.parametrize("name", each_kind(NAMES))
 def test_the_log_is_what_rocketmq_read(golden_folder: Path, name: str) -> None:
-    before = tree_digest(golden_folder / name)
-    found = read("log", RowFilter(), path=golden_folder / name, crc=True)
-    assert found == log_rows(load_dump(name))
-    assert tree_digest(golden_folder / name) == before
+    with unchanged(golden_folder / name):
+        found = read("log", RowFilter(), path=golden_folder / name, crc=True)
+        assert found == log_rows(load_dump(name))
 
 
 @pytest.mark.parametrize(
@@ -54,11 +53,10 @@ def test_the_log_is_what_rocketmq_read(golden_folder: Path, name: str) -> None:
 )
 def test_the_queues_are_what_rocketmq_read(golden_folder: Path, name: str, units: int) -> None:
     root = golden_folder / name
-    before = tree_digest(root)
-    found = read("cq", RowFilter(first_stamp=0), path=root, store_timestamp=True,
-                 partition_units=units)  # fmt: skip
-    assert found == unit_rows(load_dump(name))
-    assert tree_digest(root) == before
+    with unchanged(root):
+        found = read("cq", RowFilter(first_stamp=0), path=root, store_timestamp=True,
+                     partition_units=units)  # fmt: skip
+        assert found == unit_rows(load_dump(name))
 
 
 def test_a_unit_without_its_record_has_no_time(golden_folder: Path) -> None:

@@ -14,8 +14,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.broker_conf import unused_keys
 from cqstore.store.settings.broker_keys import broker_keys
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import run
-from tests.kit.tree import tree_digest
+from tests.kit.commands import cqstore, run
+from tests.kit.tree import tree_digest, unchanged
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16)
 SIZE = "mappedFileSizeCommitLog=65536\n"
@@ -53,11 +53,10 @@ def test_a_misspelt_key_is_said_to_readers_and_keeps_out_puts(
     read = run(["get", root, "--topic", "t", "--config", conf])
     assert (read.returncode, read.stdout.count("\n")) == (0, 1)
     assert read.stderr.startswith(f"cqstore: {conf}: {sentence}\n")
-    before = tree_digest(root)
-    put = run(["put", root, "--topic", "t", "--body", "b", "--config", conf])
-    assert (put.returncode, put.stdout) == (2, "")
-    assert put.stderr == f"cqstore: {sentence}; no message was appended ({conf})\n"
-    assert tree_digest(root) == before
+    with unchanged(root):
+        put = run(["put", root, "--topic", "t", "--body", "b", "--config", conf])
+        assert (put.returncode, put.stdout) == (2, "")
+        assert put.stderr == f"cqstore: {sentence}; no message was appended ({conf})\n"
 
 
 def test_no_key_of_rocketmq_s_is_taken_for_another(root: Path, tmp_path: Path) -> None:
@@ -162,14 +161,13 @@ def test_no_store_is_made_where_none_is(tmp_path: Path, verb: str, kind: str) ->
     if kind == "other":
         (root / "lost+found").mkdir()
         (root / "commitlog").mkdir()
-    before = tree_digest(tmp_path)
-    words = ["--topic", "t", "--body", "x"] if verb == "put" else []
-    done = run([verb, root, *words])
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "is its file system mounted?" in done.stderr
-    assert str(root) in done.stderr
-    assert ("use --new to create a store" in done.stderr) == (verb == "put")
-    assert tree_digest(tmp_path) == before
+    with unchanged(tmp_path):
+        words = ["--topic", "t", "--body", "x"] if verb == "put" else []
+        done = run([verb, root, *words])
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert "is its file system mounted?" in done.stderr
+        assert str(root) in done.stderr
+        assert ("use --new to create a store" in done.stderr) == (verb == "put")
     assert root.exists() == (kind != "none")
 
 
@@ -227,11 +225,10 @@ def test_a_value_that_a_broker_does_not_take_is_said_to_readers_and_keeps_out_pu
         done = run([*words, root, "--config", conf])
         assert done.returncode == 0, (words, done.stderr)
         assert f"cqstore: {conf}: line 2: {line.partition('=')[0]}=" in done.stderr, words
-    before = tree_digest(root)
-    put = run(["put", root, "--topic", "t", "--body", "y", "--config", conf])
-    assert (put.returncode, put.stdout) == (2, "")
-    assert "; no message was appended (" in put.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        put = run(["put", root, "--topic", "t", "--body", "y", "--config", conf])
+        assert (put.returncode, put.stdout) == (2, "")
+        assert "; no message was appended (" in put.stderr
 
 
 def test_settings_of_a_container_lead_to_the_log_in_the_folder(root: Path, tmp_path: Path) -> None:
@@ -282,8 +279,7 @@ def test_an_exported_store_has_a_log_of_its_own(root: Path, tmp_path: Path, by: 
     conf = tmp_path / "broker.conf"
     conf.write_text(f"storePathCommitLog={log}\n")
     words = [by, conf if by == "--config" else log]
-    done = run(["export", root, "--to", target, "--format", "store", *words])
-    assert done.returncode == 0, done.stderr
+    cqstore("export", root, "--to", target, "--format", "store", *words)
     shutil.rmtree(log)  # the export needs it no more
     with MessageStore.open(target, read_only=True) as store:
         assert [each.body for each in store.get_message("t", 0, 0).messages()] == [b"x"]

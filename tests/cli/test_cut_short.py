@@ -14,7 +14,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clear
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 
 FILE_SIZE = 1 << 13
 COUNT = 200
@@ -143,10 +143,9 @@ def test_a_cut_log_file_is_given_up_only_as_far_as_is_said(
     place = ["--in-place"] if in_place else []
     _, rows, _ = checked(root)
     bad = next(int(str(row["phyOffset"])) for row in rows[1:] if row["topic"] is None)
-    before = tree_digest(root.parent)
-    code, _, notes = checked(root, "--repair", *place)
-    assert (code, f"--cut-at {bad}" in notes) == (2, True)
-    assert tree_digest(root.parent) == before
+    with unchanged(root.parent):
+        code, _, notes = checked(root, "--repair", *place)
+        assert (code, f"--cut-at {bad}" in notes) == (2, True)
     code, _, notes = checked(root, "--repair", *place, "--cut-at", bad)
     assert code == 0, notes
     assert f"{path}: extend the file with zeros" in notes
@@ -165,12 +164,11 @@ def test_files_that_are_shorter_than_the_settings_say_are_not_taken_for_cut(
 ) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=1048576\n")
-    before = tree_digest(root)
-    done = run(["check", root, "--config", conf, "--repair"])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "mappedFileSizeCommitLog=1048576 is a wrong setting" in done.stderr
-    assert "damage" not in done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = run(["check", root, "--config", conf, "--repair"])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "mappedFileSizeCommitLog=1048576 is a wrong setting" in done.stderr
+        assert "damage" not in done.stderr
     assert not root.with_name("store.repaired").exists()
 
 

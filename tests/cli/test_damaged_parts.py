@@ -18,7 +18,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.command_page import PAGE
 from tests.kit.commands import COMMAND, run
 from tests.kit.engines import ENGINES
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 COUNT, TOPICS, FILE_SIZE = 30, 3, 2000
 CONFIG = StoreConfig(
@@ -53,11 +53,10 @@ def database(made: Path, tmp_path: Path) -> Path:
 
 def checked(root: Path, *words: object, damaged: bool = True) -> list[dict[str, object]]:
     """Return the findings of a check that changes no byte and has seen the whole log."""
-    before = tree_digest(root)
-    done = run(["check", root, "--output", "json", *words])
-    assert (done.returncode, "Traceback" in done.stderr) == (int(damaged), False), done.stderr
-    assert f"{COUNT} records, " in done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = run(["check", root, "--output", "json", *words])
+        assert (done.returncode, "Traceback" in done.stderr) == (int(damaged), False), done.stderr
+        assert f"{COUNT} records, " in done.stderr
     found: list[dict[str, object]] = json.loads(done.stdout)
     return found
 
@@ -128,14 +127,13 @@ def test_what_else_is_wrong_beside_such_a_block_is_found_too(database: Path) -> 
     at, table = spoil_record(database), flip(database, Family.OFFSET)
     (index,) = (database / "index").iterdir()
     os.truncate(index, 555)
-    before = tree_digest(database)
-    done = run(["check", database, "--output", "json"])
-    found = [of(row, "severity", "path", "position") for row in json.loads(done.stdout)]
-    log = database / "commitlog" / f"{0:020d}"
-    places = [(table, 0), (log, at), (index, 555)]
-    assert found == [("damage", str(path), position) for path, position in places]
-    assert f"{COUNT - 1} records" in done.stderr
-    assert tree_digest(database) == before
+    with unchanged(database):
+        done = run(["check", database, "--output", "json"])
+        found = [of(row, "severity", "path", "position") for row in json.loads(done.stdout)]
+        log = database / "commitlog" / f"{0:020d}"
+        places = [(table, 0), (log, at), (index, 555)]
+        assert found == [("damage", str(path), position) for path, position in places]
+        assert f"{COUNT - 1} records" in done.stderr
 
 
 def test_a_damaged_first_record_is_damage_where_no_queue_can_be_read(database: Path) -> None:
@@ -304,10 +302,9 @@ def test_a_store_that_is_named_from_inside_is_mended_beside_it(
     """A queue file that was cut is an obstacle: what is behind it is checked elsewhere."""
     (files / "config").mkdir()
     os.truncate(files / "consumequeue" / "t0" / "0" / f"{0:020d}", 1999)
-    before = tree_digest(files)
-    done = run(["check", named, "--repair"], cwd=files / where)
-    assert done.returncode == 0, done.stderr
-    assert tree_digest(files) == before
+    with unchanged(files):
+        done = run(["check", named, "--repair"], cwd=files / where)
+        assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in files.parent.iterdir()) == ["files", "files.repaired"]
     assert checked(files.with_name("files.repaired"), damaged=False) == []
 

@@ -19,7 +19,7 @@ from cqstore.cli.message_files.text_files import read_csv, read_json_lines
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import COMMAND, run
+from tests.kit.commands import COMMAND, cqstore, run
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000)
 SIZES = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=2000\n"
@@ -60,13 +60,6 @@ def conf(tmp_path: Path) -> Path:
     path = tmp_path / "broker.conf"
     path.write_text(SIZES)
     return path
-
-
-def cqstore(*words: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
-    done = run(words)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
 
 
 def exported(root: Path, *words: object) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import verbs
 from tests.kit.migrations import NO_SPARK, move
 from tests.kit.operating import SMALL
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 SPARK = "pip install 'cqstore[spark]'"
 WITHOUT = f"{SPARK}, or give --master none"
@@ -71,11 +71,10 @@ def test_no_store_is_said_before_an_extra(
         assert isinstance(refusal, RefusedStoreError), refusal
         assert str(tmp_path / place) in str(refusal)
         assert "pip" not in str(refusal)
-    before = tree_digest(tmp_path)
-    refusal = refused(*(word.format(root) for word in words))
-    assert isinstance(refusal, StoreConfigError)
-    assert refusal.reason.endswith(extra)
-    assert tree_digest(tmp_path) == before
+    with unchanged(tmp_path):
+        refusal = refused(*(word.format(root) for word in words))
+        assert isinstance(refusal, StoreConfigError)
+        assert refusal.reason.endswith(extra)
 
 
 @pytest.mark.parametrize("words", [("report", "{}"), ("compare", "{}", "{}")])
@@ -94,9 +93,8 @@ def test_a_move_that_cannot_run_has_written_nothing(
     assert "no migration found" in str(refused("migrate", "run", root))
     verbs()["migrate"].main(["plan", str(root)], prog_name="cqstore", standalone_mode=False)
     assert "plan" in capsys.readouterr().out
-    before = tree_digest(tmp_path)
-    assert refused("migrate", "run", root).reason.endswith(WITHOUT)
-    assert tree_digest(tmp_path) == before
+    with unchanged(tmp_path):
+        assert refused("migrate", "run", root).reason.endswith(WITHOUT)
 
 
 def test_a_comparison_that_cannot_be_made_leaves_the_last_report(
@@ -105,8 +103,7 @@ def test_a_comparison_that_cannot_be_made_leaves_the_last_report(
     assert "no migration is in progress" in str(refused("migrate", "verify", root))
     space, _, _ = move(root)
     space.report.write_text("the last one")
-    before = tree_digest(tmp_path)
-    assert refused("migrate", "verify", root).reason.endswith(WITHOUT)
-    reported = refused("migrate", "verify", root, "--master", NO_SPARK).reason
-    assert reported == "this needs jinja2: pip install 'cqstore[report]'"
-    assert tree_digest(tmp_path) == before
+    with unchanged(tmp_path):
+        assert refused("migrate", "verify", root).reason.endswith(WITHOUT)
+        reported = refused("migrate", "verify", root, "--master", NO_SPARK).reason
+        assert reported == "this needs jinja2: pip install 'cqstore[report]'"

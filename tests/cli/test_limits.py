@@ -13,7 +13,7 @@ from cqstore.store.errors import StoreIOError
 from cqstore.store.record.message import HALF_TOPIC, SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import Command, subcommands, verbs
-from tests.kit.commands import run
+from tests.kit.commands import cqstore, run
 from tests.kit.operating import SMALL, write_config, write_offsets
 
 
@@ -83,8 +83,7 @@ def requested(
 ) -> tuple[list[dict[str, object]], str]:
     """Return the rows and the notes of an answer."""
     words = [str(root) if word == "DIR" else word for word in bounded.words]
-    done = run([*words, bounded.option, limit, "--output", kind])
-    assert done.returncode == 0, done.stderr
+    done = cqstore(*words, bounded.option, limit, "--output", kind)
     if kind == "json":
         return json.loads(done.stdout), done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr

@@ -12,8 +12,8 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.cli.test_commands import run
-from tests.kit.tree import tree_digest
+from tests.kit.commands import cqstore
+from tests.kit.tree import tree_digest, unchanged
 
 FILE = 65536
 SIZES = {
@@ -55,40 +55,38 @@ def test_reading_verbs_take_the_folders_of_the_file_and_change_nothing(
     root: Path, conf: Path, tmp_path: Path
 ) -> None:
     before = tree_digest(tmp_path)
-    found = json.loads(run("info", root, "--config", conf, "--output", "json").stdout)
+    found = json.loads(cqstore("info", root, "--config", conf, "--output", "json").stdout)
     assert found["commit_log_folders"] == [f"{tmp_path}/d1/log", f"{tmp_path}/d2/log"]
     assert found["warnings"] == []
     assert found["commit_log_files"] > 4
     counted = f"{COUNT} records, {COUNT} units checked; 0 damaged\n"
-    assert run("check", root, "--config", conf).stderr == f"cqstore: {counted}"
+    assert cqstore("check", root, "--config", conf).stderr == f"cqstore: {counted}"
     both = f"{tmp_path}/d1/log,{tmp_path}/d2/log"
-    assert run("check", root, "--commitlog", both).stderr == f"cqstore: {counted}"
+    assert cqstore("check", root, "--commitlog", both).stderr == f"cqstore: {counted}"
     for verb, *words in (("usage",), ("topics",), ("query", "--topic", "t", "--key", "k")):
-        run(verb, root, *words, "--config", conf)
+        cqstore(verb, root, *words, "--config", conf)
     assert tree_digest(tmp_path) == before
 
 
 def test_a_backup_has_the_log_in_one_folder(root: Path, conf: Path, tmp_path: Path) -> None:
-    run("backup", root, tmp_path / "to", "--config", conf)
+    cqstore("backup", root, tmp_path / "to", "--config", conf)
     whole = [path for name in ("d1", "d2") for path in log_file_paths([tmp_path / name / "log"])]
     copied = log_file_paths([tmp_path / "to" / "commitlog"])
     assert [path.name for path in copied] == sorted(path.name for path in whole)
-    assert (
-        f"{COUNT} records, {COUNT} units checked; 0 damaged" in run("check", tmp_path / "to").stderr
-    )
-    run("recover", tmp_path / "to")
+    reported = cqstore("check", tmp_path / "to").stderr
+    assert f"{COUNT} records, {COUNT} units checked; 0 damaged" in reported
+    cqstore("recover", tmp_path / "to")
 
 
 def test_writing_verbs_need_the_file(root: Path, conf: Path, tmp_path: Path) -> None:
-    before = tree_digest(tmp_path)
-    for words in (("recover",), ("put", "--topic", "t", "--body", "b"), ("rebuild",)):
-        refused = run(words[0], root, *words[1:], code=2).stderr
-        assert "which the settings do not name" in refused
-    assert tree_digest(tmp_path) == before
-    run("put", root, "--topic", "t", "--body", "b", "--config", conf)
-    run("recover", root, "--config", conf)
-    run("rebuild", root, "--config", conf)
-    assert f"{COUNT + 1} units" in run("check", root, "--config", conf).stderr
+    with unchanged(tmp_path):
+        for words in (("recover",), ("put", "--topic", "t", "--body", "b"), ("rebuild",)):
+            refused = cqstore(words[0], root, *words[1:], code=2).stderr
+            assert "which the settings do not name" in refused
+    cqstore("put", root, "--topic", "t", "--body", "b", "--config", conf)
+    cqstore("recover", root, "--config", conf)
+    cqstore("rebuild", root, "--config", conf)
+    assert f"{COUNT + 1} units" in cqstore("check", root, "--config", conf).stderr
 
 
 def test_the_settings_of_the_original_do_not_write_to_its_log(
@@ -96,7 +94,7 @@ def test_the_settings_of_the_original_do_not_write_to_its_log(
 ) -> None:
     shutil.copytree(root, tmp_path / "copy")
     before = [tree_digest(tmp_path / name) for name in ("d1", "d2", "s")]
-    refused = run("recover", tmp_path / "copy", "--config", conf, code=2).stderr
+    refused = cqstore("recover", tmp_path / "copy", "--config", conf, code=2).stderr
     assert f"and storePathRootDir is {tmp_path}/s" in refused
     assert [tree_digest(tmp_path / name) for name in ("d1", "d2", "s")] == before
 
@@ -113,49 +111,49 @@ def test_a_truncated_file_is_mended_in_a_copy_with_its_own_log(
 ) -> None:
     path = cut_short(tmp_path)
     before = [tree_digest(tmp_path / name) for name in ("d1", "d2", "s")]
-    found = run("check", root, "--config", conf, "--output", "json", code=1)
+    found = cqstore("check", root, "--config", conf, "--output", "json", code=1)
     assert str(path) in found.stdout
-    done = run("check", root, "--repair", "--cut-at", cut_at(root, conf), "--config", conf)
+    done = cqstore("check", root, "--repair", "--cut-at", cut_at(root, conf), "--config", conf)
     assert f"{path}: extend the file with zeros" in done.stderr
     assert [tree_digest(tmp_path / name) for name in ("d1", "d2", "s")] == before
     copy = tmp_path / "s.repaired"
     assert log_file_paths([copy / "commitlog"])
-    assert "0 damaged" in run("check", copy).stderr
+    assert "0 damaged" in cqstore("check", copy).stderr
 
 
 def test_a_truncated_file_is_mended_in_place(root: Path, conf: Path, tmp_path: Path) -> None:
     path = cut_short(tmp_path)
     words = ("--repair", "--in-place", "--cut-at", cut_at(root, conf), "--config", conf)
-    run("check", root, *words)
+    cqstore("check", root, *words)
     assert path.stat().st_size == FILE
-    assert "0 damaged" in run("check", root, "--config", conf).stderr
+    assert "0 damaged" in cqstore("check", root, "--config", conf).stderr
 
 
 def cut_at(root: Path, conf: Path) -> str:
     """Return the phy offset that a repair asks for."""
-    asked = run("check", root, "--repair", "--config", conf, code=2).stderr
+    asked = cqstore("check", root, "--repair", "--config", conf, code=2).stderr
     return asked.rpartition("--cut-at ")[2].split()[0].strip(").,;")
 
 
 def test_queues_are_moved_and_the_log_stays(conf: Path, tmp_path: Path) -> None:
     root = made(tmp_path, "file")
     logs = [tree_digest(tmp_path / name) for name in ("d1", "d2")]
-    run("migrate", "plan", root, "--to", "rocksdb", "--config", conf)
-    run("migrate", "run", root)
-    run("migrate", "verify", root, "--config", conf)
-    assert "do not name" in run("migrate", "switch", root, code=2).stderr
-    run("migrate", "switch", root, "--config", conf)
+    cqstore("migrate", "plan", root, "--to", "rocksdb", "--config", conf)
+    cqstore("migrate", "run", root)
+    cqstore("migrate", "verify", root, "--config", conf)
+    assert "do not name" in cqstore("migrate", "switch", root, code=2).stderr
+    cqstore("migrate", "switch", root, "--config", conf)
     assert [tree_digest(tmp_path / name) for name in ("d1", "d2")] == logs
-    assert f"{COUNT} units" in run("check", root, "--config", conf).stderr
-    run("migrate", "rollback", root, "--config", conf)
-    assert f"{COUNT} units" in run("check", root, "--config", conf).stderr
+    assert f"{COUNT} units" in cqstore("check", root, "--config", conf).stderr
+    cqstore("migrate", "rollback", root, "--config", conf)
+    assert f"{COUNT} units" in cqstore("check", root, "--config", conf).stderr
 
 
 def test_queues_are_built_from_such_a_log(conf: Path, tmp_path: Path) -> None:
     root = made(tmp_path, "file")
     (root / "consumequeue").rename(tmp_path / "former")
-    run("migrate", "plan", root, "--from", "log", "--to", "rocksdb", "--config", conf)
-    run("migrate", "run", root)
-    run("migrate", "verify", root, "--config", conf)
-    run("migrate", "switch", root, "--config", conf)
-    assert f"{COUNT} units" in run("check", root, "--config", conf).stderr
+    cqstore("migrate", "plan", root, "--from", "log", "--to", "rocksdb", "--config", conf)
+    cqstore("migrate", "run", root)
+    cqstore("migrate", "verify", root, "--config", conf)
+    cqstore("migrate", "switch", root, "--config", conf)
+    assert f"{COUNT} units" in cqstore("check", root, "--config", conf).stderr

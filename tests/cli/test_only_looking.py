@@ -13,7 +13,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run_module
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 16, rocksdb_memory_bytes=16 << 20)
 LOOKING = [
@@ -36,11 +36,10 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("words", LOOKING, ids="-".join)
 def test_nothing_of_the_store_is_opened_for_writing(root: Path, words: list[str]) -> None:
-    before = tree_digest(root)
-    done = run_module("tests.kit.only_looking", root, words[0], root, *words[1:])
-    assert "WRITES" not in done.stderr, done.stderr
-    assert done.returncode == 0, done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = run_module("tests.kit.only_looking", root, words[0], root, *words[1:])
+        assert "WRITES" not in done.stderr, done.stderr
+        assert done.returncode == 0, done.stderr
 
 
 def test_who_has_a_store_open_is_told_without_a_right_to_write(tmp_path: Path) -> None:

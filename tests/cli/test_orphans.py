@@ -11,9 +11,10 @@ from cqstore.broker.metadata.model import Form
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.cli.test_commands import lines, run
+from tests.cli.test_commands import lines
+from tests.kit.commands import cqstore
 from tests.kit.metadata_forms import databases, unpack_forms
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 from tests.store.comparing.test_comparison import Database
 
 LOG_FILE = 65536
@@ -63,7 +64,7 @@ Orphans = dict[object, tuple[object, object, object]]
 
 def audited(root: Path) -> tuple[Orphans, str]:
     """Return the orphans, and what is said of them."""
-    done = run("rocksdb", "audit", root, "--output", "jsonl")
+    done = cqstore("rocksdb", "audit", root, "--output", "jsonl")
     rows = lines(done)
     assert {row["severity"] for row in rows} <= {"note"}
     return {
@@ -78,12 +79,11 @@ def orphans(root: Path) -> Orphans:
 @each_form
 def test_orphans_are_named_and_counted_by_every_form(root: Path, form: Form) -> None:
     give(root, form)
-    before = tree_digest(root)
-    problem = f"orphan: the topic is missing in the broker's metadata ({form})"
-    found, said = audited(root)
-    assert found == {"gone": (2, 4, problem), "lost": (1, 1, problem)}
-    assert "2 orphaned topics with 3 queues and 5 units, 1 of them below" in said
-    assert tree_digest(root) == before
+    with unchanged(root):
+        problem = f"orphan: the topic is missing in the broker's metadata ({form})"
+        found, said = audited(root)
+        assert found == {"gone": (2, 4, problem), "lost": (1, 1, problem)}
+        assert "2 orphaned topics with 3 queues and 5 units, 1 of them below" in said
 
 
 def test_the_form_that_was_written_last_says_which_topics_there_are(root: Path) -> None:
@@ -105,7 +105,7 @@ def test_by_metadata_that_cannot_be_read_no_topic_is_an_orphan(root: Path, form:
     else:
         broken = [each for each in databases(root / "config") if each.name != "consumerOffsets"][-1]
         (broken / "CURRENT").write_text("MANIFEST-999999\n")
-    done = run("rocksdb", "audit", root, "--output", "jsonl", code=1)
+    done = cqstore("rocksdb", "audit", root, "--output", "jsonl", code=1)
     assert lines(done) == []
     assert f"the broker's topics cannot be read from the form {form}" in done.stderr
     assert "orphan" not in done.stderr
@@ -118,7 +118,7 @@ def test_another_table_that_cannot_be_read_hides_no_orphan(root: Path) -> None:
 
 
 def test_without_metadata_no_topic_is_an_orphan(root: Path) -> None:
-    done = run("rocksdb", "audit", root, "--output", "jsonl")
+    done = cqstore("rocksdb", "audit", root, "--output", "jsonl")
     assert lines(done) == []
     assert "topics were not checked for orphans" in done.stderr
 

@@ -11,7 +11,7 @@ from cqstore.store.errors import IllegalMessageError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import run
+from tests.kit.commands import cqstore, run
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16)
 
@@ -103,8 +103,7 @@ def test_what_follows_a_bad_line_is_put_once_it_is_mended(tmp_path: Path) -> Non
     conf.write_text("mappedFileSizeCommitLog=65536\n")
     lines = [json.dumps({"topic": "t", "body": str(number)}) for number in range(600)]
     broken = [*lines[:400], '{"topic":"t","body":null}', *lines[401:]]
-    done = run(["put", root, "--config", conf], "\n".join(broken))
-    assert done.returncode == 2
+    done = cqstore("put", root, "--config", conf, feed="\n".join(broken), code=2)
     assert "line 401: body is null" in done.stderr
     way = "400 messages before it were appended; continue with --continue-from 401"
     assert way in done.stderr

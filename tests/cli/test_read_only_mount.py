@@ -16,7 +16,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.faults.test_full_disk import PRIVATE
 from tests.kit.operating import write_config
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 16, rocksdb_memory_bytes=16 << 20)
 MOUNT = (
@@ -42,11 +42,10 @@ def test_what_only_looks_needs_no_right_to_write(tmp_path: Path, kind: str) -> N
             assert store.put_message(Message("t", b"%d" % number * 50, 0, {"KEYS": "k"})).ok
     write_config(root, "topics.json", {"topicConfigTable": {"t": {"topicName": "t"}}})
     write_config(root, "consumerOffset.json", {"offsetTable": {"t@g": {0: 100}}})
-    before = tree_digest(root)
-    command = [sys.executable, "-m", "tests.cli.read_only_mount", str(root)]
-    done = subprocess.run(
-        [*PRIVATE, "sh", "-c", MOUNT, "sh", str(root), *command],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        command = [sys.executable, "-m", "tests.cli.read_only_mount", str(root)]
+        done = subprocess.run(
+            [*PRIVATE, "sh", "-c", MOUNT, "sh", str(root), *command],
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -15,8 +15,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.store_copy import copy_store
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
-from tests.cli.test_commands import run
-from tests.kit.tree import tree_digest
+from tests.kit.commands import cqstore
+from tests.kit.tree import tree_digest, unchanged
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
@@ -62,30 +62,29 @@ def spoil_record(root: Path) -> int:
 
 
 def test_a_whole_store_asks_for_nothing(root: Path) -> None:
-    before = tree_digest(root)
-    assert "0 damaged" in run("check", root, "--repair").stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        assert "0 damaged" in cqstore("check", root, "--repair").stderr
     assert not root.with_name("s.repaired").exists()
 
 
 def test_a_queue_is_mended_in_a_copy_and_the_store_stays_as_it_was(root: Path) -> None:
     spoil_queue(root)
-    before = tree_digest(root)
-    done = run("check", root, "--repair")
-    assert "rebuild queue 1 of topic 't'" in done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = cqstore("check", root, "--repair")
+        assert "rebuild queue 1 of topic 't'" in done.stderr
     copy = root.with_name("s.repaired")
     assert ends(copy) == [100] * 3
-    assert run("check", copy).stderr.endswith("0 damaged\n")
-    assert "the path of the copy already exists" in run("check", root, "--repair", code=2).stderr
-    run("check", root, code=1)
+    assert cqstore("check", copy).stderr.endswith("0 damaged\n")
+    refused = cqstore("check", root, "--repair", code=2)
+    assert "the path of the copy already exists" in refused.stderr
+    cqstore("check", root, code=1)
 
 
 def test_in_place_the_store_itself_is_mended(root: Path) -> None:
     spoil_queue(root)
-    run("check", root, "--repair", "--in-place")
+    cqstore("check", root, "--repair", "--in-place")
     assert ends(root) == [100] * 3
-    run("check", root)
+    cqstore("check", root)
     assert not root.with_name("s.repaired").exists()
 
 
@@ -94,7 +93,7 @@ def test_a_broken_index_is_built_anew(root: Path, tmp_path: Path) -> None:
     data = bytearray(index.read_bytes())
     data[40:240] = b"\x7f" * 200  # slots that lead nowhere
     index.write_bytes(data)
-    done = run("check", root, "--repair", "--copy-to", tmp_path / "copy")
+    done = cqstore("check", root, "--repair", "--copy-to", tmp_path / "copy")
     assert "rebuild the index" in done.stderr
     with MessageStore.open(tmp_path / "copy", read_only=True) as store:
         assert len(store.query_message("t", "k", 64)) == 64
@@ -106,28 +105,27 @@ def test_an_index_whose_numbers_are_not_known_is_told(
     """It may be whole."""
     several = {IndexGeometry(50, 100), IndexGeometry(55, 99)}
     monkeypatch.setattr(geometry, "_geometries", lambda *_: several)
-    before = tree_digest(root)
-    with MessageStore.open(root, read_only=True) as store:
-        (found,) = store.check()
-    assert not found.damage
-    assert found.path == str(min((root / "index").iterdir()))
-    assert "queries by key find nothing" in found.problem
-    assert "Set maxHashSlotNum and maxIndexNum" in found.problem
-    assert tree_digest(root) == before
+    with unchanged(root):
+        with MessageStore.open(root, read_only=True) as store:
+            (found,) = store.check()
+        assert not found.damage
+        assert found.path == str(min((root / "index").iterdir()))
+        assert "queries by key find nothing" in found.problem
+        assert "Set maxHashSlotNum and maxIndexNum" in found.problem
 
 
 def test_records_are_given_up_only_when_told_and_counted_before(root: Path) -> None:
     at = spoil_record(root)
     before = tree_digest(root)
-    refused = run("check", root, "--repair", "--in-place", code=2)
+    refused = cqstore("check", root, "--repair", "--in-place", code=2)
     assert f"cut the log at {at}" in refused.stderr
     assert "249 valid records" in refused.stderr
     assert tree_digest(root) == before
-    run("check", root, "--repair", "--in-place", "--cut-at", at + 1, code=2)
+    cqstore("check", root, "--repair", "--in-place", "--cut-at", at + 1, code=2)
     assert tree_digest(root) == before
-    run("check", root, "--repair", "--in-place", "--cut-at", at)
+    cqstore("check", root, "--repair", "--in-place", "--cut-at", at)
     assert ends(root) == [17, 17, 16]
-    run("check", root)
+    cqstore("check", root)
 
 
 def test_many_queues_are_built_in_one_pass(tmp_path: Path) -> None:
@@ -137,14 +135,14 @@ def test_many_queues_are_built_in_one_pass(tmp_path: Path) -> None:
             assert store.put_message(Message("t", b"x", number % 20)).ok
     for path in (root / "consumequeue" / "t").glob("*/*"):
         path.write_bytes(b"\x11" * 400)
-    done = run("check", root, "--repair")
+    done = cqstore("check", root, "--repair")
     assert "rebuild all queues (20 are damaged)" in done.stderr
 
 
 def test_a_store_that_is_open_is_not_copied(root: Path, tmp_path: Path) -> None:
     spoil_queue(root)
     with MessageStore.open(root):
-        done = run("check", root, "--repair", code=2)
+        done = cqstore("check", root, "--repair", code=2)
     assert "has the store open" in done.stderr
     assert not root.with_name("s.repaired").exists()
     copy_store(root, tmp_path / "copy")
@@ -157,14 +155,14 @@ def test_a_store_that_is_open_is_not_copied(root: Path, tmp_path: Path) -> None:
 
 def test_queues_are_rebuilt_in_the_other_backend_and_back(root: Path) -> None:
     for name in ("rocksdb", "file"):
-        done = run("rebuild", root, "--backend", name)
+        done = cqstore("rebuild", root, "--backend", name)
         assert "the previous files are in" in done.stderr
         assert ends(root) == [100] * 3
-        assert name in run("info", root).stdout
-    run("rebuild", root, "--index")
-    run("rebuild", root, "--topic", "t", "--queue-id", 1)
+        assert name in cqstore("info", root).stdout
+    cqstore("rebuild", root, "--index")
+    cqstore("rebuild", root, "--topic", "t", "--queue-id", 1)
     assert ends(root) == [100] * 3
-    run("check", root)
+    cqstore("check", root)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +175,8 @@ def test_queues_are_rebuilt_in_the_other_backend_and_back(root: Path) -> None:
     ],
 )
 def test_a_rebuild_that_makes_no_sense_changes_nothing(root: Path, options: list[object]) -> None:
-    queues = tree_digest(root / "consumequeue")
-    assert "Traceback" not in run("rebuild", root, *options, code=2).stderr
-    assert tree_digest(root / "consumequeue") == queues
+    with unchanged(root / "consumequeue"):
+        assert "Traceback" not in cqstore("rebuild", root, *options, code=2).stderr
     assert not (root / "cqstore" / "replaced").exists()
     assert ends(root) == [100] * 3
 
@@ -188,4 +185,4 @@ def test_a_rebuild_that_makes_no_sense_changes_nothing(root: Path, options: list
 def test_the_index_of_a_store_without_keys_is_rebuilt_to_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", backend="file") as store:
         assert store.put_message(Message("t", b"x")).ok
-    assert run("rebuild", tmp_path / "s", "--index").stderr == ""
+    assert cqstore("rebuild", tmp_path / "s", "--index").stderr == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.store.queue.backends import backend_names
-from tests.kit.commands import run
+from tests.kit.commands import cqstore
 from tests.migration.made_log import Made, make_store
 
 TOPICS = ["%RETRY%group+topic", "%RETRY%group_topic", "%DLQ%group", "%RETRY%a+%RETRY%b_c"]
@@ -21,8 +21,7 @@ def read(root: Path) -> dict[tuple[str, int], list[str]]:
     for topic in TOPICS:
         for queue_id in (0, 2):
             words = ["get", root, "--topic", topic, "--queue-id", queue_id, "--output", "jsonl"]
-            done = run(words)
-            assert done.returncode == 0, done.stderr
+            done = cqstore(*words)
             rows = map(json.loads, done.stdout.splitlines())
             found[topic, queue_id] = [row["body"] for row in rows]
     return found
@@ -41,13 +40,11 @@ def test_they_are_read_exported_and_imported(tmp_path: Path, backend: str, form:
     make_store(root, records, 1 << 16, backend=backend)
     expected = {(topic, at): [f"{at} 0", f"{at} 1"] for topic in TOPICS for at in (0, 2)}
     assert read(root) == expected
-    done = run(["export", root, "--to", moved, "--format", form])
-    assert done.returncode == 0, done.stderr
+    cqstore("export", root, "--to", moved, "--format", form)
     if form == "store":
         moved.rename(new)
     else:
         conf = tmp_path / "broker.conf"
         conf.write_text("mappedFileSizeCommitLog=65536\n")
-        done = run(["import", new, moved, "--new", "--backend", backend, "--config", conf])
-        assert done.returncode == 0, done.stderr
+        cqstore("import", new, moved, "--new", "--backend", backend, "--config", conf)
     assert read(new) == expected

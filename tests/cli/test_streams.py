@@ -10,8 +10,8 @@ import pytest
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import COMMAND, run
-from tests.kit.tree import tree_digest
+from tests.kit.commands import COMMAND, cqstore, run
+from tests.kit.tree import unchanged
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 20)
 FULL = Path("/dev/full")
@@ -53,12 +53,11 @@ FORMS = [*((words, "table") for words in VERBS), *((VERBS[7], form) for form in 
 
 @pytest.mark.parametrize(("words", "form"), FORMS, ids=lambda each: "".join(map(str, each)))
 def test_a_full_device_is_one_sentence(root: Path, words: list[object], form: str) -> None:
-    before = tree_digest(root)
-    done = run([words[0], root, *words[1:], "--output", form], out=FULL)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.endswith(NO_SPACE)
-    assert "Traceback" not in done.stderr
-    assert tree_digest(root) == before
+    with unchanged(root):
+        done = run([words[0], root, *words[1:], "--output", form], out=FULL)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.endswith(NO_SPACE)
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -83,19 +82,17 @@ def test_a_put_whose_places_cannot_be_printed_says_what_was_put(tmp_path: Path, 
         put = store.max_offset("t", 0)
     assert 0 < put <= count
     assert f"{put} messages were appended; continue with --continue-from {put + 1}" in done.stderr
-    rest = run(["put", root, "--config", conf, "--continue-from", put + 1], feed)
-    assert rest.returncode == 0
+    cqstore("put", root, "--config", conf, "--continue-from", put + 1, feed=feed)
     with MessageStore.open(root, SMALL, backend="file") as store:
         assert store.max_offset("t", 0) == count
 
 
 def test_a_closed_output_is_one_sentence_before_anything_is_opened(root: Path) -> None:
-    before = tree_digest(root)
-    for words in ("info", "recover", "put --topic t"):
-        verb, _, more = words.partition(" ")
-        done = shell(f"$C {verb} {root} {more} >&-")
-        assert (done.returncode, done.stderr) == (2, "cqstore: standard output is closed\n")
-    assert tree_digest(root) == before
+    with unchanged(root):
+        for words in ("info", "recover", "put --topic t"):
+            verb, _, more = words.partition(" ")
+            done = shell(f"$C {verb} {root} {more} >&-")
+            assert (done.returncode, done.stderr) == (2, "cqstore: standard output is closed\n")
 
 
 def test_no_file_of_the_store_gets_the_number_of_a_closed_stream(root: Path) -> None:

@@ -22,7 +22,7 @@ from cqstore.store.errors import CorruptionError, UnsupportedFormatError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import COMMAND, run
+from tests.kit.commands import COMMAND, cqstore, run
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000)
 CONF = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\n"
@@ -54,10 +54,8 @@ def fed(data: bytes, *words: Any) -> "subprocess.CompletedProcess[bytes]":
 
 def put_in(source: Path | str, *words: object, code: int = 0, folder: Path) -> Any:
     new = folder / "new"
-    done = run(["import", new, source, "--new", "--config", folder / "conf", *words])
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+    config = ["--config", folder / "conf"]
+    return cqstore("import", new, source, "--new", *config, *words, code=code)
 
 
 def of_rfc_4180(text: str) -> list[list[str]]:

@@ -34,7 +34,7 @@ from cqstore.store.service.writing.putter import Putter
 from tests.kit import commands
 from tests.kit.plain_record import PlainRecord
 from tests.kit.quiet_config import quiet_config
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 COMMAND = [*commands.COMMAND, "top"]
 CONFIG = quiet_config(
@@ -48,15 +48,9 @@ PARTS = {"store", "log", "checkpoint", "consumequeue", "disk"}
 Facts = dict[tuple[object, object], object]
 
 
-def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = commands.run(["top", *words])
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
 def reported(root: Path) -> Facts:
-    rows = [json.loads(line) for line in run(root, "--output", "jsonl").stdout.splitlines()]
+    printed = commands.cqstore("top", root, "--output", "jsonl").stdout
+    rows = [json.loads(line) for line in printed.splitlines()]
     assert {row["perSecond"] for row in rows} == {None}
     return {(row["part"], row["fact"]): row["value"] for row in rows}
 
@@ -85,11 +79,10 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         store.put_message(Message("t", b"x"))
         let_end(store)
         rocksdb_log = log_folder(components_of(store).paths)  # written whenever RocksDB likes
-        before = tree_digest(root, rocksdb_log)
-        seen = reported(root)
-        table = run(root).stdout.splitlines()  # no terminal: one table
-        assert run(root, "--once").stdout.count("max phy offset") == 1
-        assert tree_digest(root, rocksdb_log) == before
+        with unchanged(root, rocksdb_log):
+            seen = reported(root)
+            table = commands.cqstore("top", root).stdout.splitlines()  # no terminal: one table
+            assert commands.cqstore("top", root, "--once").stdout.count("max phy offset") == 1
         end = store.max_phy_offset()
         behind = end - components_of(store).checkpoint.fields.confirm_phy_offset
         assert seen["store", "state"] == f"open: process {os.getpid()}"
@@ -265,7 +258,7 @@ def test_a_damaged_store_is_shown_or_named(
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.put_message(Message("t", b"x"))
     break_it(tmp_path)
-    run(tmp_path, code=0)
+    commands.cqstore("top", tmp_path, code=0)
 
 
 def test_a_folder_is_measured_as_far_as_it_was_told(tmp_path: Path) -> None:
@@ -349,17 +342,16 @@ def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
         thread = threading.Thread(target=put)
         thread.start()
         try:
-            (row,) = map(json.loads, run(*words).stdout.splitlines())
+            (row,) = map(json.loads, commands.cqstore("top", *words).stdout.splitlines())
         finally:
             ended.set()
             thread.join()
     assert (row["topic"], row["share"]) == ("t", 1)
     assert row["messages"] > 0
-    before = tree_digest(tmp_path)
-    done = run(*words)
-    assert done.stdout == ""
-    assert re.fullmatch(r"cqstore: no messages arrived in \d+\.\d s\n", done.stderr)
-    assert tree_digest(tmp_path) == before
+    with unchanged(tmp_path):
+        done = commands.cqstore("top", *words)
+        assert done.stdout == ""
+        assert re.fullmatch(r"cqstore: no messages arrived in \d+\.\d s\n", done.stderr)
 
 
 def test_the_view_by_topic_begins_with_the_second_look(tmp_path: Path) -> None:

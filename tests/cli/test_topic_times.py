@@ -33,11 +33,6 @@ def test_times_are_those_of_the_first_and_last_unit(golden: Golden, name: str) -
     assert "oldestStoreTimestamp" not in rows("topics", root)[0]
 
 
-@pytest.fixture(params=["file", "rocksdb"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def root(backend: str, tmp_path: Path) -> Path:
     """A store whose topics had their last message 1, 10 and 100 days ago, in one of two queues."""

@@ -12,7 +12,8 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
-from tests.cli.test_commands import lines, run
+from tests.cli.test_commands import lines
+from tests.kit.commands import cqstore
 from tests.kit.engines import ENGINES
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
@@ -22,7 +23,7 @@ NAME = "basic-defaultRocksDB"
 
 
 def facts(root: Path, *options: object) -> dict[tuple[str, str], object]:
-    rows = lines(run("rocksdb", "stats", root, "--output", "jsonl", *options))
+    rows = lines(cqstore("rocksdb", "stats", root, "--output", "jsonl", *options))
     return {(str(row["part"]), str(row["fact"])): row["value"] for row in rows}
 
 
@@ -39,7 +40,7 @@ def test_stats_and_audit_tell_of_rocketmqs_database_and_change_no_byte(
     for family, rows in families.items():
         assert found[family, "keys (estimate)"] == len(rows)
     assert found["database", "engine"] == engine
-    done = run("rocksdb", "audit", root, "--config", conf, "--output", "jsonl")
+    done = cqstore("rocksdb", "audit", root, "--config", conf, "--output", "jsonl")
     assert lines(done) == []
     assert (
         f"{len(dump['queues'])} queues, {len(families['default'])} units; 0 units below"
@@ -75,7 +76,7 @@ def test_an_engine_that_knows_no_sizes_of_topics_says_so_once(
 ) -> None:
     conf = tmp_path / "conf"
     conf.write_text("rocksdbEngine=rocksdict\n")
-    done = run("rocksdb", "stats", golden(NAME), "--topics", 2, "--config", conf)
+    done = cqstore("rocksdb", "stats", golden(NAME), "--topics", 2, "--config", conf)
     assert done.stderr.count("does not report topic sizes") == 1
 
 
@@ -90,13 +91,13 @@ def test_an_audit_finds_what_was_lost_and_what_nobody_owns(tmp_path: Path) -> No
     sorted((root / "commitlog").iterdir())[0].unlink()
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text('{"topicConfigTable": {"known": {}}}')
-    done = run("rocksdb", "audit", root, "--output", "jsonl")
+    done = cqstore("rocksdb", "audit", root, "--output", "jsonl")
     assert [(row["severity"], row["topic"]) for row in lines(done)] == [("note", "unknown")]
     assert "; 0 units below" not in done.stderr
     (root / "config" / "topics.json").write_text("[]")
     assert (
         "the broker's topics cannot be read from the form json"
-        in run("rocksdb", "audit", root, code=1).stderr
+        in cqstore("rocksdb", "audit", root, code=1).stderr
     )
 
 
@@ -108,8 +109,8 @@ def test_a_compaction_drops_what_expired_and_says_so(tmp_path: Path) -> None:
             store.put_message(Message("t", b"x" * 1000))
         first_kept = next(components_of(store).log.scan(65536)).queue_offset
     sorted((root / "commitlog").iterdir())[0].unlink()
-    report = json.loads(run("rocksdb", "compact", root, "--output", "json").stdout)
+    report = json.loads(cqstore("rocksdb", "compact", root, "--output", "json").stdout)
     assert (report["ended"], report["droppedUnits"]) == ("done", first_kept)
-    assert "; 0 units below" in run("rocksdb", "audit", root).stderr
+    assert "; 0 units below" in cqstore("rocksdb", "audit", root).stderr
     with MessageStore.open(root, config) as store:
         assert store.min_offset("t", 0) == first_kept

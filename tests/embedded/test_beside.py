@@ -59,12 +59,11 @@ async def take(tail: ReadOnlyTail, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("backend", ["rocksdb", pytest.param("file", marks=pytest.mark.long)])
-def test_beside_another_process(tmp_path: Path, backend: str) -> None:
+async def test_beside_another_process(tmp_path: Path, backend: str) -> None:
     """Of what is seen each message is whole, in order, and there once, however both meet."""
     writer = Writer(tmp_path, backend)
     writer.do("put", "t", 0, 50)
-
-    async def story(log: EmbeddedLog) -> None:
+    with beside(tmp_path) as log:
         assert numbers(log.read("t")) == [*range(50)]
         before = log.read("t")
         assert int(next(before).body) == 0
@@ -85,21 +84,17 @@ def test_beside_another_process(tmp_path: Path, backend: str) -> None:
             async with log.tail("t", begin="latest", poll_seconds=POLL) as new:
                 writer.do("put", "t", 650, 5)
                 assert await take(new, 5) == await take(tail, 5) == [*range(650, 655)]
-
-    with beside(tmp_path) as log:
-        run(story(log))
         writer.close()
         log.refresh()
         assert numbers(log.read("t")) == [*range(655)]
 
 
 @pytest.mark.parametrize("backend", ["file", pytest.param("rocksdb", marks=pytest.mark.long)])
-def test_beside_expiry_and_deletion_in_another_process(tmp_path: Path, backend: str) -> None:
+async def test_beside_expiry_and_deletion_in_another_process(tmp_path: Path, backend: str) -> None:
     writer = Writer(tmp_path, backend)
     writer.do("put", "t", 0, 30, 2000)  # five files
     writer.do("put", "gone", 0, 3)
-
-    async def story(log: EmbeddedLog) -> None:
+    with beside(tmp_path) as log, logged("cqstore.embedded"):
         async with log.tail("t", poll_seconds=POLL) as tail:
             assert await take(tail, 2) == [0, 1]
             writer.do("expire")
@@ -123,9 +118,6 @@ def test_beside_expiry_and_deletion_in_another_process(tmp_path: Path, backend: 
         log.refresh()
         assert log.topics() == ["t"]
         assert numbers(log.read("gone")) == []
-
-    with beside(tmp_path) as log, logged("cqstore.embedded"):
-        run(story(log))
     writer.kill()
     with writing(tmp_path, backend) as log:
         assert numbers(log.read("gone")) == []
@@ -194,67 +186,55 @@ def test_what_is_being_read_goes_on_as_it_was(pair: tuple[EmbeddedLog, EmbeddedL
     assert numbers(other.read("t")) == [*range(13)]
 
 
-def test_a_tail_filters_and_waits(pair: tuple[EmbeddedLog, EmbeddedLog]) -> None:
+async def test_a_tail_filters_and_waits(pair: tuple[EmbeddedLog, EmbeddedLog]) -> None:
     log, other = pair
-
-    async def story() -> None:
-        async with other.tail("t", tags="odd", poll_seconds=POLL) as tail:
-            assert await take(tail, 5) == [1, 3, 5, 7, 9]
-            waiting = asyncio.ensure_future(anext(tail))
-            await asyncio.sleep(0)
-            assert not waiting.done()
-            with pytest.raises(StoreStateError, match="another task or thread"):
-                await anext(tail)
-            put(log, "t", 10, 14)
-            assert int((await waiting).body) == 11
-            assert await take(tail, 1) == [13]
-            waiting = asyncio.ensure_future(anext(tail))
-            await asyncio.sleep(0)
-            tail.close()
-            with pytest.raises(StopAsyncIteration):
-                await waiting
-        assert tail.is_closed
-
-    run(story())
+    async with other.tail("t", tags="odd", poll_seconds=POLL) as tail:
+        assert await take(tail, 5) == [1, 3, 5, 7, 9]
+        waiting = asyncio.ensure_future(anext(tail))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        with pytest.raises(StoreStateError, match="another task or thread"):
+            await anext(tail)
+        put(log, "t", 10, 14)
+        assert int((await waiting).body) == 11
+        assert await take(tail, 1) == [13]
+        waiting = asyncio.ensure_future(anext(tail))
+        await asyncio.sleep(0)
+        tail.close()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+    assert tail.is_closed
 
 
-def test_a_tail_begins_at_a_time(pair: tuple[EmbeddedLog, EmbeddedLog]) -> None:
+async def test_a_tail_begins_at_a_time(pair: tuple[EmbeddedLog, EmbeddedLog]) -> None:
     log, other = pair
     every = list(log.read("t"))
     begin = every[4].store_timestamp
     wanted = [int(each.body) for each in every if each.store_timestamp >= begin]
-
-    async def story() -> None:
-        tail = other.tail("t", begin=begin, poll_seconds=POLL)
-        assert await take(tail, len(wanted)) == wanted
-
-    run(story())
+    tail = other.tail("t", begin=begin, poll_seconds=POLL)
+    assert await take(tail, len(wanted)) == wanted
 
 
-def test_a_tail_holds_its_store_until_it_has_read_it(
+async def test_a_tail_holds_its_store_until_it_has_read_it(
     pair: tuple[EmbeddedLog, EmbeddedLog],
 ) -> None:
     log, other = pair
-
-    async def story() -> None:
-        tail = other.tail("t", poll_seconds=POLL)
-        store = other.store
-        other.refresh()
-        assert await take(tail, 10) == [*range(10)]
+    tail = other.tail("t", poll_seconds=POLL)
+    store = other.store
+    other.refresh()
+    assert await take(tail, 10) == [*range(10)]
+    store.max_offset("t", 0)
+    waiting = asyncio.ensure_future(anext(tail))
+    await becomes(lambda: store._shutdown.ended)
+    put(log, "t", 10, 11)
+    assert int((await waiting).body) == 10
+    left = other.tail("t")
+    store = other.store
+    other.refresh()
+    store.max_offset("t", 0)
+    del left
+    with pytest.raises(StoreClosedError):
         store.max_offset("t", 0)
-        waiting = asyncio.ensure_future(anext(tail))
-        await becomes(lambda: store._shutdown.ended)
-        put(log, "t", 10, 11)
-        assert int((await waiting).body) == 10
-        left = other.tail("t")
-        store = other.store
-        other.refresh()
-        store.max_offset("t", 0)
-        del left
-        with pytest.raises(StoreClosedError):
-            store.max_offset("t", 0)
-
-    run(story())
 
 
 def test_a_record_that_is_not_whole_is_left_for_the_next_look(tmp_path: Path) -> None:
@@ -291,11 +271,10 @@ def test_a_record_that_is_not_whole_is_left_for_the_next_look(tmp_path: Path) ->
         run(story())
 
 
-def test_a_log_that_was_cut_back_ends_the_tail(tmp_path: Path) -> None:
+async def test_a_log_that_was_cut_back_ends_the_tail(tmp_path: Path) -> None:
     log = writing(tmp_path)
     put(log, "t", 0, 3)
-
-    async def story(other: EmbeddedLog) -> None:
+    with beside(tmp_path) as other:
         tail = other.tail("t", poll_seconds=POLL)
         put(log, "t", 3, 4)
         assert await take(tail, 4) == [0, 1, 2, 3]
@@ -304,9 +283,6 @@ def test_a_log_that_was_cut_back_ends_the_tail(tmp_path: Path) -> None:
             file.write(bytes(FILE_BYTES))
         with pytest.raises(RefusedStoreError, match="the log was truncated"):
             await anext(tail)
-
-    with beside(tmp_path) as other:
-        run(story(other))
 
 
 def test_a_close_ends_reads_and_tails(pair: tuple[EmbeddedLog, EmbeddedLog]) -> None:
@@ -356,16 +332,12 @@ def test_what_is_refused(pair: tuple[EmbeddedLog, EmbeddedLog]) -> None:
             other.tail("t", poll_seconds=seconds)
 
 
-def test_a_log_that_is_read_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_log_that_is_read_stays_as_it_is(tmp_path: Path) -> None:
     with writing(tmp_path) as log:
         put(log, "t", 0, 30, 2000)
     before = tree_digest(tmp_path)
-
-    async def story() -> None:
-        with beside(tmp_path) as other:
-            async with other.tail("t", poll_seconds=POLL) as tail:
-                other.refresh()
-                assert await take(tail, 30) == [*range(30)]
-
-    run(story())
+    with beside(tmp_path) as other:
+        async with other.tail("t", poll_seconds=POLL) as tail:
+            other.refresh()
+            assert await take(tail, 30) == [*range(30)]
     assert tree_digest(tmp_path) == before

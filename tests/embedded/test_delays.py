@@ -49,25 +49,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_delayed_message_comes_to_a_tail_when_it_is_due(
+async def test_a_delayed_message_comes_to_a_tail_when_it_is_due(
     tmp_path: Path, clock: Clock, backend: str
 ) -> None:
-    async def story() -> None:
-        with opened(tmp_path, clock, backend) as log:
-            log.put("orders", b"later", key="k", tags="new", delay_level=3)
-            await log.put_async("orders", b"later still", key="k", delay_level=4)
-            log.put("orders", b"now", key="k", delay_level=0)
-            async with log.tail("orders", group="billing") as tail:
-                assert [each.body for each in await take(tail, 1)] == [b"now"]
-                advance(log, clock, 3)
-                (message,) = await take(tail, 1)
-                assert (message.body, message.key, message.tags) == (b"later", "k", "new")
-                assert "DELAY" not in message.properties
-                advance(log, clock, 1)
-                (other,) = await take(tail, 1)
-                assert other.queue_id == message.queue_id, "of its key"
-
-    run(story())
+    with opened(tmp_path, clock, backend) as log:
+        log.put("orders", b"later", key="k", tags="new", delay_level=3)
+        await log.put_async("orders", b"later still", key="k", delay_level=4)
+        log.put("orders", b"now", key="k", delay_level=0)
+        async with log.tail("orders", group="billing") as tail:
+            assert [each.body for each in await take(tail, 1)] == [b"now"]
+            advance(log, clock, 3)
+            (message,) = await take(tail, 1)
+            assert (message.body, message.key, message.tags) == (b"later", "k", "new")
+            assert "DELAY" not in message.properties
+            advance(log, clock, 1)
+            (other,) = await take(tail, 1)
+            assert other.queue_id == message.queue_id, "of its key"
 
 
 def test_without_the_service_a_delay_is_refused(tmp_path: Path) -> None:
@@ -93,56 +90,49 @@ def test_what_is_no_level_is_refused(tmp_path: Path, clock: Clock, level: Any) -
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_was_sent_back_comes_again_later_each_time(
+async def test_what_was_sent_back_comes_again_later_each_time(
     tmp_path: Path, clock: Clock, backend: str
 ) -> None:
     """Level 3 first, then 4 and so on: RocketMQ ``consumerSendMsgBack``."""
-
-    async def story() -> None:
-        with opened(tmp_path, clock, backend) as log:
-            log.put("orders", b"bad", key="k", tags="new", properties={"own": "x"})
-            async with log.tail("orders", group="billing", tags="new") as tail:
-                first = message = await anext(tail)
-                origin = log.store.get_message("orders", first.queue_id, 0).messages()[0].message_id
-                for times in range(3):
-                    assert message.reconsume_times == times
-                    log.send_back(message, "billing")
-                    advance(log, clock, 2 + times)
-                    assert log.store.max_offset(RETRY, 0) == times
-                    advance(log, clock, 1)
-                    message = await anext(tail)
-                    assert (message.body, message.key, message.tags) == (b"bad", "k", "new")
-                    assert (message.topic, message.origin_topic) == (RETRY, "orders")
-                    assert message.properties["RETRY_TOPIC"] == "orders"
-                    assert message.properties["ORIGIN_MESSAGE_ID"] == origin
-                    assert message.properties["own"] == "x"
-            assert log.committed("billing", RETRY) == {0: 3}
-            assert log.committed("billing", "orders") == {first.queue_id: 1}
-            assert log.store.max_offset(SCHEDULE_TOPIC, 2) == 1
-
-    run(story())
+    with opened(tmp_path, clock, backend) as log:
+        log.put("orders", b"bad", key="k", tags="new", properties={"own": "x"})
+        async with log.tail("orders", group="billing", tags="new") as tail:
+            first = message = await anext(tail)
+            origin = log.store.get_message("orders", first.queue_id, 0).messages()[0].message_id
+            for times in range(3):
+                assert message.reconsume_times == times
+                log.send_back(message, "billing")
+                advance(log, clock, 2 + times)
+                assert log.store.max_offset(RETRY, 0) == times
+                advance(log, clock, 1)
+                message = await anext(tail)
+                assert (message.body, message.key, message.tags) == (b"bad", "k", "new")
+                assert (message.topic, message.origin_topic) == (RETRY, "orders")
+                assert message.properties["RETRY_TOPIC"] == "orders"
+                assert message.properties["ORIGIN_MESSAGE_ID"] == origin
+                assert message.properties["own"] == "x"
+        assert log.committed("billing", RETRY) == {0: 3}
+        assert log.committed("billing", "orders") == {first.queue_id: 1}
+        assert log.store.max_offset(SCHEDULE_TOPIC, 2) == 1
     row = stored_topics(tmp_path)[RETRY]
     assert (row["readQueueNums"], row["writeQueueNums"], row["perm"]) == (1, 1, 6)
 
 
-def test_after_sixteen_times_it_is_a_dead_letter(tmp_path: Path, clock: Clock) -> None:
-    async def story() -> None:
-        with opened(tmp_path, clock) as log:
-            log.put("orders", b"bad")
-            async with log.tail("orders", group="billing") as tail:
+async def test_after_sixteen_times_it_is_a_dead_letter(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path, clock) as log:
+        log.put("orders", b"bad")
+        async with log.tail("orders", group="billing") as tail:
+            message = await anext(tail)
+            for times in range(16):
+                await log.send_back_async(message, "billing", 1)
+                advance(log, clock, 1)
                 message = await anext(tail)
-                for times in range(16):
-                    await log.send_back_async(message, "billing", 1)
-                    advance(log, clock, 1)
-                    message = await anext(tail)
-                    assert message.reconsume_times == times + 1
-                log.send_back(message, "billing", 1)
-            (dead,) = log.read(DLQ)
-            assert (dead.body, dead.reconsume_times, dead.origin_topic) == (b"bad", 17, "orders")
-            advance(log, clock, 18)
-            assert log.store.max_offset(RETRY, 0) == 16
-
-    run(story())
+                assert message.reconsume_times == times + 1
+            log.send_back(message, "billing", 1)
+        (dead,) = log.read(DLQ)
+        assert (dead.body, dead.reconsume_times, dead.origin_topic) == (b"bad", 17, "orders")
+        advance(log, clock, 18)
+        assert log.store.max_offset(RETRY, 0) == 16
 
 
 def test_a_dead_letter_at_once_and_levels_that_are_given(tmp_path: Path, clock: Clock) -> None:
@@ -171,27 +161,23 @@ def test_what_is_gone_cannot_be_sent_back(tmp_path: Path, clock: Clock) -> None:
             reader.send_back(message, "billing")
 
 
-def test_one_consumer_of_a_group_gets_what_came_back(tmp_path: Path, clock: Clock) -> None:
+async def test_one_consumer_of_a_group_gets_what_came_back(tmp_path: Path, clock: Clock) -> None:
     """Of whatever topic, as a consumer of RocketMQ's does; or none, where it wants none."""
-
-    async def story() -> None:
-        with opened(tmp_path, clock) as log:
-            log.put("orders", b"order")
-            log.put("payments", b"payment")
-            for topic in ("orders", "payments"):
-                (message,) = log.read(topic)
-                log.send_back(message, "billing", 1)
-            advance(log, clock, 1)
-            async with (
-                log.tail("orders", group="billing", begin="latest") as one,
-                log.tail("payments", group="billing", begin="latest", retries=False) as other,
-            ):
-                received = await take(one, 2)
-                assert [each.origin_topic for each in received] == ["orders", "payments"]
-                log.put("payments", b"new")
-                assert [each.body for each in await take(other, 1)] == [b"new"]
-
-    run(story())
+    with opened(tmp_path, clock) as log:
+        log.put("orders", b"order")
+        log.put("payments", b"payment")
+        for topic in ("orders", "payments"):
+            (message,) = log.read(topic)
+            log.send_back(message, "billing", 1)
+        advance(log, clock, 1)
+        async with (
+            log.tail("orders", group="billing", begin="latest") as one,
+            log.tail("payments", group="billing", begin="latest", retries=False) as other,
+        ):
+            received = await take(one, 2)
+            assert [each.origin_topic for each in received] == ["orders", "payments"]
+            log.put("payments", b"new")
+            assert [each.body for each in await take(other, 1)] == [b"new"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -241,31 +227,25 @@ def test_a_group_of_several_topics_has_one_retry_topic_and_figures_say_so(
     assert sorted(found) == [("billing", "orders", 1), ("billing", "payments", 1)]
 
 
-def test_a_retry_topic_is_read_by_its_name_too(tmp_path: Path, clock: Clock) -> None:
-    async def story() -> None:
-        with opened(tmp_path, clock) as log:
-            log.put("orders", b"x")
-            (message,) = log.read("orders")
-            log.send_back(message, "billing", 1)
-            advance(log, clock, 1)
-            async with log.tail(RETRY, group="billing") as tail:
-                assert [each.body for each in await take(tail, 1)] == [b"x"]
-                assert tail.queue_ids == [0]
-            with pytest.raises(RefusedStoreError, match="has open consumers of"):
-                async with log.tail("orders", group="billing"), log.tail("orders", group="x"):
-                    log.reset_group("billing", RETRY, to="earliest")
-
-    run(story())
+async def test_a_retry_topic_is_read_by_its_name_too(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path, clock) as log:
+        log.put("orders", b"x")
+        (message,) = log.read("orders")
+        log.send_back(message, "billing", 1)
+        advance(log, clock, 1)
+        async with log.tail(RETRY, group="billing") as tail:
+            assert [each.body for each in await take(tail, 1)] == [b"x"]
+            assert tail.queue_ids == [0]
+        with pytest.raises(RefusedStoreError, match="has open consumers of"):
+            async with log.tail("orders", group="billing"), log.tail("orders", group="x"):
+                log.reset_group("billing", RETRY, to="earliest")
 
 
-def test_a_group_whose_retry_topic_no_broker_would_take_has_none(
+async def test_a_group_whose_retry_topic_no_broker_would_take_has_none(
     tmp_path: Path, clock: Clock
 ) -> None:
-    async def story() -> None:
-        with opened(tmp_path, clock) as log:
-            log.put("orders", b"x")
-            async with log.tail("orders", group="g" * 121) as tail:
-                assert (await anext(tail)).body == b"x"
-            assert log.topics() == ["orders"]
-
-    run(story())
+    with opened(tmp_path, clock) as log:
+        log.put("orders", b"x")
+        async with log.tail("orders", group="g" * 121) as tail:
+            assert (await anext(tail)).body == b"x"
+        assert log.topics() == ["orders"]

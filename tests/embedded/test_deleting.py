@@ -87,53 +87,44 @@ def test_a_group_gets_all_of_a_topic_that_was_deleted(
 
 @pytest.mark.parametrize("again", [5, 15])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_consumer_at_work_gets_all_of_a_topic_that_was_deleted(
+async def test_a_consumer_at_work_gets_all_of_a_topic_that_was_deleted(
     tmp_path: Path, backend: str, again: int
 ) -> None:
-    async def story() -> None:
-        with opened(tmp_path, backend, queues=1) as log:
-            put(log, 20, b"old")
-            async with log.tail("t", group="g") as tail:
-                assert len(await take(tail, 10)) == 10  # others wait in its buffer
-                log.store.delete_topic("t")
-                put(log, again, b"new")
-                assert await take(tail, again) == news(again)
-                assert log.committed("g", "t") == {0: again - 1}
-            assert log.committed("g", "t") == {0: again}
-
-    run(story())
+    with opened(tmp_path, backend, queues=1) as log:
+        put(log, 20, b"old")
+        async with log.tail("t", group="g") as tail:
+            assert len(await take(tail, 10)) == 10  # others wait in its buffer
+            log.store.delete_topic("t")
+            put(log, again, b"new")
+            assert await take(tail, again) == news(again)
+            assert log.committed("g", "t") == {0: again - 1}
+        assert log.committed("g", "t") == {0: again}
 
 
-def test_a_consumer_that_waits_gets_all_of_a_topic_that_was_deleted(tmp_path: Path) -> None:
-    async def story() -> None:
-        with opened(tmp_path, queues=1) as log:
-            put(log, 10, b"old")
-            async with log.tail("t", group="g") as tail:
-                await take(tail, 10)
-                waiting = asyncio.create_task(take(tail, 3))
-                await asyncio.sleep(0)
-                log.store.delete_topic("t")
-                put(log, 3, b"new")
-                assert await waiting == news(3)
-
-    run(story())
+async def test_a_consumer_that_waits_gets_all_of_a_topic_that_was_deleted(tmp_path: Path) -> None:
+    with opened(tmp_path, queues=1) as log:
+        put(log, 10, b"old")
+        async with log.tail("t", group="g") as tail:
+            await take(tail, 10)
+            waiting = asyncio.create_task(take(tail, 3))
+            await asyncio.sleep(0)
+            log.store.delete_topic("t")
+            put(log, 3, b"new")
+            assert await waiting == news(3)
 
 
-def test_a_message_of_a_deleted_topic_commits_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        with opened(tmp_path, queues=1) as log:
-            put(log, 10, b"old")
-            async with log.tail("t", group="g", auto_commit=False) as tail:
-                *_, old = [await anext(tail) for _ in range(10)]
-                log.store.delete_topic("t")
-                put(log, 3, b"new")
-                old.commit()
-                assert log.committed("g", "t") == {}
-                (await anext(tail)).commit()
-                old.commit()
-                assert log.committed("g", "t") == {0: 1}
-
-    run(story())
+async def test_a_message_of_a_deleted_topic_commits_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, queues=1) as log:
+        put(log, 10, b"old")
+        async with log.tail("t", group="g", auto_commit=False) as tail:
+            *_, old = [await anext(tail) for _ in range(10)]
+            log.store.delete_topic("t")
+            put(log, 3, b"new")
+            old.commit()
+            assert log.committed("g", "t") == {}
+            (await anext(tail)).commit()
+            old.commit()
+            assert log.committed("g", "t") == {0: 1}
 
 
 def test_a_commit_while_queues_are_deleted_is_not_kept(
@@ -232,23 +223,20 @@ def test_other_topics_and_groups_keep_theirs(tmp_path: Path) -> None:
     assert found.offsets == {"u@g": {0: 1}, "u@h": {0: 1}}
 
 
-def test_a_topic_with_consumers_is_not_deleted_by_the_log(tmp_path: Path) -> None:
-    async def story() -> None:
-        with opened(tmp_path, queues=1) as log:
-            put(log, 2, b"old")
-            async with log.tail("t", group="g") as tail:
-                await take(tail, 1)
-                with pytest.raises(RefusedStoreError, match="group 'g' has open consumers"):
-                    log.delete_topic("t")
-                assert await take(tail, 1) == [b"old 1"]
-            log.delete_topic("t")
-            log.delete_topic("t")
-            log.create_topic("t", 2)
-            log.put("t", b"new", queue_id=1)
-            async with log.tail("t", group="g") as tail:  # it sees both queues
-                assert await take(tail, 1) == [b"new"]
-
-    run(story())
+async def test_a_topic_with_consumers_is_not_deleted_by_the_log(tmp_path: Path) -> None:
+    with opened(tmp_path, queues=1) as log:
+        put(log, 2, b"old")
+        async with log.tail("t", group="g") as tail:
+            await take(tail, 1)
+            with pytest.raises(RefusedStoreError, match="group 'g' has open consumers"):
+                log.delete_topic("t")
+            assert await take(tail, 1) == [b"old 1"]
+        log.delete_topic("t")
+        log.delete_topic("t")
+        log.create_topic("t", 2)
+        log.put("t", b"new", queue_id=1)
+        async with log.tail("t", group="g") as tail:  # it sees both queues
+            assert await take(tail, 1) == [b"new"]
 
 
 def test_a_log_beside_a_database_of_a_broker_drops_offsets_in_both(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
 from tests.kit.logs import BACKENDS, opened
-from tests.kit.waiting import becomes, run
+from tests.kit.waiting import becomes, run, running_threads
 
 SOON = 0.02
 
@@ -53,17 +52,9 @@ async def nothing_comes(tail: Tail) -> None:
             await anext(tail)
 
 
-def with_log(root: Path, story: Callable[[EmbeddedLog], Awaitable[Any]], **given: Any) -> Any:
-    async def opened_story() -> Any:
-        with opened(root, **given) as log:
-            return await story(log)
-
-    return run(opened_story())
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_there_comes_and_then_what_is_put(tmp_path: Path, backend: str) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_what_is_there_comes_and_then_what_is_put(tmp_path: Path, backend: str) -> None:
+    with opened(tmp_path, backend=backend) as log:
         fill(log, 100)
         async with log.tail("t", group="g") as tail:
             found = await take(tail, 100)
@@ -83,37 +74,31 @@ def test_what_is_there_comes_and_then_what_is_put(tmp_path: Path, backend: str) 
             assert sorted(each.body for each in rest) == sorted(bodies(301, 101))
         assert sum(log.committed("g", "t").values()) == 301
 
-    with_log(tmp_path, story, backend=backend)
-
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_group_goes_on_where_it_was_and_another_begins(tmp_path: Path, backend: str) -> None:
-    async def first(log: EmbeddedLog) -> None:
+async def test_a_group_goes_on_where_it_was_and_another_begins(
+    tmp_path: Path, backend: str
+) -> None:
+    with opened(tmp_path, backend=backend) as log:
         fill(log, 50)
         assert await drain(log, 30) == bodies(30)
-
-    async def second(log: EmbeddedLog) -> None:
+    with opened(tmp_path, backend=backend) as log:
         assert await drain(log, 20) == bodies(50, 30)
         assert await drain(log, 50, group="other") == bodies(50)
         async with log.tail("t", group="g") as tail:
             await nothing_comes(tail)
 
-    with_log(tmp_path, first, backend=backend)
-    with_log(tmp_path, second, backend=backend)
 
-
-def test_a_topic_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_topic_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         found = asyncio.create_task(drain(log, 3))
         await becomes(lambda: log._members)
         fill(log, 3)
         assert sorted(await found) == bodies(3)
 
-    with_log(tmp_path, story)
 
-
-def test_begin_is_for_a_group_that_has_committed_nothing(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_begin_is_for_a_group_that_has_committed_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         fill(log, 20)
         latest = log.tail("t", group="latest", begin="latest")
         fill(log, 24, 20)
@@ -125,27 +110,21 @@ def test_begin_is_for_a_group_that_has_committed_nothing(tmp_path: Path) -> None
         fill(log, 28, 24)
         assert await drain(log, 4, group="first", begin="latest") == bodies(28, 24)
 
-    with_log(tmp_path, story)
 
-
-def test_a_group_that_began_at_the_end_misses_nothing_by_a_restart(tmp_path: Path) -> None:
-    async def first(log: EmbeddedLog) -> None:
+async def test_a_group_that_began_at_the_end_misses_nothing_by_a_restart(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         fill(log, 20)
         log.tail("t", group="g", begin="latest").close()
         fill(log, 24, 20)
-
-    async def second(log: EmbeddedLog) -> None:
+    with opened(tmp_path) as log:
         assert await drain(log, 4, begin="latest") == bodies(24, 20)
-
-    with_log(tmp_path, first)
-    with_log(tmp_path, second)
 
 
 # ---- commits
 
 
-def test_a_message_is_committed_when_the_next_is_asked_for(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_message_is_committed_when_the_next_is_asked_for(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         log.create_topic("t", 1)
         fill(log, 5)
         tail = log.tail("t", group="g")
@@ -164,11 +143,9 @@ def test_a_message_is_committed_when_the_next_is_asked_for(tmp_path: Path) -> No
                 raise ZeroDivisionError
         assert log.committed("g", "t") == {0: 2}
 
-    with_log(tmp_path, story)
 
-
-def test_without_auto_commit_only_what_is_committed_is_done(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_without_auto_commit_only_what_is_committed_is_done(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         log.create_topic("t", 1)
         fill(log, 10)
         async with log.tail("t", group="g", auto_commit=False) as tail:
@@ -179,26 +156,21 @@ def test_without_auto_commit_only_what_is_committed_is_done(tmp_path: Path) -> N
         assert await drain(log, 5) == bodies(10, 5)
         found[9 - 2].commit()  # of a tail that is closed
 
-    with_log(tmp_path, story)
 
-
-def test_a_commit_behind_the_close_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
-        with opened(tmp_path) as log:
-            fill(log, 1)
-            (message,) = await take(log.tail("t", group="g"), 1)
-        with pytest.raises(StoreClosedError):
-            message.commit()
-
-    run(story())
+async def test_a_commit_behind_the_close_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
+        fill(log, 1)
+        (message,) = await take(log.tail("t", group="g"), 1)
+    with pytest.raises(StoreClosedError):
+        message.commit()
 
 
 # ---- several consumers
 
 
 @pytest.mark.parametrize("consumers", [2, 3, 4, 6])
-def test_consumers_of_a_group_share_the_queues(tmp_path: Path, consumers: int) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_consumers_of_a_group_share_the_queues(tmp_path: Path, consumers: int) -> None:
+    with opened(tmp_path) as log:
         fill(log, 400)
         seen: list[bytes] = []
         tails: list[Tail] = []
@@ -222,11 +194,9 @@ def test_consumers_of_a_group_share_the_queues(tmp_path: Path, consumers: int) -
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    with_log(tmp_path, story)
 
-
-def test_a_queue_moves_when_its_consumer_asks_for_the_next_message(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_queue_moves_when_its_consumer_asks_for_the_next_message(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         log.create_topic("t", 2)
         fill(log, 10)
         first = log.tail("t", group="g")
@@ -247,11 +217,9 @@ def test_a_queue_moves_when_its_consumer_asks_for_the_next_message(tmp_path: Pat
         assert len(rest) == len({*rest})
         await nothing_comes(second)
 
-    with_log(tmp_path, story)
 
-
-def test_a_consumer_that_is_let_go_leaves_its_queues(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_consumer_that_is_let_go_leaves_its_queues(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         fill(log, 20)
         async for message in log.tail("t", group="g"):
             assert message.body == b"0"
@@ -259,11 +227,9 @@ def test_a_consumer_that_is_let_go_leaves_its_queues(tmp_path: Path) -> None:
         gc.collect()
         assert [each.body for each in await take(log.tail("t", group="g"), 20)] == bodies(20)
 
-    with_log(tmp_path, story)
 
-
-def test_one_that_waits_gets_the_queues_of_one_that_is_closed(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_one_that_waits_gets_the_queues_of_one_that_is_closed(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         log.create_topic("t", 1)
         first = log.tail("t", group="g")
         await nothing_comes(first)
@@ -275,8 +241,6 @@ def test_one_that_waits_gets_the_queues_of_one_that_is_closed(tmp_path: Path) ->
         assert (await anext(first)).body == b"0"
         first.close()
         assert (await waiting).body == b"0"  # it was not committed
-
-    with_log(tmp_path, story)
 
 
 def test_consumers_in_loops_of_several_threads(tmp_path: Path) -> None:
@@ -294,19 +258,16 @@ def test_consumers_in_loops_of_several_threads(tmp_path: Path) -> None:
                         continue
 
         threads = [threading.Thread(target=lambda: run(consume())) for _ in range(3)]
-        for each in threads:
-            each.start()
-        fill(log, 600, 200)
-        for each in threads:
-            each.join()
+        with running_threads(threads):
+            fill(log, 600, 200)
     assert sorted({*seen}) == sorted(bodies(600))
     assert len(seen) == 600
 
 
-def test_groups_of_other_topics_and_names_have_nothing_to_do_with_each_other(
+async def test_groups_of_other_topics_and_names_have_nothing_to_do_with_each_other(
     tmp_path: Path,
 ) -> None:
-    async def story(log: EmbeddedLog) -> None:
+    with opened(tmp_path) as log:
         fill(log, 4)
         fill(log, 4, topic="u")
         tails = [log.tail(topic, group=group) for topic in "tu" for group in "gh"]
@@ -314,14 +275,12 @@ def test_groups_of_other_topics_and_names_have_nothing_to_do_with_each_other(
             assert [message.body for message in await take(tail, 4)] == bodies(4)
             assert tail.queue_ids == [0, 1, 2, 3]
 
-    with_log(tmp_path, story)
-
 
 # ---- filters
 
 
-def test_a_filter_lets_its_tags_through_and_is_one_for_a_group(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_filter_lets_its_tags_through_and_is_one_for_a_group(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         for number in range(100):
             log.put("t", b"%d" % number, tags="rare" if number % 25 == 0 else "common")
         async with log.tail("t", group="g", tags="rare") as tail:
@@ -336,13 +295,11 @@ def test_a_filter_lets_its_tags_through_and_is_one_for_a_group(tmp_path: Path) -
             assert (await anext(tail)).body == b"x"
         log.tail("t", group="g").close()
 
-    with_log(tmp_path, story)
 
-
-def test_thousands_that_a_filter_holds_back_do_not_hold_up_the_loop(
+async def test_thousands_that_a_filter_holds_back_do_not_hold_up_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(log: EmbeddedLog) -> None:
+    with opened(tmp_path) as log:
         log.create_topic("t", 1)
         log.store.put_messages([Message("t", b"x", 0, {"TAGS": "common"})] * 5000)
         turns = 0
@@ -370,11 +327,9 @@ def test_thousands_that_a_filter_holds_back_do_not_hold_up_the_loop(
         assert len({*at_reads}) > len(at_reads) / 3
         counting.cancel()
 
-    with_log(tmp_path, story)
 
-
-def test_a_tail_that_always_has_something_lets_other_tasks_run(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_tail_that_always_has_something_lets_other_tasks_run(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         fill(log, 300)
         turns = 0
 
@@ -389,45 +344,37 @@ def test_a_tail_that_always_has_something_lets_other_tasks_run(tmp_path: Path) -
         assert turns >= 300 // 32 - 1
         counting.cancel()
 
-    with_log(tmp_path, story)
-
 
 # ---- ends
 
 
-def test_a_close_of_the_log_ends_those_who_wait_with_the_error(tmp_path: Path) -> None:
-    async def story() -> None:
-        log = opened(tmp_path)
-        log.create_topic("t", 1)
-        tails = [log.tail("t", group="g") for _ in range(2)]  # one of them has no queue
-        waiting = [asyncio.ensure_future(anext(tail)) for tail in tails]
-        await becomes(lambda: all(tail._wait is not None for tail in tails))
-        await asyncio.to_thread(log.close)
-        for each in waiting:
-            with pytest.raises(StoreClosedError):
-                await each
+async def test_a_close_of_the_log_ends_those_who_wait_with_the_error(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.create_topic("t", 1)
+    tails = [log.tail("t", group="g") for _ in range(2)]  # one of them has no queue
+    waiting = [asyncio.ensure_future(anext(tail)) for tail in tails]
+    await becomes(lambda: all(tail._wait is not None for tail in tails))
+    await asyncio.to_thread(log.close)
+    for each in waiting:
         with pytest.raises(StoreClosedError):
-            await anext(tails[0])
-
-    run(story())
-
-
-def test_a_store_that_fails_ends_those_who_wait(tmp_path: Path) -> None:
-    async def story() -> None:
-        log = opened(tmp_path)
-        tail = log.tail("t", group="g")
-        waiting = asyncio.ensure_future(anext(tail))
-        await becomes(lambda: tail._wait is not None)
-        components_of(log.store).state.fail(StoreIOError("the disk refused"))
-        with pytest.raises(StoreFailedError, match="the disk refused"):
-            await waiting
-        log.close()
-
-    run(story())
+            await each
+    with pytest.raises(StoreClosedError):
+        await anext(tails[0])
 
 
-def test_a_closed_tail_ends_the_iteration(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_store_that_fails_ends_those_who_wait(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    tail = log.tail("t", group="g")
+    waiting = asyncio.ensure_future(anext(tail))
+    await becomes(lambda: tail._wait is not None)
+    components_of(log.store).state.fail(StoreIOError("the disk refused"))
+    with pytest.raises(StoreFailedError, match="the disk refused"):
+        await waiting
+    log.close()
+
+
+async def test_a_closed_tail_ends_the_iteration(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         fill(log, 3)
         tail = log.tail("t", group="g")
 
@@ -442,11 +389,9 @@ def test_a_closed_tail_ends_the_iteration(tmp_path: Path) -> None:
         assert tail.is_closed
         assert [message async for message in tail] == []
 
-    with_log(tmp_path, story)
 
-
-def test_a_cancelled_wait_loses_nothing(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_a_cancelled_wait_loses_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         tail, seen = log.tail("t", group="g"), list[bytes]()
         for number in range(50):
             waiting = asyncio.ensure_future(anext(tail))
@@ -463,11 +408,9 @@ def test_a_cancelled_wait_loses_nothing(tmp_path: Path) -> None:
         assert seen == bodies(50)
         await nothing_comes(tail)
 
-    with_log(tmp_path, story)
 
-
-def test_one_task_at_a_time(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_one_task_at_a_time(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         tail = log.tail("t", group="g")
         waiting = asyncio.ensure_future(anext(tail))
         await becomes(lambda: tail._wait is not None)
@@ -476,11 +419,9 @@ def test_one_task_at_a_time(tmp_path: Path) -> None:
         fill(log, 1)
         assert (await waiting).body == b"0"
 
-    with_log(tmp_path, story)
 
-
-def test_expired_messages_are_passed_over(tmp_path: Path) -> None:
-    async def story(log: EmbeddedLog) -> None:
+async def test_expired_messages_are_passed_over(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
         log.create_topic("t", 1)
         for number in range(30):
             log.put("t", b"%d" % number * 50_000)
@@ -493,13 +434,11 @@ def test_expired_messages_are_passed_over(tmp_path: Path) -> None:
         rest = await drain(log, 30 - low)
         assert rest == [b"%d" % number * 50_000 for number in range(low, 30)]
 
-    with_log(tmp_path, story)
 
-
-def test_a_damaged_message_is_logged_and_passed_over(
+async def test_a_damaged_message_is_logged_and_passed_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(log: EmbeddedLog) -> None:
+    with opened(tmp_path) as log:
         log.create_topic("t", 1)
         fill(log, 3)
         (second,) = log.store.get_message("t", 0, 1, 1).messages()
@@ -507,8 +446,6 @@ def test_a_damaged_message_is_logged_and_passed_over(
         assert file is not None
         file.map()[second.phy_offset + 4 : second.phy_offset + 8] = b"\0\0\0\0"
         assert await drain(log, 2) == [b"0", b"2"]
-
-    with_log(tmp_path, story)
     assert "skipped message 1 of queue 0 of topic 't'" in caplog.text
 
 

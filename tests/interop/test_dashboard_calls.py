@@ -17,7 +17,7 @@ from tests.interop.consumers import NEWEST, Consumers, RunningConsumers, served
 from tests.interop.test_served import SIZES, dumped
 from tests.interop.walk import registered
 from tests.kit.remoting_client import strict
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 VARYING = {"consumeTps", "topicPutTps", "subVersion", "clientAddr", "perm", "jstack"}
@@ -71,12 +71,11 @@ def test_a_store_answers_the_dashboard_as_its_broker_did(
                 broker.do("offset", "orders", "watching", queue_id, 5)  # it has read everything
             port, address = broker.port, f"127.0.0.1:{broker.port}"
             of_broker = asked(consumers, names, address, *words)
-    before = tree_digest(root)
-    more = ("--broker-name", "a", "--cluster-name", "c", "--listen", address)
-    with served(root, *more) as own:
-        assert own == port
-        of_store = asked(consumers, own, address, *words)
-    assert tree_digest(root) == before
+    with unchanged(root):
+        more = ("--broker-name", "a", "--cluster-name", "c", "--listen", address)
+        with served(root, *more) as own:
+            assert own == port
+            of_store = asked(consumers, own, address, *words)
     assert of_store.keys() == of_broker.keys()
     for name in of_broker.keys() - DIFFERENT:
         assert of_store[name] == of_broker[name], name
@@ -117,16 +116,15 @@ def test_the_dashboard_reads_golden_stores(
     golden: Callable[[str], Path], consumers: RunningConsumers, name: str
 ) -> None:
     rows, root = dumped(name, "orders_1"), golden(name)
-    before = tree_digest(root)
-    key = next(
-        each["properties"]["KEYS"].split()[0]
-        for each in rows.values()
-        if {"UNIQ_KEY", "KEYS"} <= each["properties"].keys() and each["bodyLength"]
-    )
-    with served(root) as port:
-        address = f"127.0.0.1:{port}"
-        found = asked(consumers, port, address, "orders_1", "watching", key, "none")
-    assert tree_digest(root) == before
+    with unchanged(root):
+        key = next(
+            each["properties"]["KEYS"].split()[0]
+            for each in rows.values()
+            if {"UNIQ_KEY", "KEYS"} <= each["properties"].keys() and each["bodyLength"]
+        )
+        with served(root) as port:
+            address = f"127.0.0.1:{port}"
+            found = asked(consumers, port, address, "orders_1", "watching", key, "none")
     ends = {
         json.loads(queue)["queueId"]: each["maxOffset"]
         for queue, each in found["topicStats"]["offsetTable"].items()

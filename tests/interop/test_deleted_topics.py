@@ -45,8 +45,7 @@ def test_a_broker_gives_all_of_a_topic_that_was_deleted(
         for queue in range(4):
             broker.do("offset", "orders", "billing", queue, 20)
             broker.do("offset", "others", "billing", queue, 7)
-    done = commands.run(["topics", str(tmp_path), "orders", "--delete", "--yes"])
-    assert done.returncode == 0, done.stderr
+    commands.cqstore("topics", str(tmp_path), "orders", "--delete", "--yes")
     with brokers.running(tmp_path, **settings) as broker:
         offsets = broker.do("metadata")["offsets"]
         assert "orders@billing" not in offsets

@@ -22,7 +22,7 @@ from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_following import file_bytes
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare
 from tests.kit.cutting_proxy import CuttingProxy
-from tests.kit.waiting import until
+from tests.kit.waiting import run_threads, until
 
 pytestmark = pytest.mark.interop
 SLAVE = {**SIZES, "haSendHeartbeatInterval": 700}
@@ -90,10 +90,7 @@ def follow_while_it_grows(
         with rocketmq.following(proxy.port, theirs, kind, QUEUES, **SLAVE) as slave:
             slave.followed(store.max_phy_offset())
             threads = [threading.Thread(target=put, args=(store, 120)) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            run_threads(threads)
             end = store.max_phy_offset()
             assert slave.followed(end) == end
             assert proxy.connections > cuts

@@ -7,14 +7,10 @@ import pytest
 
 from cqstore.store.errors import StoreError, StoreFailedError
 from cqstore.store.service.opening.components import components_of
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.reput import running
 from tests.kit.waiting import until
 from tests.store.service.test_arrivals import SECONDS, is_waited_for, opened, put
-
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # a file left open
-)
 
 
 @IGNORED

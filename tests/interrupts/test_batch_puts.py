@@ -11,7 +11,7 @@ from cqstore.store.errors import StoreError
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
-from tests.kit.interrupts import Interrupted, first_places, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, first_places, run_interrupted
 from tests.kit.long_too import long_too
 
 SHARE = 6
@@ -81,9 +81,6 @@ STEPS: dict[str, Callable[[Case], None]] = {
 
 
 CONFIGS = pytest.mark.parametrize("config", [CONFIG, SYNC], ids=["async", "sync"])
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
-)
 
 
 def places_of(folder: Path, step: str, config: StoreConfig) -> list[int]:

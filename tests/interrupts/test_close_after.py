@@ -18,14 +18,11 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.runtime.running_state import CriticalSection
 from tests.kit.double_write import open_store
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 30
 MOST = 60
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
-)
 STEPS: dict[str, Callable[[MessageStore], object]] = {
     "verify": lambda store: store.verify(),
     "check": lambda store: [*store.check()],

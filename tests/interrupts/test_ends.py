@@ -31,7 +31,7 @@ from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 from tests.kit.own_threads import own_threads
 from tests.kit.quiet_config import quiet_config
-from tests.kit.waiting import until
+from tests.kit.waiting import run_threads, running_threads, until
 
 SECONDS = 30
 SMALL = StoreConfig(mapped_file_size_commit_log=65536)
@@ -177,10 +177,7 @@ def test_closes_that_meet_close_once_and_well(tmp_path: Path, backend: str) -> N
                 faults.append(exc)
 
         threads = [threading.Thread(target=close) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(SECONDS)
+        run_threads(threads, SECONDS)
         assert faults == []
         assert reopened(tmp_path) == number + 1
 
@@ -273,12 +270,9 @@ def test_a_follower_that_is_interrupted_leaves_the_others_served(
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         until(interrupted.is_set)
         others = [threading.Thread(target=put) for _ in range(3)]
-        for other in others:
-            other.start()
-        until(lambda: components_of(store).log.appended_records == 5)
-        go_on.set()
-        for other in others:
-            other.join(SECONDS)
+        with running_threads(others, SECONDS):
+            until(lambda: components_of(store).log.appended_records == 5)
+            go_on.set()
 
     interrupted = threading.Event()
 

@@ -23,16 +23,13 @@ from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.file_queues import NoLog
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.long_too import long_too
 from tests.kit.no_log import NoCheckpoint
 
 MANY = 10_000
 PREFIX = b"a queue"
 HOLE_AT, MORE_THAN_ONE_SCAN = 20, 9000
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # a listing of a folder left open
-)
 both_engines = pytest.mark.parametrize("engine", ENGINES)
 
 

@@ -19,7 +19,7 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.engines import ENGINES
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 from tests.kit.reput import SMALL_BATCHES
 from tests.kit.share import SomePlaces
@@ -211,11 +211,6 @@ class Bench:
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     with in_time(SECONDS):
         return Bench(tmp_path_factory.mktemp("bench"), request.param)
-
-
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
-)
 
 
 @IGNORED

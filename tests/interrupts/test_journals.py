@@ -31,13 +31,10 @@ from cqstore.store.journals.lagging_backends import LaggingBackends
 from cqstore.store.journals.store_mode import StoreMode
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.units import QueueKey
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 30
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
-)
 
 
 @dataclass(frozen=True)

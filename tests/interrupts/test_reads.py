@@ -16,7 +16,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 from tests.kit.share import SomePlaces
 
@@ -47,9 +47,6 @@ VARIANTS = [
     ("file", "", "small"), ("both", "", "small"),
     *[("rocksdb", engine.value, size) for engine in ENGINES for size in ("small", "roomy")],
 ]  # fmt: skip
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
-)
 
 
 def pulled(store: MessageStore, queue: int) -> list[bytes]:

@@ -20,14 +20,11 @@ from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.forks import forked
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 60
 MAX_LIGHT = 4
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # a generator or file left open
-)
 
 
 def seen_by_another_process(paths: StorePaths) -> bool:

@@ -21,7 +21,7 @@ from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES
 from tests.kit.forks import forked
-from tests.kit.interrupts import Interrupted, first_places, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, first_places, run_interrupted
 from tests.kit.long_too import long_too
 from tests.kit.mutations import in_time
 from tests.kit.own_threads import own_threads
@@ -33,9 +33,6 @@ CONFIG = StoreConfig(
     mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=200, max_hash_slot_num=20,
     max_index_num=10,
 )  # fmt: skip
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # a generator or a listing left open
-)
 KINDS = ["file", *(engine.value for engine in ENGINES), "both"]
 kinds = pytest.mark.parametrize("kind", KINDS)
 

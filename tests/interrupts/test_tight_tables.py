@@ -14,7 +14,8 @@ from cqstore.ab.trace.trace_control import record_trace
 from cqstore.store.service.dispatching import dispatch
 from cqstore.store.service.message_store import MessageStore
 from tests.interrupts import test_interrupts
-from tests.interrupts.test_interrupts import BASE, IGNORED, SECONDS, STEPS, Bench
+from tests.interrupts.test_interrupts import BASE, SECONDS, STEPS, Bench
+from tests.kit.interrupts import IGNORED
 from tests.kit.long_too import long_too
 from tests.kit.mutations import in_time
 from tests.kit.share import SomePlaces

@@ -25,6 +25,7 @@ from cqstore.store.settings.replica_config import BrokerRole
 from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.waiting import running_threads
 
 SECONDS = 30
 SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=20, max_index_num=400)
@@ -76,13 +77,10 @@ def test_a_latch_works_after_an_interrupt_anywhere(step: Callable[[Latch], objec
             threading.Thread(target=lambda latch=latch, done=done: done.append(latch.wait(SECONDS)))
             for _ in range(3)
         ]
-        for thread in threads:
-            thread.start()
-        with suppress(Interrupted):
-            run_interrupted(lambda latch=latch: step(latch), number)  # type: ignore[misc]
-        latch.set()
-        for thread in threads:
-            thread.join(SECONDS)
+        with running_threads(threads, SECONDS):
+            with suppress(Interrupted):
+                run_interrupted(lambda latch=latch: step(latch), number)  # type: ignore[misc]
+            latch.set()
         assert done == [True] * 3
         assert latch.is_set()
         with in_time(SECONDS):

@@ -90,6 +90,14 @@ def run(
     return _run(COMMAND, {"words": [*map(str, words)]}, feed, cwd or Path.cwd(), out)
 
 
+def cqstore(*words: object, feed: str = "", code: int = 0) -> "subprocess.CompletedProcess[str]":
+    """Run ``cqstore``, which must end with ``code`` and say no traceback; else as ``run``."""
+    done = run(words, feed)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
 def run_module(name: str, *words: object) -> "subprocess.CompletedProcess[str]":
     """Run ``python -m`` with a module of this checkout and its words; return what it printed."""
     request = {"module": name, "words": [*map(str, words)]}

@@ -53,6 +53,11 @@ def opened(root: Path, clock: Clock, backend: str = "file", **changes: Any) -> M
     return open_served(MessageStore, root, config_of(**changes), options)
 
 
+def put(store: MessageStore, level: int, *given: int) -> None:
+    """Put messages with these numbers, delayed by ``level``."""
+    assert all(result.ok for result in store.put_messages([delayed(n, level) for n in given]))
+
+
 def service(store: MessageStore) -> ScheduleMessageService:
     schedule = components_of(store).schedule
     assert schedule is not None

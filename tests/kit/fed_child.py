@@ -18,6 +18,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from cqstore.store.settings.replica_config import BrokerRole
+from tests.kit.waiting import run_threads
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=2000, max_hash_slot_num=50,
@@ -55,10 +56,7 @@ def main() -> None:
     with feeding(Feeder(store, followers)) as feeder:
         say(feeder.port)
         threads = [threading.Thread(target=work, args=(store, numbers)) for _ in range(_THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads(threads)
 
 
 if __name__ == "__main__":

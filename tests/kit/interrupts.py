@@ -17,6 +17,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
+
+IGNORED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""For what an interrupt leaves open: a file, a listing, a generator that is being closed."""
 _ROOT = Path(__file__).parents[2]
 _OURS = (
     *[f"{_ROOT / 'cqstore' / name}/"

@@ -6,8 +6,10 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from cqstore.broker.metadata.model import Form
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.paths import StorePaths
 from cqstore.store.service.offline.database_copy import is_database
 
 _FOLDER = Path(__file__).parents[1] / "golden" / "metadata"
@@ -51,3 +53,10 @@ def raw_rows(root: Path) -> dict[tuple[str, str, bytes], bytes]:
                 for key, value in database.items(family):
                     rows[folder.name, family, key] = value
     return rows
+
+
+def the_one(root: Path) -> BrokerMetadata:
+    """Return the metadata of a store that has one form of it, and no damage."""
+    (found,) = read_forms(StorePaths(root))
+    assert not found.faults
+    return found

@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,14 @@ def tree_digest(root: Path, but: Path | None = None) -> str:
         if kind == stat.S_IFREG:
             _add_bytes(digest, path)
     return digest.hexdigest()
+
+
+@contextmanager
+def unchanged(root: Path, but: Path | None = None) -> Iterator[None]:
+    """Fail if the block changes what ``tree_digest`` covers."""
+    before = tree_digest(root, but)
+    yield
+    assert tree_digest(root, but) == before
 
 
 def _below(folder: str, but: str | None) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """Waiting for a condition instead of for a time."""
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -41,3 +43,21 @@ def run(story: Coroutine[Any, Any, T]) -> T:
             return await story
 
     return asyncio.run(limited())
+
+
+@contextmanager
+def running_threads(
+    threads: Sequence[threading.Thread], seconds: float | None = None
+) -> Iterator[None]:
+    """Start ``threads``; after the block wait for the end of each, at most ``seconds``."""
+    for thread in threads:
+        thread.start()
+    yield
+    for thread in threads:
+        thread.join(seconds)
+
+
+def run_threads(threads: Sequence[threading.Thread], seconds: float | None = None) -> None:
+    """Start ``threads`` and wait for the end of each, at most ``seconds``."""
+    with running_threads(threads, seconds):
+        pass

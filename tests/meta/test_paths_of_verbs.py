@@ -12,7 +12,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.command_tree import subcommands, verbs
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 INPUTS = {
     "--against", "--base", "--broker-conf", "--commitlog", "--config", "--delete-from",
@@ -73,11 +73,10 @@ def test_an_empty_path_is_refused(
     words: str, name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)  # where an empty path would find a store
-    before = tree_digest(root)
-    master = ["127.0.0.1:1"] if words in {"follow", "ab record", "ab follow"} else []
-    found = failure(*words.split(), *([name, ""] if name.startswith("-") else [*master, ""]))
-    assert "path is empty" in getattr(found, "message", ""), found
-    assert tree_digest(root) == before
+    with unchanged(root):
+        master = ["127.0.0.1:1"] if words in {"follow", "ab record", "ab follow"} else []
+        found = failure(*words.split(), *([name, ""] if name.startswith("-") else [*master, ""]))
+        assert "path is empty" in getattr(found, "message", ""), found
 
 
 def outputs() -> list[Any]:
@@ -114,11 +113,10 @@ def test_an_output_inside_a_store_is_refused(
     if inside == "link":
         output = tmp_path / "link"
         output.symlink_to(root / "commitlog" / "x")
-    before = tree_digest(root)
-    found = failure(*given(words, name, root, output))
-    assert isinstance(found, RefusedStoreError), found
-    assert "would be inside the store" in str(found)
-    assert tree_digest(root) == before
+    with unchanged(root):
+        found = failure(*given(words, name, root, output))
+        assert isinstance(found, RefusedStoreError), found
+        assert "would be inside the store" in str(found)
 
 
 def test_an_output_in_another_store_is_refused(root: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.broker_conf import BrokerConf
-from tests.kit import commands
+from tests.kit.commands import cqstore
 from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
 from tests.kit.served import served
@@ -48,10 +48,7 @@ def words(master: WireMaster | str, root: Path, conf: Path, *more: object) -> li
 def run(
     master: WireMaster | str, root: Path, conf: Path, *more: object, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    done = commands.run(words(master, root, conf, *more)[1:])
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+    return cqstore(*words(master, root, conf, *more)[1:], code=code)
 
 
 @contextmanager

@@ -13,14 +13,11 @@ from cqstore.broker.groups.group_lag import near_groups
 from cqstore.broker.groups.group_offsets import (
     OffsetChange,
     Target,
-    at_time,
-    begin_of_queue,
     changed,
     copy,
-    end_of_queue,
-    exactly,
     forget,
     reset,
+    reset_target,
 )
 from cqstore.broker.metadata.changing import change_tables
 from cqstore.broker.metadata.convert import refuse_unless_whole
@@ -188,19 +185,15 @@ def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target
     """
     if (to is None) == (time is None):
         raise typer.BadParameter("give either --to or --time")
-    if time is not None:
-        moment = milliseconds(time)
-        return lambda store: at_time(store, moment)
-    if to == "earliest":
-        return lambda _: begin_of_queue
-    if to == "latest":
-        return lambda _: end_of_queue
+    moment = None if time is None else milliseconds(time)
+    if to in {None, "earliest", "latest"}:
+        return lambda store: reset_target(store, to, moment)
     if to is None or not to.isascii() or not to.isdecimal():
         raise typer.BadParameter(
             f"invalid value {to!r} of --to: expected earliest, latest, or a queue offset"
         )
-    target = exactly(int(to))
-    return lambda _: target
+    offset = int(to)
+    return lambda store: reset_target(store, offset, None)
 
 
 def _run(

@@ -149,7 +149,7 @@ def _check_known(store: MessageStore, lags: GroupLags, group: str, topic: str) -
     if group and group not in lags.groups:
         hint = near_groups(group, lags.groups)
         raise RefusedStoreError(f"group {group!r} has neither settings nor offsets{hint}")
-    if topic and topic not in lags.topics:
+    if topic and topic not in lags.topics and topic not in lags.rows:
         require_topic(store, topic)
 
 

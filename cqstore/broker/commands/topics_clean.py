@@ -14,7 +14,7 @@ from cqstore.broker.cleaning.report import CleaningReport, CleaningTally
 from cqstore.broker.cleaning.rules import CleanedTopic, CleaningRules
 from cqstore.broker.lite_topics import MIN_TTL, min_ttl_ms
 from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.one_form import find_one_form
+from cqstore.broker.one_form import find_one_form, named_form
 from cqstore.cli.interrupts import INTERRUPTED, interrupts
 from cqstore.cli.options import WOULD_BE_DELETED, note, open_to_delete
 from cqstore.cli.output import OutputFormat, output
@@ -67,7 +67,7 @@ class _Cleaning:
         self._open = partial(open_to_delete, root, config, backend)
         self._config, self._request = config, request
         self._is_interrupted = is_interrupted
-        self._form = _form(request.form)
+        self._form = named_form(request.form)
         values = {} if config is None else BrokerConf.read(config).taken([MIN_TTL])
         self._rules = CleaningRules(
             unused=request.unused, idle_days=request.idle_days, lite=request.lite,
@@ -155,18 +155,3 @@ def _rows(found: Iterable[CleanedTopic], *, is_done: bool) -> Iterator[Row]:
             "queueBytes": each.queue_bytes,
             "newestStoreTimestamp": each.newest,
         }
-
-
-def _form(text: str | None) -> Form | None:
-    """Return the form that ``--form`` names.
-
-    Raises:
-        typer.BadParameter: there is no such form.
-    """
-    try:
-        return None if text is None else Form(text)
-    except ValueError as exc:
-        names = ", ".join(Form)
-        raise typer.BadParameter(
-            f"invalid form {text!r}: expected one of {names}", param_hint="--form"
-        ) from exc

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cqstore.broker.dlq.dead_letters import GroupLetters, LetterSums, dlq_topic, origin_topic
-from cqstore.broker.groups.group_lag import GroupLags
+from cqstore.broker.groups.group_lag import GroupRows
 from cqstore.broker.metadata.forms import NO_METADATA
 from cqstore.broker.metadata.model import Form, Offsets
 from cqstore.broker.one_form import find_one_form
@@ -92,7 +92,7 @@ class RetryLags:
         self._offsets: Offsets | None = None if metadata is None else metadata.offsets
         self.faults = [] if metadata is None else metadata.faults
         """Errors about unreadable parts of the metadata."""
-        self._groups = set() if metadata is None else GroupLags(store, metadata).groups
+        self._groups = set() if metadata is None else GroupRows(metadata).groups
 
     def lag(self, group: str) -> int | None:
         """Return the retry lag as in ``cqstore groups``; ``None`` without metadata.

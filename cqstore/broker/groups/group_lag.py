@@ -143,28 +143,13 @@ class GroupRows:
             yield from _of_topic(topic, spans, rows)
 
 
-class GroupLags:
+class GroupLags(GroupRows):
     """The lags of all groups, read in one pass over the queues of a store."""
 
     def __init__(self, store: MessageStore, metadata: BrokerMetadata) -> None:
         """Arrange the offsets of ``metadata`` by topic; no queue is read yet."""
+        super().__init__(metadata)
         self._store = store
-        self._known = GroupRows(metadata)
-
-    @property
-    def groups(self) -> set[str]:
-        """Return the groups that have a configuration or offsets."""
-        return self._known.groups
-
-    @property
-    def unsure(self) -> list[str]:
-        """Return the ambiguous keys ``topic@group``; their first reading is used."""
-        return self._known.unsure
-
-    @property
-    def topics(self) -> set[str]:
-        """Return the topics that have a configuration or offsets."""
-        return {*self._known.topics, *self._known.rows}
 
     def queues(self, progress: Progress = noop) -> Iterator[QueueLag]:
         """Yield each queue in which a group has an offset, and its retry and dead-letter queues.
@@ -183,15 +168,15 @@ class GroupLags:
 
     def _found(self, progress: Progress) -> Iterator[QueueLag]:
         """Yield the same as ``queues``, without store times."""
-        left, passed = set(self._known.rows), 0
+        left, passed = set(self.rows), 0
         for topic, of_topic in groupby(self._store.queue_spans(), _topic_of):
             spans = list(of_topic)
             progress(passed)
             passed += len(spans)
             left.discard(topic)
-            yield from self._known.of_topic(topic, spans)
+            yield from self.of_topic(topic, spans)
         for topic in sorted(left):
-            yield from self._known.of_topic(topic, [])
+            yield from self.of_topic(topic, [])
 
 
 def _topic_of(span: QueueSpan) -> str:

@@ -13,6 +13,7 @@ from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.errors import NoSuchQueueError, RefusedStoreError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.arguments import check_numbers
 from cqstore.store.service.reading.store_times import Time, time_ms
 
 
@@ -103,6 +104,26 @@ def changed(offsets: Offsets, group: str, changes: Collection[OffsetChange]) -> 
         if not row:
             del made[key]
     return made
+
+
+def reset_target(store: MessageStore, to: str | int | None, time: Time | None) -> Target:
+    """Return the target of a reset: ``to`` earliest, latest or an offset, or else by ``time``.
+
+    Raises:
+        RefusedStoreError: both arguments are given, or neither.
+        TypeError: ``to`` is neither an end nor an offset.
+    """
+    if (to is None) == (time is None):
+        raise RefusedStoreError("reset_group() takes exactly one of to= and time=")
+    if time is not None:
+        return at_time(store, time)
+    if to == "latest":
+        return end_of_queue
+    if to == "earliest":
+        return begin_of_queue
+    check_numbers(to=to)
+    assert to is not None
+    return exactly(int(to))
 
 
 def begin_of_queue(_queue: QueueKey, low: int, _high: int) -> int:

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import typer
-
 from cqstore.broker.groups.group_lag import GroupRows, LagTotals
 from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.one_form import read_one_form
+from cqstore.broker.one_form import named_form, read_one_form
 from cqstore.broker.queue_ends import FollowedEnds
 from cqstore.cli.commands.top import TopView
 from cqstore.cli.table import Row
@@ -126,13 +124,7 @@ def group_view(
     Raises:
         typer.BadParameter: there is no such form.
     """
-    try:
-        wanted = None if form is None else Form(form)
-    except ValueError:
-        names = ", ".join(Form)
-        raise typer.BadParameter(
-            f"invalid form {form!r}: expected {names}", param_hint="--form"
-        ) from None
+    wanted = named_form(form)
     open_store = partial(MessageStore.open, root, config, read_only=True, housekeeping=False)
     paths = StorePaths(root)
     none = f"no consumer groups found in {paths.config}"

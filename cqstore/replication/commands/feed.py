@@ -3,23 +3,24 @@
 import asyncio
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from cqstore.cli.options import Backend, ConfigFile, Dir, Format, about_end, note, read_config
+from cqstore.cli.options import (
+    Backend,
+    ConfigFile,
+    Dir,
+    Format,
+    about_end,
+    bounded,
+    note,
+    read_config,
+)
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
 from cqstore.replication.address import address, networks
 from cqstore.replication.endpoint import endpoint
-from cqstore.replication.feed.feed_options import (
-    Allow,
-    Interval,
-    Listen,
-    MaxConnections,
-    Slave,
-    TlsCert,
-    TlsClientCa,
-)
 from cqstore.replication.feed.feed_settings import FeedSettings
 from cqstore.replication.feed.feeder import MAX_CONNECTIONS, Feeder
 from cqstore.replication.feed.slave_brokers import SlaveBroker, ha_address
@@ -41,6 +42,49 @@ from cqstore.store.settings.config import StoreConfig
 
 _HERE = "127.0.0.1"
 _MAX_PORT = 65_535
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address to listen on; port 0 picks a free port. Default: haListenPort on 127.0.0.1,"
+        " or listenPort + 1 if it is not set.",
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NET", help="Network that may connect, such as 10.0.0.0/24; may be repeated."
+    ),
+]
+MaxConnections = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Maximum number of connections; further ones are closed."
+    ),
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PEM", help="Certificate of this feed; enables TLS, which RocketMQ slaves lack."
+    ),
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(metavar="PEM", help="Accept only followers with a certificate signed by this CA."),
+]
+Interval = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1, callback=bounded, help="Time between two progress lines."
+    ),
+]
+Slave = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address (listenPort) of a RocketMQ slave broker to connect; may be repeated.",
+    ),
+]
 
 
 def feed(

@@ -276,7 +276,7 @@ def test_a_broker_that_fails_meanwhile_is_asked_again(tmp_path: Path, store: Mes
 
 
 @pytest.mark.parametrize("what", ["refused", "silent", "no master", "slave", "there"])
-def test_nothing_is_written_before_both_addresses_answer(
+async def test_nothing_is_written_before_both_addresses_answer(
     tmp_path: Path, store: MessageStore, what: str
 ) -> None:
     path, broker = tmp_path / "trace", WireBroker()
@@ -298,16 +298,12 @@ def test_nothing_is_written_before_both_addresses_answer(
         "there": (StoreConfigError, "the file already exists"),
     }
     error, sentence = errors[what]
-
-    async def whole() -> None:
-        async with master, broker:
-            port = master.port if what != "refused" else 1
-            given = plan(path, port, broker, timing=timing)
-            async with BrokerRecording(given, print) as recording:
-                with pytest.raises(error, match=sentence):
-                    await recording.begin()
-
-    run(whole())
+    async with master, broker:
+        port = master.port if what != "refused" else 1
+        given = plan(path, port, broker, timing=timing)
+        async with BrokerRecording(given, print) as recording:
+            with pytest.raises(error, match=sentence):
+                await recording.begin()
     assert path.exists() is (what == "there")
     assert what != "there" or path.read_bytes() == b"mine"
 
@@ -347,21 +343,17 @@ def test_our_own_feed_is_recorded_and_a_put_never_counts_the_recorder(tmp_path: 
     assert ending.lost_bytes == 0
 
 
-def test_a_recording_that_was_killed_says_so(tmp_path: Path, store: MessageStore) -> None:
+async def test_a_recording_that_was_killed_says_so(tmp_path: Path, store: MessageStore) -> None:
     path, master = tmp_path / "trace", WireMaster(log_of(store))
-
-    async def whole() -> None:
-        async with master, BrokerRecording(plan(path, master.port), print) as recording:
-            await recording.begin()
-            task = asyncio.create_task(recording.run(lambda _: None))
-            await becomes(lambda: len(master.requests) == 2)
-            put(store, 3, 90)
-            master.append(log_of(store)[len(master.log) :])
-            await becomes(lambda: recording.facts()["puts"] == 3)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            recording._output.close()
-
-    run(whole())
+    async with master, BrokerRecording(plan(path, master.port), print) as recording:
+        await recording.begin()
+        task = asyncio.create_task(recording.run(lambda _: None))
+        await becomes(lambda: len(master.requests) == 2)
+        put(store, 3, 90)
+        master.append(log_of(store)[len(master.log) :])
+        await becomes(lambda: recording.facts()["puts"] == 3)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        recording._output.close()
     assert read_trace(path).missing == (KILLED,)
     assert read_trace(path, limit=1).missing == (KILLED,)

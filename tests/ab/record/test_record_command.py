@@ -55,13 +55,10 @@ def test_a_recording_that_has_all_ends_with_zero(tmp_path: Path, store: MessageS
     path = tmp_path / "trace.jsonl"
     with serving(WireMaster(log_of(store), heartbeat=2.1)) as master:
         where = f"127.0.0.1:{master.port}"
-        done = commands.run(["ab", "record", where, path, "--for", "0.1s"])
-        assert done.returncode == 0, done.stderr
+        done = commands.cqstore("ab", "record", where, path, "--for", "0.1s")
         assert "without --broker, only puts are recorded" in done.stderr
-        again = commands.run(["ab", "record", where, path])
-        assert again.returncode == 2
+        again = commands.cqstore("ab", "record", where, path, code=2)
         assert f"the file already exists ({path})" in again.stderr
-        inside = commands.run(["ab", "record", where, store.root / "trace"])
-        assert inside.returncode == 2
+        inside = commands.cqstore("ab", "record", where, store.root / "trace", code=2)
         assert "inside" in inside.stderr
     assert path.read_bytes().count(b"\n") == 2

@@ -13,7 +13,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_export_golden import by_queue, kept
 from tests.kit.archived import archive
-from tests.kit.commands import run
+from tests.kit.commands import cqstore
 
 SIZES = "mappedFileSizeCommitLog=262144\nmappedFileSizeConsumeQueue=2000\n"
 SMALL = StoreConfig(mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=2000)
@@ -29,15 +29,8 @@ def conf(tmp_path: Path) -> Path:
     return path
 
 
-def cqstore(*words: object, code: int = 0) -> str:
-    done = run(words)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
 def exported(root: Path) -> list[Row]:
-    return [json.loads(line) for line in cqstore("export", root).splitlines()]
+    return [json.loads(line) for line in cqstore("export", root).stdout.splitlines()]
 
 
 def in_order(rows: list[Row]) -> dict[Any, list[Row]]:
@@ -74,11 +67,11 @@ def test_a_grown_archive_is_gone_on_with(tmp_path: Path, conf: Path) -> None:
     words += ["--output", "json"]
     put(root, range(40))
     archive(folder, s=root)
-    assert json.loads(cqstore(*words)) | {"phy": 0} == {"put": 40, "next": 41, "phy": 0}
-    assert json.loads(cqstore(*words))["put"] == 0
+    assert json.loads(cqstore(*words).stdout) | {"phy": 0} == {"put": 40, "next": 41, "phy": 0}
+    assert json.loads(cqstore(*words).stdout)["put"] == 0
     put(root, range(40, 100))
     archive(folder, s=root)
-    assert json.loads(cqstore(*words)) | {"phy": 0} == {"put": 60, "next": 101, "phy": 0}
+    assert json.loads(cqstore(*words).stdout) | {"phy": 0} == {"put": 60, "next": 101, "phy": 0}
     assert in_order(exported(new)) == in_order(exported(root))
 
 
@@ -127,12 +120,12 @@ def test_a_file_that_is_damaged_or_missing_ends_the_import(tmp_path: Path, conf:
             cqstore(*words)
             continue
         code = 2 if sentence == "No such file" else 1
-        reported = cqstore(*words, code=code)
+        reported = cqstore(*words, code=code).stderr
         assert sentence in reported
         assert "--continue-from" in reported
 
 
 def test_export_writes_no_archive(tmp_path: Path) -> None:
     put(tmp_path / "store", range(1))
-    reported = cqstore("export", tmp_path / "store", "--format", "archive", "--to", "x", code=2)
-    assert "invalid format 'archive'" in reported
+    refused = cqstore("export", tmp_path / "store", "--format", "archive", "--to", "x", code=2)
+    assert "invalid format 'archive'" in refused.stderr

@@ -10,7 +10,6 @@ from cqstore.broker.cleaning import cleaning_round
 from cqstore.broker.cleaning.cleaning_round import IsDue, delete_from_store
 from cqstore.broker.cleaning.rules import CleaningRules, KeptReason
 from cqstore.broker.metadata.json_form import read_json
-from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -26,11 +25,6 @@ CONFIG = StoreConfig(
 )  # fmt: skip
 UNUSED = CleaningRules(unused=True)
 GONE = [f"gone{number}" for number in range(7)]
-
-
-@pytest.fixture(params=backend_names())
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def open_filled(root: Path, backend: str) -> MessageStore:

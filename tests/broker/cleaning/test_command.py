@@ -10,9 +10,9 @@ import pytest
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.service.message_store import MessageStore
 from tests.broker.cleaning.kit import fill, there
-from tests.cli.test_commands import lines, run
-from tests.kit.commands import COMMAND
-from tests.kit.tree import tree_digest
+from tests.cli.test_commands import lines
+from tests.kit.commands import COMMAND, cqstore
+from tests.kit.tree import tree_digest, unchanged
 
 pytestmark = pytest.mark.disk
 GONE = {"gone", "gone-read"}
@@ -32,7 +32,7 @@ def topics(root: Path) -> set[str]:
 
 def test_topics_are_listed_first_and_deleted_with_yes(root: Path) -> None:
     before, every = tree_digest(root), topics(root)
-    shown = run("topics", root, *UNUSED, "--output", "jsonl")
+    shown = cqstore("topics", root, *UNUSED, "--output", "jsonl")
     found = {str(row["topic"]): (row["result"], row["reason"]) for row in lines(shown)}
     assert found == {
         "gone": ("selected", None), "gone-read": ("selected", None),
@@ -44,35 +44,34 @@ def test_topics_are_listed_first_and_deleted_with_yes(root: Path) -> None:
     assert f"{sentence} would be deleted (use --yes to delete them)" in shown.stderr
     assert "4 topics kept: 2 backlog, 1 dead-letters, 1 system-topic" in shown.stderr
     assert tree_digest(root) == before
-    done = run("topics", root, *UNUSED, "--yes", "--output", "jsonl")
+    done = cqstore("topics", root, *UNUSED, "--yes", "--output", "jsonl")
     assert {row["topic"] for row in lines(done) if row["result"] == "deleted"} == GONE
     assert f"{sentence} deleted" in done.stderr
     assert topics(root) == every - GONE
     assert "gone-read@billing" not in (root / "config" / "consumerOffset.json").read_text()
-    run("check", root)
+    cqstore("check", root)
 
-    before = tree_digest(root)
-    nothing = run("topics", root, *UNUSED, "--yes", "--output", "jsonl")
-    assert {row["result"] for row in lines(nothing)} == {"kept"}
-    assert "0 of 23 topics" in nothing.stderr
-    assert tree_digest(root) == before  # not even opened for writing
+    with unchanged(root):  # not even opened for writing
+        nothing = cqstore("topics", root, *UNUSED, "--yes", "--output", "jsonl")
+        assert {row["result"] for row in lines(nothing)} == {"kept"}
+        assert "0 of 23 topics" in nothing.stderr
 
 
 def test_the_settings_of_the_broker_count(root: Path, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("minLiteTTl=7200000\n")
-    assert lines(run("topics", root, "--clean", "--lite", "--config", conf)) == []
-    shown = run("topics", root, "--clean", "--lite", "--lagging", "--output", "jsonl")
+    assert lines(cqstore("topics", root, "--clean", "--lite", "--config", conf)) == []
+    shown = cqstore("topics", root, "--clean", "--lite", "--lagging", "--output", "jsonl")
     assert {row["topic"] for row in lines(shown)} == {"%LMQ%$brief$old", "%LMQ%$brief$lag"}
 
 
 def test_of_several_forms_one_has_to_be_named(root: Path) -> None:
-    run("meta", "convert", root, "--to", "v2", "--yes")
+    cqstore("meta", "convert", root, "--to", "v2", "--yes")
     table = root / "config" / "topics.json"
     table.write_text('{"topicConfigTable":{"gone":{"topicName":"gone"}}}')
-    refused = run("topics", root, *UNUSED, code=2)
+    refused = cqstore("topics", root, *UNUSED, code=2)
     assert "found metadata in several forms (json, v2)" in refused.stderr
-    shown = run("topics", root, *UNUSED, "--form", "v2", "--lagging", "--output", "jsonl")
+    shown = cqstore("topics", root, *UNUSED, "--form", "v2", "--lagging", "--output", "jsonl")
     assert {row["topic"] for row in lines(shown) if not row["reason"]} == {
         *GONE, "gone-lag", "%RETRY%g", "%DLQ%g",
     }  # fmt: skip
@@ -80,7 +79,7 @@ def test_of_several_forms_one_has_to_be_named(root: Path) -> None:
 
 def test_a_store_that_is_open_elsewhere_is_refused(root: Path) -> None:
     with MessageStore.open(root, housekeeping=False):
-        refused = run("topics", root, *UNUSED, "--yes", code=2)
+        refused = cqstore("topics", root, *UNUSED, "--yes", code=2)
     assert "has the store open" in refused.stderr
     assert topics(root) >= GONE
 

@@ -25,11 +25,11 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
-from tests.kit.commands import run
+from tests.kit.commands import cqstore, run
 from tests.kit.killed_at_change import ALL
 from tests.kit.killed_conversion import changes_until_killed
 from tests.kit.operating import SMALL, call, rows, write_config
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 
 FORMS = list(Form)
 OFFSETS: Offsets = {
@@ -136,9 +136,8 @@ def test_it_is_told_what_would_change_what_did_and_that_nothing_had_to(root: Pat
 
     assert said(3) == "cqstore: 1 of 1 offsets would change (use --yes to apply)\n"
     assert said(4) == "cqstore: 0 of 1 offsets would change (use --yes to apply)\n"
-    before = tree_digest(root / "config")
-    assert said(4, "--yes") == "cqstore: no offset needs to be changed\n"
-    assert tree_digest(root / "config") == before
+    with unchanged(root / "config"):
+        assert said(4, "--yes") == "cqstore: no offset needs to be changed\n"
     changed = "cqstore: 1 of 1 offsets changed; the previous metadata is in "
     assert said(3, "--yes").startswith(changed)
 
@@ -220,8 +219,7 @@ def test_no_topic_is_deleted_between_the_plan_and_the_change(
     root, refused = make_store(tmp_path / "store", Form.JSON), list[str]()
 
     def delete_first(*args: Any) -> Any:
-        done = run(["topics", root, "orders", "--delete", "--yes"])
-        assert done.returncode == 2
+        done = cqstore("topics", root, "orders", "--delete", "--yes", code=2)
         refused.append(done.stderr)
         return reset(*args)
 

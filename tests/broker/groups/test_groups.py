@@ -22,11 +22,11 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.commands import run
+from tests.kit.commands import cqstore
 from tests.kit.golden import load_dump
 from tests.kit.metadata_forms import expected_forms, unpack_forms
 from tests.kit.operating import SMALL, call, rows, write_config, write_offsets
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 Golden = Callable[[str], Path]
 
@@ -79,12 +79,11 @@ def test_lag_is_that_to_the_ends_that_rocketmq_tells(golden: Golden, name: str) 
         key = queue["topic"], queue["queueId"]
         expected[key] = queue["max"] - offset, max(queue["min"] - offset, 0)
     write_offsets(root, table)
-    before = tree_digest(root)
-    found = rows("groups", root, "--by", "queue", "--group", "g")
-    assert {
-        (row["topic"], row["queueId"]): (row["lag"], row["expired"]) for row in found
-    } == expected
-    assert tree_digest(root) == before
+    with unchanged(root):
+        found = rows("groups", root, "--by", "queue", "--group", "g")
+        assert {
+            (row["topic"], row["queueId"]): (row["lag"], row["expired"]) for row in found
+        } == expected
     assert [row["lag"] for row in found] == sorted(
         (lag for lag, _ in expected.values()), reverse=True
     )
@@ -268,8 +267,7 @@ def test_top_reads_the_form_of_the_configuration(tmp_path: Path, store: Path) ->
     conf = tmp_path / "broker.conf"
     conf.write_text("configManagerVersion=v2\n")
     words = ["top", store, "--by", "group", "--output", "jsonl", "--config", conf]
-    done = run(words)
-    assert done.returncode == 0, done.stderr
+    done = cqstore(*words)
     assert '"billing1"' in done.stdout
 
 

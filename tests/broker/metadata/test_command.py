@@ -9,14 +9,8 @@ from typer.testing import CliRunner, Result
 
 from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata.model import Form
-from tests.kit.metadata_forms import databases, expected_forms, unpack_forms
+from tests.kit.metadata_forms import databases, expected_forms
 from tests.kit.tree import tree_digest
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Path:
-    unpack_forms(tmp_path)
-    return tmp_path
 
 
 def call(*words: object) -> Result:

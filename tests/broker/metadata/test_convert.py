@@ -27,23 +27,17 @@ from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths
 from tests.kit import interrupts
 from tests.kit.call_order import Call, CallOrder
-from tests.kit.interrupts import first_places, run_interrupted
+from tests.kit.interrupts import IGNORED, first_places, run_interrupted
 from tests.kit.killed_conversion import changes_until_killed
-from tests.kit.metadata_forms import databases, unpack_forms
+from tests.kit.metadata_forms import databases, the_one
 from tests.kit.mutations import in_time
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 SECONDS = 60
 MOST = 250
 DROP = ["--drop", "forbidden", "--drop", "pull-offsets"]
 FINISHED = "an earlier conversion, which was interrupted, is finished"
 PAIRS = [(one, other) for one in Form for other in Form if one is not other]
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Path:
-    unpack_forms(tmp_path)
-    return tmp_path
 
 
 def call(root: Path, to: Form, *words: str) -> Result:
@@ -58,17 +52,10 @@ def done(root: Path, to: Form, *words: str) -> dict[str, Any]:
 
 
 def refused(root: Path, to: Form, *words: str) -> str:
-    before = tree_digest(root)
-    result = call(root, to, "--yes", *words)
-    assert isinstance(result.exception, RefusedStoreError), result.output
-    assert tree_digest(root) == before
+    with unchanged(root):
+        result = call(root, to, "--yes", *words)
+        assert isinstance(result.exception, RefusedStoreError), result.output
     return str(result.exception)
-
-
-def the_one(root: Path) -> BrokerMetadata:
-    (found,) = read_forms(StorePaths(root))
-    assert not found.faults
-    return found
 
 
 def expected_from(found: BrokerMetadata, to: Form) -> BrokerMetadata:
@@ -142,13 +129,12 @@ def test_the_file_of_light_queues_comes_where_it_is_asked_for_or_was(
 
 
 def test_without_yes_nothing_is_changed(stores: Path) -> None:
-    before = tree_digest(stores / Form.JSON)
-    result = call(stores / Form.JSON, Form.V1, "--output", "json")
-    assert result.exit_code == 0
-    assert result.stderr == "cqstore: nothing was changed (use --yes to apply)\n"
-    row = json.loads(result.stdout)
-    assert (row["from"], row["to"], row["offsets"], row["done"]) == ("json", "v1", 38, False)
-    assert tree_digest(stores / Form.JSON) == before
+    with unchanged(stores / Form.JSON):
+        result = call(stores / Form.JSON, Form.V1, "--output", "json")
+        assert result.exit_code == 0
+        assert result.stderr == "cqstore: nothing was changed (use --yes to apply)\n"
+        row = json.loads(result.stdout)
+        assert (row["from"], row["to"], row["offsets"], row["done"]) == ("json", "v1", 38, False)
 
 
 @pytest.mark.parametrize(
@@ -230,10 +216,9 @@ def test_from_a_form_into_itself_only_the_others_move_away(stores: Path) -> None
 
 
 def test_the_form_that_is_there_alone_needs_nothing(stores: Path) -> None:
-    before = tree_digest(stores / Form.V2 / "config")
-    result = call(stores / Form.V2, Form.V2, "--yes")
-    assert result.exit_code == 0
-    assert tree_digest(stores / Form.V2 / "config") == before
+    with unchanged(stores / Form.V2 / "config"):
+        result = call(stores / Form.V2, Form.V2, "--yes")
+        assert result.exit_code == 0
 
 
 # ---- refused
@@ -297,11 +282,10 @@ def test_what_reads_back_otherwise_is_not_put_in_place(
         write_form(less, form, root, lmq=lmq)
 
     monkeypatch.setattr(conversion, "write_form", losing)
-    before = tree_digest(stores / Form.JSON / "config")
-    result = call(stores / Form.JSON, Form.V1, "--yes")
-    assert isinstance(result.exception, CorruptionError)
-    assert "offsets differ" in str(result.exception)
-    assert tree_digest(stores / Form.JSON / "config") == before
+    with unchanged(stores / Form.JSON / "config"):
+        result = call(stores / Form.JSON, Form.V1, "--yes")
+        assert isinstance(result.exception, CorruptionError)
+        assert "offsets differ" in str(result.exception)
 
 
 @pytest.mark.parametrize("line", [b"", b"no line\n", b'{"moves":[]}\n'])
@@ -309,11 +293,10 @@ def test_a_damaged_journal_is_named(stores: Path, line: bytes) -> None:
     paths = StorePaths(stores / Form.JSON)
     paths.own.mkdir()
     paths.placing_metadata.write_bytes(line)
-    before = tree_digest(paths.config)
-    result = call(paths.root, Form.V1, "--yes")
-    assert isinstance(result.exception, CorruptionError)
-    assert result.exception.path == paths.placing_metadata
-    assert tree_digest(paths.config) == before
+    with unchanged(paths.config):
+        result = call(paths.root, Form.V1, "--yes")
+        assert isinstance(result.exception, CorruptionError)
+        assert result.exception.path == paths.placing_metadata
 
 
 # ---- killed, or stopped by an exception between any two calls
@@ -410,10 +393,9 @@ def test_an_interrupted_conversion_is_a_finding(stores: Path) -> None:
 
 def test_without_yes_an_interrupted_conversion_is_refused(stores: Path) -> None:
     stopped = stopped_before_the_old_form_moved(stores)
-    before = tree_digest(stopped.root)
-    result = call(stopped.root, Form.V1, "--from", "json")
-    assert isinstance(result.exception, RefusedStoreError)
-    assert tree_digest(stopped.root) == before
+    with unchanged(stopped.root):
+        result = call(stopped.root, Form.V1, "--from", "json")
+        assert isinstance(result.exception, RefusedStoreError)
 
 
 @pytest.mark.parametrize("writer", ["broker", "follower"])
@@ -508,11 +490,6 @@ def interrupt_some(convert: Interrupted, numbers: Iterable[int]) -> None:
             there = {path.read_bytes() for path in convert.root.rglob("*") if path.is_file()}
             assert old <= there, number  # of the former forms nothing is lost
             assert not (convert.root / "cqstore" / "new-metadata").exists()
-
-
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
-)
 
 
 @IGNORED

@@ -29,7 +29,7 @@ from cqstore.store.errors import (
 from cqstore.store.paths import StorePaths
 from tests.kit.faults import Faults
 from tests.kit.forks import forked
-from tests.kit.metadata_forms import raw_rows, unpack_forms
+from tests.kit.metadata_forms import raw_rows, the_one
 
 FORMS = [Form.V1, Form.SINGLE, Form.V2]
 each_form = pytest.mark.parametrize("form", FORMS)
@@ -43,13 +43,6 @@ V2 = ("rdb", "default")
 TOPIC = {"topicName": "t", "perm": 6, "readQueueNums": 2, "writeQueueNums": 2}
 
 
-@pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("forms")
-    unpack_forms(folder)
-    return folder
-
-
 def opened(root: Path, form: Form, table: Table = Table.OFFSETS) -> DatabaseTable:
     paths = StorePaths(root)
     database = databases_of(paths, form)[table]
@@ -58,12 +51,6 @@ def opened(root: Path, form: Form, table: Table = Table.OFFSETS) -> DatabaseTabl
 
 def closed(table: DatabaseTable) -> None:
     table._database.close()
-
-
-def the_one(root: Path) -> BrokerMetadata:
-    (found,) = read_forms(StorePaths(root))
-    assert not found.faults
-    return found
 
 
 # ---- against bytes

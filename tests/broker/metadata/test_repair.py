@@ -23,17 +23,11 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.made_topics import TopicQueues, topic_row, topics_of_spans
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import Call, CallOrder
-from tests.kit.metadata_forms import databases, unpack_forms
-from tests.kit.tree import tree_digest
+from tests.kit.metadata_forms import databases
+from tests.kit.tree import unchanged
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
 TORN = [b"", b'{"topicConfigTable":{"a":', b"[]", b"\xff\xfe", b'{"topicConfigTable":7}']
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Path:
-    unpack_forms(tmp_path)
-    return tmp_path
 
 
 def call(verb: str, root: Path, *words: str) -> Result:
@@ -120,9 +114,8 @@ def test_only_where_something_would_be_done_is_it_said_that_it_was_not(stores: P
     root = with_messages(stores / Form.JSON, ("lost", 0))
     (root / "config" / TOPICS_FILE).write_bytes(b"{")
     for verb in ("repair", "make-topics"):
-        before = tree_digest(root / "config")
-        assert call(verb, root).stderr == NOT_YET
-        assert tree_digest(root / "config") == before
+        with unchanged(root / "config"):
+            assert call(verb, root).stderr == NOT_YET
         for words in (["--yes"], ["--yes"], []):  # done, and nothing to do any more
             done = call(verb, root, *words)
             assert (done.exit_code, done.stderr) == (0, "")
@@ -140,12 +133,11 @@ def test_what_a_file_cannot_hold_is_named_with_the_form_that_has_it(
         each.rename(root / "config" / each.name)
     for path in (root / "config" / TOPICS_FILE, backup_of(root / "config" / TOPICS_FILE)):
         path.write_bytes(b"{")
-    before = tree_digest(root / "config")
-    refusal = call("repair", root, "--yes").exception
-    assert isinstance(refusal, RefusedStoreError)
-    assert "cannot store the metadata in the form json: a name is empty" in str(refusal)
-    assert refusal.path == root / "config"
-    assert tree_digest(root / "config") == before
+    with unchanged(root / "config"):
+        refusal = call("repair", root, "--yes").exception
+        assert isinstance(refusal, RefusedStoreError)
+        assert "cannot store the metadata in the form json: a name is empty" in str(refusal)
+        assert refusal.path == root / "config"
 
 
 def test_what_cannot_be_kept_is_not_replaced(stores: Path) -> None:
@@ -165,12 +157,11 @@ def test_topics_come_from_the_queues_and_groups_from_nowhere(stores: Path) -> No
     for name in (TOPICS_FILE, "subscriptionGroup.json"):
         for suffix in ("", ".bak"):
             (root / "config" / f"{name}{suffix}").write_bytes(b"{")
-    before = tree_digest(root)
-    found = rows("repair", root, code=1)
-    assert [(row["file"], row["from"], row["done"]) for row in found] == [
-        (TOPICS_FILE, "queues", False), ("subscriptionGroup.json", None, False),
-    ]  # fmt: skip
-    assert tree_digest(root) == before
+    with unchanged(root):
+        found = rows("repair", root, code=1)
+        assert [(row["file"], row["from"], row["done"]) for row in found] == [
+            (TOPICS_FILE, "queues", False), ("subscriptionGroup.json", None, False),
+        ]  # fmt: skip
     rows("repair", root, "--yes", code=1)
     back = json_of(root)
     assert {name: row["readQueueNums"] for name, row in back.topics.items()} == {
@@ -182,10 +173,9 @@ def test_topics_come_from_the_queues_and_groups_from_nowhere(stores: Path) -> No
 
 
 def test_what_is_sound_needs_nothing(stores: Path) -> None:
-    before = tree_digest(stores)
-    for form in Form:
-        assert not rows("repair", stores / form, "--yes")
-    assert tree_digest(stores) == before
+    with unchanged(stores):
+        for form in Form:
+            assert not rows("repair", stores / form, "--yes")
 
 
 def test_a_damaged_database_is_named(stores: Path) -> None:
@@ -275,13 +265,12 @@ def test_beside_rocksdb_the_file_has_all_topics_and_the_higher_counter(
     stores: Path, form: Form
 ) -> None:
     root = with_messages(stores / form, ("lost", 0))
-    before = tree_digest(databases(root)[0])
-    (kept,) = read_forms(StorePaths(root))
-    rows("make-topics", root, "--yes")
-    made = json_of(root)
-    assert made.topics.keys() == kept.topics.keys() | {"lost"}
-    assert made.versions[Table.TOPICS].counter == kept.versions[Table.TOPICS].counter + 1
-    assert tree_digest(databases(root)[0]) == before
+    with unchanged(databases(root)[0]):
+        (kept,) = read_forms(StorePaths(root))
+        rows("make-topics", root, "--yes")
+        made = json_of(root)
+        assert made.topics.keys() == kept.topics.keys() | {"lost"}
+        assert made.versions[Table.TOPICS].counter == kept.versions[Table.TOPICS].counter + 1
 
 
 def test_forms_with_other_topics_are_refused(stores: Path) -> None:
@@ -292,11 +281,10 @@ def test_forms_with_other_topics_are_refused(stores: Path) -> None:
     path = root / "config" / TOPICS_FILE
     rows("make-topics", root)  # both have the same but for topics of the broker's own
     path.write_text(path.read_text().replace('"orders11"', '"newer"'))
-    before = tree_digest(root / "config")
-    refusal = call("make-topics", root, "--yes").exception
-    assert isinstance(refusal, RefusedStoreError)
-    assert "json and v1 differ" in str(refusal)
-    assert tree_digest(root / "config") == before
+    with unchanged(root / "config"):
+        refusal = call("make-topics", root, "--yes").exception
+        assert isinstance(refusal, RefusedStoreError)
+        assert "json and v1 differ" in str(refusal)
 
 
 def test_version_2_reads_no_file(stores: Path) -> None:

@@ -23,25 +23,12 @@ from cqstore.cq_rocksdb.engine.raw_builder import build_database
 from cqstore.store.broker_files.fastjson import broker_object
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from cqstore.store.paths import StorePaths
-from tests.kit.metadata_forms import raw_rows, unpack_forms
+from tests.kit.metadata_forms import raw_rows, the_one
 
 each_form = pytest.mark.parametrize("form", list(Form))
 in_rocksdb = pytest.mark.parametrize("form", [Form.V1, Form.SINGLE, Form.V2])
 PULL_VERSION = b"\x01\x00\x02\x01data_version"
 """RocketMQ counts the commits of pull offsets with the others; both tables get what it then had."""
-
-
-@pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("forms")
-    unpack_forms(folder)
-    return folder
-
-
-def the_one(root: Path) -> BrokerMetadata:
-    (found,) = read_forms(StorePaths(root))
-    assert not found.faults
-    return found
 
 
 def held_by(form: Form, found: BrokerMetadata) -> BrokerMetadata:

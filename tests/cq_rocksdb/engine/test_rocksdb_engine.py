@@ -35,7 +35,8 @@ from cqstore.store.queue.units import BlockStop, UnitBatch
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.engines import engine_in_use, put_raw
 from tests.kit.rocksdb_queues import RocksDBQueues, add, engine_of, lose, phys, put
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
+from tests.kit.waiting import running_threads
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -182,15 +183,14 @@ def test_a_read_only_open_changes_no_byte_and_leaves_no_folder(
     store.close()
     (queues.root / "consumequeue" / "rocksdict-config.json").unlink(missing_ok=True)
     (queues.root / "consumequeue" / "Topic").mkdir()
-    before = tree_digest(queues.root)
-    first, second = queues.open(read_only=True), queues.open(read_only=True)
-    assert phys(first, "T", 0) == phys(second, "T", 0) == list(range(0, 1000, 100))
-    assert list(first.check_files()) == []
-    assert first.total_size_bytes() > 0
-    assert len(list(temporary.iterdir())) == 2
-    first.close()
-    second.close()
-    assert tree_digest(queues.root) == before
+    with unchanged(queues.root):
+        first, second = queues.open(read_only=True), queues.open(read_only=True)
+        assert phys(first, "T", 0) == phys(second, "T", 0) == list(range(0, 1000, 100))
+        assert list(first.check_files()) == []
+        assert first.total_size_bytes() > 0
+        assert len(list(temporary.iterdir())) == 2
+        first.close()
+        second.close()
     assert list(temporary.iterdir()) == []
 
 
@@ -303,12 +303,9 @@ def test_closing_under_eight_readers_is_clean(tmp_path: Path) -> None:
             outcomes.append(exc)
 
     readers = [threading.Thread(target=read, args=(queue_id,)) for queue_id in range(8)]
-    for reader in readers:
-        reader.start()
-    started.wait(30)
-    store.close()
-    for reader in readers:
-        reader.join(30)
+    with running_threads(readers, 30):
+        started.wait(30)
+        store.close()
     assert [type(outcome) for outcome in outcomes] == [StoreClosedError] * 8
     outcomes.clear()
     store = queues.open()

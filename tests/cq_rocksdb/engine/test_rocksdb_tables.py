@@ -24,7 +24,7 @@ from cqstore.store.queue.units import BlockStop
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES, engine_in_use, put_raw
 from tests.kit.forks import forked
-from tests.kit.waiting import until
+from tests.kit.waiting import running_threads, until
 
 pytestmark = pytest.mark.usefixtures("engine")
 PREFIX = queue_prefix("T", 0)
@@ -199,13 +199,10 @@ def test_no_reader_ever_misses_a_write_that_has_returned(opened: RocksEngine) ->
                 wrong.append((before, found))
 
     readers = [threading.Thread(target=read) for _ in range(4)]
-    for reader in readers:
-        reader.start()
-    for offset in range(300):
-        opened.write(batch(range(offset, offset + 1)))
-        written[0] = offset + 1
-    for reader in readers:
-        reader.join()
+    with running_threads(readers):
+        for offset in range(300):
+            opened.write(batch(range(offset, offset + 1)))
+            written[0] = offset + 1
     assert not wrong
     opened.close()
 

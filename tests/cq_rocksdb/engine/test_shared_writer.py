@@ -10,6 +10,7 @@ from cqstore.cq_rocksdb.engine.raw_writer import RawWriter, Row
 from cqstore.cq_rocksdb.engine.shared_writer import SharedWriter
 from cqstore.store.errors import NestedCallError, StoreClosedError
 from cqstore.store.paths import StorePaths
+from tests.kit.waiting import run_threads
 
 
 def rows_of(root: Path) -> dict[bytes, bytes]:
@@ -26,10 +27,7 @@ def test_the_first_write_opens_it_and_later_ones_wait_for_each_other(tmp_path: P
         return [("default", b"k", b"%d" % (int(found) + 1))]
 
     threads = [threading.Thread(target=shared.write, args=(add,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert rows_of(tmp_path) == {b"k": b"8"}
     shared.close()
 

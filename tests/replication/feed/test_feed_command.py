@@ -17,7 +17,7 @@ from cqstore.replication.commands.feed import _networks
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from tests.kit import commands
+from tests.kit.commands import cqstore
 from tests.kit.running import COMMAND
 from tests.kit.wire_slave import WireSlave
 from tests.replication.feed.conftest import CONFIG, log_in
@@ -35,10 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(*words: object, code: int) -> str:
-    done = commands.run(["feed", *words])
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr
+    return cqstore("feed", *words, code=code).stderr
 
 
 @contextmanager

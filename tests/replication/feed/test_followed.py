@@ -43,6 +43,14 @@ def put_in_threads(master: Master, threads: int, count: int) -> list[threading.T
     return started
 
 
+async def copied(master: Master, own: Path) -> bytes:
+    """Follow the master to its end; return the log that the follower has then."""
+    with MessageStore.open(own, CONFIG) as store:
+        follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+        await follower.run(lambda progress: progress.end == master.end)
+        return log_of(store)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", list(FlushDiskType))
 @pytest.mark.parametrize("backend", backend_names())
@@ -77,40 +85,34 @@ def test_a_log_is_followed_while_it_grows_through_cuts_at_any_byte(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", list(FlushDiskType))
-def test_every_put_that_waited_is_at_the_follower(tmp_path: Path, flush: FlushDiskType) -> None:
-    async def story(master: Master) -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG) as store:
-            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-            task = asyncio.create_task(follower.run())
-            for number in range(60):
-                result = await asyncio.to_thread(
-                    master.store.put_message, Message("t", b"%d" % number, 0)
-                )
-                assert result.status is PutMessageStatus.PUT_OK
-                assert result.appended is not None
-                end = result.phy_offset + result.appended.size
-                assert store.max_phy_offset() >= end
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    with leading(tmp_path / "master", sync(flush_disk_type=flush, **PATIENT)) as master:
-        run(story(master))
+async def test_every_put_that_waited_is_at_the_follower(
+    tmp_path: Path, flush: FlushDiskType
+) -> None:
+    with (
+        leading(tmp_path / "master", sync(flush_disk_type=flush, **PATIENT)) as master,
+        MessageStore.open(tmp_path / "own", CONFIG) as store,
+    ):
+        follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+        task = asyncio.create_task(follower.run())
+        for number in range(60):
+            result = await asyncio.to_thread(
+                master.store.put_message, Message("t", b"%d" % number, 0)
+            )
+            assert result.status is PutMessageStatus.PUT_OK
+            assert result.appended is not None
+            end = result.phy_offset + result.appended.size
+            assert store.max_phy_offset() >= end
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def test_a_follower_of_a_follower_gets_the_same_log(tmp_path: Path) -> None:
     """A log that begins at a later file than the first, too."""
-
-    async def story(master: Master, own: Path) -> bytes:
-        with MessageStore.open(own, CONFIG) as store:
-            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-            await follower.run(lambda progress: progress.end == master.end)
-            return log_of(store)
-
     with leading(tmp_path / "a", count=60) as master:
         begin, log = master.end - master.end % 4096, master.log
-        assert run(story(master, tmp_path / "b")) == log[begin:]
+        assert run(copied(master, tmp_path / "b")) == log[begin:]
     with leading(tmp_path / "b") as master:
-        assert run(story(master, tmp_path / "c")) == log[begin:]
+        assert run(copied(master, tmp_path / "c")) == log[begin:]
     assert served(tmp_path / "b") == served(tmp_path / "c")
 
 
@@ -146,14 +148,8 @@ def test_a_feeder_that_is_quiet_says_that_there_is_no_more(tmp_path: Path) -> No
 
 
 def test_a_batch_of_any_size_brings_the_same_log(tmp_path: Path) -> None:
-    async def story(master: Master, own: Path) -> bytes:
-        with MessageStore.open(own, CONFIG) as store:
-            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-            await follower.run(lambda progress: progress.end == master.end)
-            return log_of(store)
-
     for batch in (1, 7, 1 << 20):
         settings = QUICK.model_copy(update={"ha_transfer_batch_size": batch})
         with leading(tmp_path / f"{batch}", settings=settings, count=20) as master:
             begin = master.end - master.end % 4096
-            assert run(story(master, tmp_path / f"own{batch}")) == master.log[begin:]
+            assert run(copied(master, tmp_path / f"own{batch}")) == master.log[begin:]

@@ -19,7 +19,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from tests.kit.own_threads import own_threads
-from tests.kit.waiting import run, until
+from tests.kit.waiting import until
 from tests.kit.wire_slave import HEAD, WireSlave, acknowledging
 from tests.replication.feed.conftest import CONFIG, Master, leading
 from tests.replication.feed.test_sync_master import PATIENT, in_sync, message, sync
@@ -236,38 +236,31 @@ def test_a_connection_that_is_gone_is_the_loops_to_end(store: MessageStore) -> N
 # ---- one who hears
 
 
-def test_what_ends_the_hearing_is_raised_where_it_is_awaited() -> None:
+async def test_what_ends_the_hearing_is_raised_where_it_is_awaited() -> None:
     def take(peer: socket.socket) -> None:
         assert peer.recv(5) == b"hello"
         raise OutsideLogError("no such place")
 
-    async def story() -> None:
-        near, far = socket.socketpair()
-        with near, far:
-            far.send(b"hello")
-            with pytest.raises(OutsideLogError, match="no such place"):
-                await ReceiverThread(near, take).receive()
-
-    run(story())
+    near, far = socket.socketpair()
+    with near, far:
+        far.send(b"hello")
+        with pytest.raises(OutsideLogError, match="no such place"):
+            await ReceiverThread(near, take).receive()
 
 
-def test_a_hearing_that_is_cancelled_ends_its_thread() -> None:
+async def test_a_hearing_that_is_cancelled_ends_its_thread() -> None:
     received: list[bytes] = []
-
-    async def story() -> None:
-        near, far = socket.socketpair()
-        with near, far:
-            task = asyncio.create_task(
-                ReceiverThread(near, lambda peer: received.append(peer.recv(1))).receive()
-            )
-            while "cqstore-hear" not in own_threads():
-                await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert "cqstore-hear" not in own_threads()
-
-    run(story())
+    near, far = socket.socketpair()
+    with near, far:
+        task = asyncio.create_task(
+            ReceiverThread(near, lambda peer: received.append(peer.recv(1))).receive()
+        )
+        while "cqstore-hear" not in own_threads():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert "cqstore-hear" not in own_threads()
     assert received == [b""]
 
 

@@ -21,7 +21,7 @@ from cqstore.replication.feed._links import Link, Links
 from tests.kit.given_memory import given_memory
 from tests.kit.oracle.links import OracleLink, OracleLinks
 from tests.kit.shim.memory import without_memory
-from tests.kit.waiting import until
+from tests.kit.waiting import run_threads, running_threads, until
 
 SECONDS = 60.0
 REPORT = 8
@@ -88,20 +88,17 @@ def test_a_wait_is_over_when_so_many_have_it_and_not_before() -> None:
         return len(answers) == count
 
     threads = [threading.Thread(target=wait, args=each) for each in requested]
-    for thread in threads:
-        thread.start()
-    until(lambda: links.waiting == len(requested))
-    for number, phy_offset, served in (
-        (1, 20, {(10, 1), (20, 1)}), (2, 30, {(30, 1)}),
-        (0, 10, {(10, 2)}), (0, 40, {(20, 2), (30, 2)}),
-    ):  # fmt: skip
-        answers.clear()
-        left = links.waiting - len(served)
-        links.acknowledge(there[number], phy_offset)
-        until(partial(has_answers, len(served)))
-        assert (set(answers), links.waiting) == (served, left)
-    for thread in threads:
-        thread.join()
+    with running_threads(threads):
+        until(lambda: links.waiting == len(requested))
+        for number, phy_offset, served in (
+            (1, 20, {(10, 1), (20, 1)}), (2, 30, {(30, 1)}),
+            (0, 10, {(10, 2)}), (0, 40, {(20, 2), (30, 2)}),
+        ):  # fmt: skip
+            answers.clear()
+            left = links.waiting - len(served)
+            links.acknowledge(there[number], phy_offset)
+            until(partial(has_answers, len(served)))
+            assert (set(answers), links.waiting) == (served, left)
 
 
 def test_threads_that_wait_a_moment_never_hang_and_never_answer_too_soon() -> None:
@@ -124,13 +121,10 @@ def test_threads_that_wait_a_moment_never_hang_and_never_answer_too_soon() -> No
                 early[place] += time.monotonic() < deadline
 
     threads = [threading.Thread(target=wait, args=(place,)) for place in range(4)]
-    for thread in threads:
-        thread.start()
-    while min(served) < 200 or min(late) < 5:
-        links.acknowledge(link, link.position + 1)
-    ended.set()
-    for thread in threads:
-        thread.join()
+    with running_threads(threads):
+        while min(served) < 200 or min(late) < 5:
+            links.acknowledge(link, link.position + 1)
+        ended.set()
     assert links.waiting == 0
     assert early == [0] * 4
 
@@ -345,14 +339,11 @@ def test_bytes_that_another_reader_took_are_no_error(received: ReceivingLink) ->
     threads = [
         threading.Thread(target=each) for each in (lambda: answers.append(received.left()), steal)
     ]
-    for thread in threads:
-        thread.start()
-    for _ in range(100):
-        received.far.send(reports(1))
-        until(is_empty)
-    received.far.close()
-    for thread in threads:
-        thread.join()
+    with running_threads(threads):
+        for _ in range(100):
+            received.far.send(reports(1))
+            until(is_empty)
+        received.far.close()
     assert answers == [b""]
 
 
@@ -518,10 +509,7 @@ def _all_are_served(lent: Lent) -> None:
     for _ in range(30):
         counts = [draw.choice((1, 20, 60)) for _ in range(draw.choice((1, 1, 2, 5)))]
         threads = [threading.Thread(target=run, args=(count,)) for count in counts]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads(threads)
     assert lent.links.waiting == 0
     assert lent.link.received_by_puts > lent.before
     lent.near.shutdown(socket.SHUT_WR)

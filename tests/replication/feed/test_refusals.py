@@ -86,21 +86,17 @@ def test_a_follower_in_a_program_ends_with_both_ends_named(tmp_path: Path, case:
 
 
 @pytest.mark.parametrize("broker_id", [1, 9, 1 << 40])
-def test_a_learner_is_refused_once_by_a_feed_without_a_controller(
+async def test_a_learner_is_refused_once_by_a_feed_without_a_controller(
     tmp_path: Path, broker_id: int
 ) -> None:
     """With the largest id its handshake could also be two reports of a slave."""
-
-    async def story(master: Master) -> None:
+    with leading(tmp_path / "master", count=5) as master:
         with MessageStore.open(tmp_path / "own", CONFIG.as_learner()) as store:
             follower = Follower(store, "127.0.0.1", master.port, learner=Learner(broker_id))
             with pytest.raises(WireError, match="Any other is followed without --controller"):
                 async with asyncio.timeout(30):
                     await follower.run()
             assert follower.progress.connections == 1
-
-    with leading(tmp_path / "master", count=5) as master:
-        run(story(master))
         if broker_id < 1 << 32:
             said = "this is a slave under a controller (cqstore follow --controller)"
             until(lambda: any(said in reported for reported in master.reported))
@@ -125,20 +121,18 @@ def test_the_command_ends_with_1(tmp_path: Path, case: Case) -> None:
         assert tree_digest(own / "commitlog") == before
 
 
-def test_a_file_size_that_shows_only_when_the_master_rolls_is_named(tmp_path: Path) -> None:
+async def test_a_file_size_that_shows_only_when_the_master_rolls_is_named(tmp_path: Path) -> None:
     """The first file begins at 0 in both: the wire does not say how long it becomes."""
-
-    async def story(master: Master) -> None:
-        with MessageStore.open(tmp_path / "own", LARGER) as store:
-            follower = Follower(store, "127.0.0.1", master.port)
-            await follower.run(lambda progress: progress.end == master.end)
-            master.put(60)
-            with pytest.raises(DivergedError, match="is not 6000, set it here"):
-                async with asyncio.timeout(30):
-                    await follower.run()
-
-    with leading(tmp_path / "master", count=5) as master:
-        run(story(master))
+    with (
+        leading(tmp_path / "master", count=5) as master,
+        MessageStore.open(tmp_path / "own", LARGER) as store,
+    ):
+        follower = Follower(store, "127.0.0.1", master.port)
+        await follower.run(lambda progress: progress.end == master.end)
+        master.put(60)
+        with pytest.raises(DivergedError, match="is not 6000, set it here"):
+            async with asyncio.timeout(30):
+                await follower.run()
 
 
 def test_a_check_of_logs_that_have_no_byte_in_common_says_so(tmp_path: Path) -> None:

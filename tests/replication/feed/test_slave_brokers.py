@@ -81,20 +81,16 @@ def test_a_slave_is_given_the_address_again_and_again_and_that_is_told_once() ->
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_master_is_not_led_until_it_is_a_slave() -> None:
+async def test_a_master_is_not_led_until_it_is_a_slave() -> None:
     said: list[str] = []
-
-    async def story() -> None:
-        async with Slave() as broker:
-            broker.is_master = True
-            await led_until(broker.port, said, lambda: len(broker.requested) > 5)
-            assert broker.given == []
-            assert len(said) == 1
-            assert "it is a master (brokerId=0)" in said[0]
-            broker.is_master = False
-            await led_until(broker.port, said, lambda: bool(broker.given))
-
-    asyncio.run(story())
+    async with Slave() as broker:
+        broker.is_master = True
+        await led_until(broker.port, said, lambda: len(broker.requested) > 5)
+        assert broker.given == []
+        assert len(said) == 1
+        assert "it is a master (brokerId=0)" in said[0]
+        broker.is_master = False
+        await led_until(broker.port, said, lambda: bool(broker.given))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -126,23 +122,19 @@ def test_a_broker_that_refuses_or_is_gone_is_asked_again() -> None:
     ]
 
 
-def test_a_broker_that_is_led_is_asked_later_than_one_that_is_not(
+async def test_a_broker_that_is_led_is_asked_later_than_one_that_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(slave_brokers, "LEAD_SECONDS", 3600.0)
     monkeypatch.setattr(slave_brokers, "RETRY_SECONDS", 0.0)
-
-    async def story() -> None:
-        async with Slave() as broker:
-            broker.refusal = (1, "not yet")
-            await led_until(broker.port, said, lambda: len(broker.requested) > 3)
-            broker.refusal = None
-            turns = iter(range(1000))
-            await led_until(broker.port, said, lambda: bool(broker.given) and next(turns) == 500)
-            assert broker.given == [FEED]
-
-    asyncio.run(story())
+    async with Slave() as broker:
+        broker.refusal = (1, "not yet")
+        await led_until(broker.port, said, lambda: len(broker.requested) > 3)
+        broker.refusal = None
+        turns = iter(range(1000))
+        await led_until(broker.port, said, lambda: bool(broker.given) and next(turns) == 500)
+        assert broker.given == [FEED]
 
 
 def test_a_name_that_no_machine_can_have_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,16 +147,12 @@ def test_a_name_that_no_machine_can_have_is_told(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("data", [b"\x00\x00\x00\x02abcd", b"HTTP/1.1 400 Bad\r\n\r\n", b""])
-def test_what_is_no_broker_is_told(data: bytes) -> None:
+async def test_what_is_no_broker_is_told(data: bytes) -> None:
     said: list[str] = []
-
-    async def story() -> None:
-        async with Slave() as broker:
-            broker.instead[CODE] = lambda _number, _fields: data
-            await led_until(broker.port, said, lambda: len(broker.requested) > 2)
-            assert broker.given == []
-
-    asyncio.run(story())
+    async with Slave() as broker:
+        broker.instead[CODE] = lambda _number, _fields: data
+        await led_until(broker.port, said, lambda: len(broker.requested) > 2)
+        assert broker.given == []
     assert len(said) == 1
     assert "cannot be directed to this feed" in said[0]
 

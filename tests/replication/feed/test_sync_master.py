@@ -19,7 +19,7 @@ from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from cqstore.store.settings.replica_config import BrokerRole
 from tests.kit.interrupts import Interrupted, run_interrupted
-from tests.kit.waiting import until
+from tests.kit.waiting import run_threads, until
 from tests.kit.wire_slave import WireSlave, acknowledging
 from tests.replication.feed.conftest import CONFIG, QUICK, Master, leading
 
@@ -247,10 +247,7 @@ def test_many_threads_wait_each_for_its_own(tmp_path: Path, flush: FlushDiskType
                 answers.append(result)
 
         threads = [threading.Thread(target=put) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads(threads)
         assert slave.peer.fileno() >= 0
     assert {answer.status for answer in answers} == {OK}
     assert len(answers) == 640

@@ -26,7 +26,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.watch import StoreWatch
 from cqstore.store.service.opening.components import components_of
 from tests.kit import commands
-from tests.kit.waiting import becomes, run, until
+from tests.kit.waiting import becomes, until
 from tests.kit.wire_broker import WireBroker, topic
 from tests.kit.wire_master import WireMaster
 from tests.kit.wire_server import serving
@@ -43,8 +43,7 @@ NOTE = Following(
 
 def cqstore(*words: object) -> list[dict[str, object]]:
     """Run the command in a process of its own; return the rows that it prints."""
-    done = commands.run([*words, "--output", "jsonl"])
-    assert done.returncode == 0, done.stderr
+    done = commands.cqstore(*words, "--output", "jsonl")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -204,34 +203,31 @@ def test_a_note_of_other_kinds_of_values_is_damaged(tmp_path: Path) -> None:
             read_following(paths)
 
 
-def test_prometheus_has_the_figures_of_a_follower(led: Led, tmp_path: Path) -> None:
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with WireMaster(led.log) as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                registry = CollectorRegistry()
-                register(store, followers=[follower], registry=registry)
-                before = samples(registry, store)
-                assert before["connected"] == before["phy_offset_bytes"] == 0
-                assert not before.keys() & {
-                    "reported_phy_offset_bytes", "lag_bytes", "last_stored_seconds",
-                    "metadata_seconds",
-                }  # fmt: skip
-                task = asyncio.create_task(follower.run())
-                await becomes(lambda: follower.progress.caught_up)
-                follower.progress.metadata_time = 5.0
-                begin = len(led.log) - len(led.log) % 4096
-                stored = components_of(store).log.followed_timestamp
-                assert samples(registry, store) == {
-                    "connected": 1, "verified": 1, "caught_up": 1,
-                    "phy_offset_bytes": len(led.log), "reported_phy_offset_bytes": len(led.log),
-                    "lag_bytes": 0, "last_stored_seconds": stored / 1000, "metadata_seconds": 5.0,
-                    "connections_total": 1, "body_bytes_total": len(led.log) - begin,
-                }  # fmt: skip
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    run(story())
+async def test_prometheus_has_the_figures_of_a_follower(led: Led, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        async with WireMaster(led.log) as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            registry = CollectorRegistry()
+            register(store, followers=[follower], registry=registry)
+            before = samples(registry, store)
+            assert before["connected"] == before["phy_offset_bytes"] == 0
+            assert not before.keys() & {
+                "reported_phy_offset_bytes", "lag_bytes", "last_stored_seconds",
+                "metadata_seconds",
+            }  # fmt: skip
+            task = asyncio.create_task(follower.run())
+            await becomes(lambda: follower.progress.caught_up)
+            follower.progress.metadata_time = 5.0
+            begin = len(led.log) - len(led.log) % 4096
+            stored = components_of(store).log.followed_timestamp
+            assert samples(registry, store) == {
+                "connected": 1, "verified": 1, "caught_up": 1,
+                "phy_offset_bytes": len(led.log), "reported_phy_offset_bytes": len(led.log),
+                "lag_bytes": 0, "last_stored_seconds": stored / 1000, "metadata_seconds": 5.0,
+                "connections_total": 1, "body_bytes_total": len(led.log) - begin,
+            }  # fmt: skip
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def samples(registry: CollectorRegistry, store: MessageStore) -> dict[str, float]:
@@ -260,39 +256,31 @@ class Requesting:
         return NOTE
 
 
-def test_how_far_it_is_is_said_where_that_has_changed(
+async def test_how_far_it_is_is_said_where_that_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested, said = Requesting(tmp_path), list[str]()
     monkeypatch.setattr(running_follower, "note", said.append)
-
-    async def story() -> None:
-        task = asyncio.create_task(running_follower._report_progress(requested, requested, 0.001))  # type: ignore[arg-type]
-        await becomes(lambda: requested.looks > 3)
-        requested.progress.end = 9
-        await becomes(lambda: said[-1] == "replicated up to 9")
-        looks = requested.looks
-        await becomes(lambda: requested.looks > looks + 3)
-        task.cancel()
-
-    run(story())
+    task = asyncio.create_task(running_follower._report_progress(requested, requested, 0.001))  # type: ignore[arg-type]
+    await becomes(lambda: requested.looks > 3)
+    requested.progress.end = 9
+    await becomes(lambda: said[-1] == "replicated up to 9")
+    looks = requested.looks
+    await becomes(lambda: requested.looks > looks + 3)
+    task.cancel()
     assert said == ["replicated up to 5", "replicated up to 9"]
 
 
-def test_a_note_that_cannot_be_written_is_told_of_once(
+async def test_a_note_that_cannot_be_written_is_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested, said = Requesting(tmp_path), list[str]()
     monkeypatch.setattr(running_follower, "note", said.append)
     monkeypatch.setattr(running_follower, "_NOTE_SECONDS", 0.001)
     requested.paths.following.mkdir(parents=True)  # in its way
-
-    async def story() -> None:
-        task = asyncio.create_task(running_follower._note(requested, requested))  # type: ignore[arg-type]
-        await becomes(lambda: requested.looks > 3)
-        task.cancel()
-
-    run(story())
+    task = asyncio.create_task(running_follower._note(requested, requested))  # type: ignore[arg-type]
+    await becomes(lambda: requested.looks > 3)
+    task.cancel()
     (one,) = said
     assert one.startswith("cannot record the progress for cqstore top: cannot ")
     assert str(requested.paths.following) in one

@@ -35,6 +35,7 @@ from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.faults import Faults
 from tests.kit.hooks import Taker
 from tests.kit.log_bytes import log_of
+from tests.kit.parted import log_in
 from tests.kit.served import served
 from tests.kit.waiting import becomes, run
 from tests.kit.wire_master import WireMaster, frame
@@ -80,11 +81,6 @@ def follow(
                 return follower.progress
 
     return run(story())
-
-
-def log_in(root: Path) -> bytes:
-    with MessageStore.open(root, CONFIG, read_only=True) as store:
-        return log_of(store) if store.max_phy_offset() else b""
 
 
 @pytest.mark.parametrize("backend", backend_names())
@@ -174,26 +170,23 @@ def test_a_log_whose_file_has_no_record_is_an_empty_one(
         assert list(store.check()) == []
 
 
-def test_a_master_that_grows_is_followed_from_nothing_on(led: Led, tmp_path: Path) -> None:
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with WireMaster(b"") as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                task = asyncio.create_task(follower.run())
-                await becomes(lambda: follower.progress.verified)  # by a heartbeat
-                at = 0
-                for end in (50, 4096, 5000, len(led.log)):
-                    master.append(led.log[at:end])
-                    at = end
-                    await master.reported(
-                        max(place for place in {0, 4096, len(led.log), *led.starts} if place <= end)
-                    )
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                assert log_of(store) == led.log
-                assert store.get_message("t", 0, 0).messages()
-
-    run(story())
+async def test_a_master_that_grows_is_followed_from_nothing_on(led: Led, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        async with WireMaster(b"") as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            task = asyncio.create_task(follower.run())
+            await becomes(lambda: follower.progress.verified)  # by a heartbeat
+            at = 0
+            for end in (50, 4096, 5000, len(led.log)):
+                master.append(led.log[at:end])
+                at = end
+                await master.reported(
+                    max(place for place in {0, 4096, len(led.log), *led.starts} if place <= end)
+                )
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert log_of(store) == led.log
+            assert store.get_message("t", 0, 0).messages()
 
 
 # ---- logs that have parted
@@ -296,7 +289,7 @@ def test_a_file_that_leaves_the_log_while_it_is_followed_is_no_end(
     assert "its last file begins at 8192, its log ends at 10000" in str(caught.value)
 
 
-def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_nothing(
+async def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_nothing(
     led: Led, tmp_path: Path
 ) -> None:
     class Rolling(WireMaster):
@@ -305,32 +298,26 @@ def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_no
                 self.append(led.log[len(self.log) :])
             await super()._send(out, requested)
 
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with Rolling(led.log[: led.starts[4]]) as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                await follower.run(lambda progress: progress.end == len(led.log))
-                assert master.requests == [0, 0]
-
-    run(story())
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        async with Rolling(led.log[: led.starts[4]]) as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            await follower.run(lambda progress: progress.end == len(led.log))
+            assert master.requests == [0, 0]
     assert log_in(tmp_path / "own") == led.log
 
 
-def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -> None:
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with WireMaster(b"") as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                task = asyncio.create_task(follower.run())
-                for number in (3, 4, 40):
-                    master.append(led.log[len(master.log) : led.starts[number]])
-                    await master.reported(led.starts[number])
-                    await becomes(lambda: follower.progress.caught_up)
-                assert master.requests == [0, 0, 0]  # one more for another file
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    run(story())
+async def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        async with WireMaster(b"") as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            task = asyncio.create_task(follower.run())
+            for number in (3, 4, 40):
+                master.append(led.log[len(master.log) : led.starts[number]])
+                await master.reported(led.starts[number])
+                await becomes(lambda: follower.progress.caught_up)
+            assert master.requests == [0, 0, 0]  # one more for another file
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.parametrize("instead", [b"HTTP/1.1 400 Bad Request", b""])
@@ -381,61 +368,53 @@ def test_heartbeats_before_the_first_bytes_say_nothing(led: Led, tmp_path: Path)
     assert log_in(tmp_path / "own") == led.log
 
 
-def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None:
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with WireMaster(led.log) as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                task = asyncio.create_task(follower.run())
-                await master.reported(len(led.log))
-                count = len(master.reports)
-                while len(master.reports) < count + 3:
-                    master.changed.clear()
-                    await master.changed.wait()
-                assert set(master.reports[count:]) - {0} == {len(led.log)}  # 0: the last file?
-                assert follower.progress.connections == 1
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    run(story())
+async def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        async with WireMaster(led.log) as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            task = asyncio.create_task(follower.run())
+            await master.reported(len(led.log))
+            count = len(master.reports)
+            while len(master.reports) < count + 3:
+                master.changed.clear()
+                await master.changed.wait()
+            assert set(master.reports[count:]) - {0} == {len(led.log)}  # 0: the last file?
+            assert follower.progress.connections == 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
-def test_no_second_report_comes_before_an_answer_but_the_same(led: Led, tmp_path: Path) -> None:
+async def test_no_second_report_comes_before_an_answer_but_the_same(
+    led: Led, tmp_path: Path
+) -> None:
     """RocketMQ takes the last report that waits for where to begin."""
-
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            store.append_to_commit_log(0, led.log)
-            async with WireMaster(led.log, instead=b"") as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                task = asyncio.create_task(follower.run())
-                while len(master.reports) < 4:
-                    master.changed.clear()
-                    await master.changed.wait()
-                assert set(master.reports) == {1}
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    run(story())
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        store.append_to_commit_log(0, led.log)
+        async with WireMaster(led.log, instead=b"") as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            task = asyncio.create_task(follower.run())
+            while len(master.reports) < 4:
+                master.changed.clear()
+                await master.changed.wait()
+            assert set(master.reports) == {1}
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
-def test_who_waits_for_the_end_of_a_record_is_not_caught_up(led: Led, tmp_path: Path) -> None:
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with WireMaster(led.log[:600]) as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                task = asyncio.create_task(follower.run(caught_up))
-                await master.reported(max(start for start in led.starts if start <= 600))
-                master.reports.clear()
-                while len(master.reports) < 4:  # each after a time in which heartbeats came
-                    master.changed.clear()
-                    await master.changed.wait()
-                assert not task.done()
-                master.append(led.log[600:])
-                await task
-                assert follower.progress.end == len(led.log)
-
-    run(story())
+async def test_who_waits_for_the_end_of_a_record_is_not_caught_up(led: Led, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        async with WireMaster(led.log[:600]) as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            task = asyncio.create_task(follower.run(caught_up))
+            await master.reported(max(start for start in led.starts if start <= 600))
+            master.reports.clear()
+            while len(master.reports) < 4:  # each after a time in which heartbeats came
+                master.changed.clear()
+                await master.changed.wait()
+            assert not task.done()
+            master.append(led.log[600:])
+            await task
+            assert follower.progress.end == len(led.log)
 
 
 def test_a_port_that_sends_no_frame_is_told_as_such(led: Led, tmp_path: Path) -> None:
@@ -497,31 +476,27 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
     assert "retrying" in reported[0]
 
 
-def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
+async def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = list[float]()
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        follower = Follower(store, "127.0.0.1", 1, timing=Timing(first_retry=1, last_retry=5))
 
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            follower = Follower(store, "127.0.0.1", 1, timing=Timing(first_retry=1, last_retry=5))
+        async def sleep(seconds: float) -> None:
+            waits.append(seconds)
 
-            async def sleep(seconds: float) -> None:
-                waits.append(seconds)
+        async def lost(_: Until) -> None:
+            follower.progress.verified = len(waits) < 5  # that alone is of no use
+            follower.progress.end += len(waits) == 5
+            follower.progress.caught_up = len(waits) == 8
+            if len(waits) == 6:
+                raise DiskFullError("no room")
+            raise ConnectionError
 
-            async def lost(_: Until) -> None:
-                follower.progress.verified = len(waits) < 5  # that alone is of no use
-                follower.progress.end += len(waits) == 5
-                follower.progress.caught_up = len(waits) == 8
-                if len(waits) == 6:
-                    raise DiskFullError("no room")
-                raise ConnectionError
-
-            monkeypatch.setattr(asyncio, "sleep", sleep)
-            monkeypatch.setattr(follower, "_connection", lost)
-            await follower.run(lambda _: len(waits) == 10)
-
-    run(story())
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        monkeypatch.setattr(follower, "_connection", lost)
+        await follower.run(lambda _: len(waits) == 10)
     assert waits == [1, 2, 4, 5, 5, 1, 5, 5, 1, 2]
 
 
@@ -553,30 +528,28 @@ def syncing_elsewhere(store: MessageStore) -> Iterator[None]:
             other.join(30)
 
 
-def test_under_sync_flush_the_master_is_told_what_is_on_disk(led: Led, tmp_path: Path) -> None:
+async def test_under_sync_flush_the_master_is_told_what_is_on_disk(
+    led: Led, tmp_path: Path
+) -> None:
     config = CONFIG.model_copy(
         update={"flush_disk_type": FlushDiskType.SYNC_FLUSH, "sync_flush_timeout": 30}
     )
-
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", config, housekeeping=False) as store:
-            async with WireMaster(led.log[:3000]) as master:
-                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                task = asyncio.create_task(follower.run())
-                end = max(start for start in led.starts if start <= 3000)
+    with MessageStore.open(tmp_path / "own", config, housekeeping=False) as store:
+        async with WireMaster(led.log[:3000]) as master:
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            task = asyncio.create_task(follower.run())
+            end = max(start for start in led.starts if start <= 3000)
+            await master.reported(end)
+            with syncing_elsewhere(store):
+                master.append(led.log[3000:])
+                await becomes(lambda: store.max_phy_offset() == len(led.log))
+                master.reports.clear()
                 await master.reported(end)
-                with syncing_elsewhere(store):
-                    master.append(led.log[3000:])
-                    await becomes(lambda: store.max_phy_offset() == len(led.log))
-                    master.reports.clear()
-                    await master.reported(end)
-                    assert set(master.reports) == {end}
-                store.flush()
-                await master.reported(len(led.log))
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    run(story())
+                assert set(master.reports) == {end}
+            store.flush()
+            await master.reported(len(led.log))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def test_a_follower_that_is_stopped_in_an_append_lets_it_come_to_its_end(
@@ -618,37 +591,33 @@ def test_a_follower_that_is_stopped_in_an_append_lets_it_come_to_its_end(
 # ---- the disk
 
 
-def test_a_full_disk_is_waited_for(
+async def test_a_full_disk_is_waited_for(
     led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults, reported = Faults(monkeypatch), list[str]()
-
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with WireMaster(b"") as master:
-                follower = Follower(
-                    store, "127.0.0.1", master.port, timing=FAST, on_event=reported.append
-                )
-                task = asyncio.create_task(follower.run(at_end(len(led.log))))
-                await becomes(lambda: follower.progress.verified)
-                master.append(led.log[:500])
-                await becomes(lambda: follower.progress.end)
-                await asyncio.to_thread(store.flush)  # by now the next file was made ahead
-                faults.fail("fallocate", errno.ENOSPC, "/commitlog/")
-                master.append(led.log[500:])
-                await becomes(lambda: follower.progress.connections >= 3)
-                assert 0 < follower.progress.end < len(led.log)
-                assert follower.progress.end % 4096 == 0
-                faults.heal()
-                await task
-                assert log_of(store) == led.log
-
-    run(story())
+    with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+        async with WireMaster(b"") as master:
+            follower = Follower(
+                store, "127.0.0.1", master.port, timing=FAST, on_event=reported.append
+            )
+            task = asyncio.create_task(follower.run(at_end(len(led.log))))
+            await becomes(lambda: follower.progress.verified)
+            master.append(led.log[:500])
+            await becomes(lambda: follower.progress.end)
+            await asyncio.to_thread(store.flush)  # by now the next file was made ahead
+            faults.fail("fallocate", errno.ENOSPC, "/commitlog/")
+            master.append(led.log[500:])
+            await becomes(lambda: follower.progress.connections >= 3)
+            assert 0 < follower.progress.end < len(led.log)
+            assert follower.progress.end % 4096 == 0
+            faults.heal()
+            await task
+            assert log_of(store) == led.log
     assert served(tmp_path / "own") == served(led.root)
     assert any("No space left on device" in sentence for sentence in reported)
 
 
-def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None:
+async def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None:
     reported, is_well = list[str](), threading.Event()
 
     def fail(request: DispatchRequest) -> None:
@@ -656,26 +625,22 @@ def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None
             raise OSError("no route to host")
 
     taker = Taker(fail)
-
-    async def story() -> None:
-        with MessageStore.open(
-            tmp_path / "own", CONFIG, housekeeping=False, hooks=StoreHooks(dispatchers=[taker])
-        ) as store:
-            async with WireMaster(b"") as master:
-                follower = Follower(
-                    store, "127.0.0.1", master.port, timing=FAST, on_event=reported.append
-                )
-                task = asyncio.create_task(follower.run(at_end(len(led.log))))
-                await becomes(lambda: follower.progress.verified)
-                master.append(led.log[: led.starts[30]])
-                await becomes(lambda: store.metrics.snapshot().dispatch_stalled)
-                master.append(led.log[led.starts[30] :])
-                await becomes(lambda: any("no route to host" in sentence for sentence in reported))
-                is_well.set()
-                await task
-                assert log_of(store) == led.log
-
-    run(story())
+    with MessageStore.open(
+        tmp_path / "own", CONFIG, housekeeping=False, hooks=StoreHooks(dispatchers=[taker])
+    ) as store:
+        async with WireMaster(b"") as master:
+            follower = Follower(
+                store, "127.0.0.1", master.port, timing=FAST, on_event=reported.append
+            )
+            task = asyncio.create_task(follower.run(at_end(len(led.log))))
+            await becomes(lambda: follower.progress.verified)
+            master.append(led.log[: led.starts[30]])
+            await becomes(lambda: store.metrics.snapshot().dispatch_stalled)
+            master.append(led.log[led.starts[30] :])
+            await becomes(lambda: any("no route to host" in sentence for sentence in reported))
+            is_well.set()
+            await task
+            assert log_of(store) == led.log
     assert served(tmp_path / "own") == served(led.root)
     assert [request.phy_offset for request in taker.taken] == led.starts
 

@@ -8,7 +8,7 @@ import pytest
 
 from cqstore.store.comparing.log_heads import Heads, LogHeads
 from cqstore.store.errors import StoreIOError
-from tests.kit.commands import run
+from tests.kit.commands import cqstore
 from tests.kit.golden import load_dump
 from tests.migration.made_log import Made, make_log, make_store
 
@@ -117,8 +117,7 @@ def test_beside_a_process_that_expires_files_each_answer_is_right_or_an_error(
     for path in files[:-1]:
         os.utime(path, (1, 1))
     conf.write_text("fileReservedTime=1\n")
-    done = run(["clean", root, "--config", conf, "--yes"])
-    assert done.returncode == 0, done.stderr
+    cqstore("clean", root, "--config", conf, "--yes")
     left = sorted(folder.iterdir())
     assert len(left) < len(files) - 1
     assert looked(held, requested) == reported  # what is mapped stays: no bus error, no zeros

@@ -12,29 +12,12 @@ from pathlib import Path
 import pytest
 
 from cqstore.cq_file.store import FileConsumeQueueStore
-from cqstore.store.errors import CorruptionError, StoreError, TruncatedRecordError
+from cqstore.store.errors import CorruptionError, TruncatedRecordError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
-from cqstore.store.settings.config import StoreConfig
 from tests.kit.declining import Declines, decline_walks
-
-COUNT = 300
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=1 << 16, max_hash_slot_num=2000, max_index_num=2000,
-    mapped_file_size_consume_queue=20 * 2000,
-)  # fmt: skip
-
-
-def outcome(ask: Callable[[], object]) -> object:
-    try:
-        return ask()
-    except StoreError as exc:
-        return type(exc), str(exc)
-
-
-def keyed(store: MessageStore, number: int) -> list[int]:
-    return [message.queue_offset for message in store.query_message("t", f"k{number}")]
+from tests.store.core.test_maps import CONFIG, COUNT, filled, keyed, outcome
 
 
 def by_slow_path(store: MessageStore, ask: Callable[[], object]) -> object:
@@ -53,11 +36,7 @@ def truncated(found: object) -> bool:
 
 @pytest.fixture
 def store(tmp_path: Path) -> MessageStore:
-    store = MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False)
-    for number in range(COUNT):
-        assert store.put_message(Message("t", b"x", 0, {"KEYS": f"k{number}"})).ok
-    store.flush()
-    return store
+    return filled(tmp_path)
 
 
 def test_a_query_is_right_or_names_what_is_missing(tmp_path: Path, store: MessageStore) -> None:

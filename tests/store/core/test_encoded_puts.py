@@ -16,9 +16,8 @@ from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.writing import _encoded
-from tests.interrupts.test_interrupts import IGNORED
 from tests.kit.compared_puts import CONFIG, core_and_oracle, log_bytes, stop_clock, waiting
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import IGNORED, Interrupted, run_interrupted
 from tests.kit.killed_writer import CONFIG as ROOMY
 from tests.kit.messages import put
 

@@ -20,6 +20,7 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.chains import walk_chain
 from tests.kit.declining import Declines, decline_walks
+from tests.kit.waiting import running_threads
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 16, max_hash_slot_num=2000, max_index_num=2000,
@@ -44,7 +45,7 @@ def outcome(ask: Callable[[], object]) -> object:
         return type(exc), str(exc)
 
 
-def keyed(store: MessageStore, number: int) -> object:
+def keyed(store: MessageStore, number: int) -> list[int]:
     return [message.queue_offset for message in store.query_message("t", f"k{number}")]
 
 
@@ -164,15 +165,12 @@ def test_threads_meet_the_end_of_a_file_each_by_itself(tmp_path: Path) -> None:
                 wrong.append(exc)
 
         threads = [threading.Thread(target=ask) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(200):
-            for path, size in sizes.items():
-                os.truncate(path, 100)
-                os.truncate(path, size)
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with running_threads(threads):
+            for _ in range(200):
+                for path, size in sizes.items():
+                    os.truncate(path, 100)
+                    os.truncate(path, size)
+            stop.set()
         assert wrong == []
 
 

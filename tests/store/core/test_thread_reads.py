@@ -16,6 +16,7 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.cold_pages import folder_in_memory, pages_dropped
 from tests.kit.shim import Shim
+from tests.kit.waiting import run_threads
 
 QUEUES, UNITS = 24, 1000
 CONFIG = StoreConfig(
@@ -70,10 +71,7 @@ def test_threads_that_read_the_same_queues_are_told_the_truth(store: MessageStor
             wrong.append(exc)
 
     threads = [threading.Thread(target=read, args=(seed,)) for seed in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert wrong == []
 
 

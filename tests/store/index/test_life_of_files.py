@@ -23,7 +23,7 @@ from cqstore.store.index.index_service import IndexService, open_index_file
 from tests.kit.call_order import CallOrder
 from tests.kit.faults import EIO, Faults
 from tests.kit.index_records import index_record
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 ALL = (0, 1 << 62)
 SLOTS, ENTRIES = 10, 5
@@ -158,15 +158,14 @@ def test_files_that_point_behind_a_cut_log_are_replayed(tmp_path: Path) -> None:
 
 def test_reading_a_crashed_index_removes_nothing_and_says_what_to_replay(tmp_path: Path) -> None:
     written(tmp_path, range(10))
-    before = tree_digest(tmp_path)
-    index = opened(tmp_path, read_only=True, last_exit_ok=False, timestamp=13_000)
-    assert index.resume_phy_offset() == 300
-    assert len(index.query("t", "k", 64, *ALL)) == 10
-    assert index.truncate_dirty(500) == 2
-    with pytest.raises(ReadOnlyStoreError):
-        index_record(index, "t", None, "k", 5000, 30_000)
-    index.close()
-    assert tree_digest(tmp_path) == before
+    with unchanged(tmp_path):
+        index = opened(tmp_path, read_only=True, last_exit_ok=False, timestamp=13_000)
+        assert index.resume_phy_offset() == 300
+        assert len(index.query("t", "k", 64, *ALL)) == 10
+        assert index.truncate_dirty(500) == 2
+        with pytest.raises(ReadOnlyStoreError):
+            index_record(index, "t", None, "k", 5000, 30_000)
+        index.close()
 
 
 def test_expired_files_go_but_never_the_last(tmp_path: Path) -> None:

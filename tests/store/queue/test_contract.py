@@ -22,7 +22,7 @@ from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES
 from tests.kit.installing import install_lmdb
 from tests.kit.queue_drive import COMBINED, QueueDrive
-from tests.kit.tree import tree_digest
+from tests.kit.tree import unchanged
 
 LMDB = "lmdb"
 """A backend that only an entry point makes known."""
@@ -230,11 +230,10 @@ def test_the_minimum_follows_the_log_without_a_write(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 35)
     drive.store.flush()
     drive.reopen(read_only=True)
-    before = tree_digest(drive.root)
-    for gone in (0, 1, 17, 34):
-        drive.expire(gone)
-        assert drive.offsets("topic") == (gone, 35)
-    assert tree_digest(drive.root) == before
+    with unchanged(drive.root):
+        for gone in (0, 1, 17, 34):
+            drive.expire(gone)
+            assert drive.offsets("topic") == (gone, 35)
 
 
 def test_a_wholly_expired_queue_keeps_its_next_offset(drive: QueueDrive) -> None:

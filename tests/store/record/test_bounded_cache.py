@@ -13,6 +13,7 @@ from cqstore.store.record.bounded_cache import ENTRY_BYTES, BoundedCache
 from cqstore.store.record.encoding_rules import EncodingRules
 from cqstore.store.record.message import Message
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.waiting import run_threads
 
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
@@ -127,10 +128,7 @@ def test_threads_that_learn_at_once_keep_the_bound() -> None:
     sys.setswitchinterval(1e-6)
     try:
         threads = [threading.Thread(target=learn, args=(at * 1000,)) for at in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads(threads)
     finally:
         sys.setswitchinterval(interval)
     assert failures == []

@@ -32,7 +32,7 @@ from tests.kit.logged import logged
 from tests.kit.own_threads import own_threads
 from tests.kit.quiet_config import quiet_config
 from tests.kit.reput import running, use_always
-from tests.kit.waiting import becomes, run, until
+from tests.kit.waiting import becomes, run, running_threads, until
 
 LIMIT = 64
 CONFIG = quiet_config(
@@ -182,11 +182,8 @@ def test_the_puts_of_many_threads_wake_each_time(store: MessageStore) -> None:
             put(store, queue_id=(number + 1) % turns)
 
     threads = [threading.Thread(target=play, args=(number,)) for number in range(turns)]
-    for each in threads:
-        each.start()
-    put(store)
-    for each in threads:
-        each.join(SECONDS)
+    with running_threads(threads, SECONDS):
+        put(store)
     assert [store.max_offset("t", queue_id) for queue_id in range(turns)] == [
         rounds + 1, rounds, rounds, rounds,
     ]  # fmt: skip
@@ -411,31 +408,25 @@ def test_no_thread_to_be_had_is_said(plain: MessageStore, monkeypatch: pytest.Mo
 # ---- tasks
 
 
-def test_tasks_wait_and_time_out(store: MessageStore) -> None:
-    async def story() -> None:
-        assert not await store.wait_for_async("t", 0, 0, 0)
-        assert not await store.wait_for_async("t", 0, 0, SOON)
-        wait = asyncio.create_task(store.wait_for_async("t", 0, 1))
-        await becomes(lambda: is_waited_for(store))
-        put(store)
-        await asyncio.sleep(0)
-        assert not wait.done()
-        await store.put_message_async(Message("t", b"x", 0))
-        assert await wait
-
-    run(story())
+async def test_tasks_wait_and_time_out(store: MessageStore) -> None:
+    assert not await store.wait_for_async("t", 0, 0, 0)
+    assert not await store.wait_for_async("t", 0, 0, SOON)
+    wait = asyncio.create_task(store.wait_for_async("t", 0, 1))
+    await becomes(lambda: is_waited_for(store))
+    put(store)
+    await asyncio.sleep(0)
+    assert not wait.done()
+    await store.put_message_async(Message("t", b"x", 0))
+    assert await wait
     assert is_idle(store)
 
 
-def test_a_cancelled_task_leaves_nothing(store: MessageStore) -> None:
-    async def story() -> None:
-        wait = asyncio.create_task(store.wait_for_async("t", 0, 0))
-        await becomes(lambda: is_waited_for(store))
-        wait.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await wait
-
-    run(story())
+async def test_a_cancelled_task_leaves_nothing(store: MessageStore) -> None:
+    wait = asyncio.create_task(store.wait_for_async("t", 0, 0))
+    await becomes(lambda: is_waited_for(store))
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
     assert is_idle(store)
 
 

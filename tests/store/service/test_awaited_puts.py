@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -22,7 +22,7 @@ from cqstore.store.service.writing import _waits, ack_waiter, flush, loop_puts
 from tests.kit.gated_disk import GatedDisk, gated
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
-from tests.kit.waiting import becomes, until
+from tests.kit.waiting import becomes, run, run_threads, until
 from tests.store.service.test_flush import ASYNC, SYNC
 
 if TYPE_CHECKING:
@@ -30,16 +30,6 @@ if TYPE_CHECKING:
 
 OK = PutMessageStatus.PUT_OK
 SECONDS = 60
-
-
-def run(story: Coroutine[Any, Any, Any]) -> Any:
-    """``asyncio.run``, which gives up in the end."""
-
-    async def limited() -> Any:
-        async with asyncio.timeout(SECONDS):
-            return await story
-
-    return asyncio.run(limited())
 
 
 @pytest.fixture(params=["asyncio", "another kind"])
@@ -201,19 +191,16 @@ def test_what_fails_where_a_put_goes_on_is_its_answer() -> None:
     answer.set_exception(OSError(5, "Input/output error"))  # it is answered: only logged
 
 
-def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
+async def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
     store: MessageStore, disk: GatedDisk
 ) -> None:
-    async def story() -> None:
-        for syncs in (1, 2):  # the second time they are asked to go on together
-            results = await asyncio.gather(*puts(store, range(100)))
-            assert {result.status for result in results} == {OK}
-            assert disk.syncs == syncs
-
-    run(story())
+    for syncs in (1, 2):  # the second time they are asked to go on together
+        results = await asyncio.gather(*puts(store, range(100)))
+        assert {result.status for result in results} == {OK}
+        assert disk.syncs == syncs
 
 
-def test_a_handler_that_raises_where_the_disk_is_asked_holds_nobody_up() -> None:
+async def test_a_handler_that_raises_where_the_disk_is_asked_holds_nobody_up() -> None:
     requested: list[object] = []
 
     def ask() -> None:
@@ -221,12 +208,9 @@ def test_a_handler_that_raises_where_the_disk_is_asked_holds_nobody_up() -> None
         if len(requested) == 1:
             raise Interrupted
 
-    async def story() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        loop_puts._InLoop(asyncio.get_running_loop()).soon(ask)
-        await asyncio.sleep(0)
-
-    run(story())
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    loop_puts._InLoop(asyncio.get_running_loop()).soon(ask)
+    await asyncio.sleep(0)
     assert len(requested) == 2
 
 
@@ -260,26 +244,23 @@ def at_once(store: MessageStore, given: Message) -> PutMessageResult:
 
 
 @pytest.mark.usefixtures("any_loop")
-def test_all_who_wait_are_told_what_kept_the_log_from_the_disk(
+async def test_all_who_wait_are_told_what_kept_the_log_from_the_disk(
     store: MessageStore, disk: GatedDisk
 ) -> None:
-    async def story() -> None:
-        tasks = await held_up(store, disk, 20)
-        disk.fails = True
-        disk.open.set()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            assert isinstance(outcome, StoreFailedError | StoreIOError)
-        with pytest.raises(StoreFailedError):
-            await store.put_message_async(message())
-
-    run(story())
+    tasks = await held_up(store, disk, 20)
+    disk.fails = True
+    disk.open.set()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(outcome, StoreFailedError | StoreIOError)
+    with pytest.raises(StoreFailedError):
+        await store.put_message_async(message())
 
 
 @pytest.mark.usefixtures("any_loop")
-def test_a_late_sync_is_said(tmp_path: Path, disk: GatedDisk) -> None:
+async def test_a_late_sync_is_said(tmp_path: Path, disk: GatedDisk) -> None:
     config = SYNC.model_copy(update={"sync_flush_timeout": 1})
-
-    async def story(store: MessageStore) -> None:
+    with MessageStore.open(tmp_path / "store", config) as store:
+        until(lambda: disk.entered.acquire(blocking=False) is False)
         disk.open.clear()
         (task,) = puts(store, range(1))
         await asyncio.to_thread(disk.entered.acquire)
@@ -287,45 +268,35 @@ def test_a_late_sync_is_said(tmp_path: Path, disk: GatedDisk) -> None:
         await becomes(lambda: asyncio.get_running_loop().time() - began > 0.01)
         disk.open.set()
         assert (await task).status is PutMessageStatus.FLUSH_DISK_TIMEOUT
-
-    with MessageStore.open(tmp_path / "store", config) as store:
-        until(lambda: disk.entered.acquire(blocking=False) is False)
-        run(story(store))
         assert store.metrics.snapshot().put_not_ok[PutMessageStatus.FLUSH_DISK_TIMEOUT] == 1
 
 
 @pytest.mark.usefixtures("any_loop")
-def test_a_close_lets_those_who_wait_have_their_answer(
+async def test_a_close_lets_those_who_wait_have_their_answer(
     store: MessageStore, disk: GatedDisk
 ) -> None:
-    async def story() -> None:
-        tasks = await held_up(store, disk, 10)
-        closing = asyncio.create_task(asyncio.to_thread(store.close))
-        disk.open.set()
-        assert [result.status for result in await asyncio.gather(*tasks)] == [OK] * 10
-        await closing
-        with pytest.raises(StoreClosedError):
-            await store.put_message_async(message())
-
-    run(story())
+    tasks = await held_up(store, disk, 10)
+    closing = asyncio.create_task(asyncio.to_thread(store.close))
+    disk.open.set()
+    assert [result.status for result in await asyncio.gather(*tasks)] == [OK] * 10
+    await closing
+    with pytest.raises(StoreClosedError):
+        await store.put_message_async(message())
 
 
 # ---- cancelled, and too many
 
 
 @pytest.mark.usefixtures("any_loop")
-def test_who_is_cancelled_behind_the_append_goes_and_the_message_stays(
+async def test_who_is_cancelled_behind_the_append_goes_and_the_message_stays(
     store: MessageStore, disk: GatedDisk
 ) -> None:
-    async def story() -> None:
-        tasks = await held_up(store, disk, 3)
-        tasks[1].cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[1]
-        disk.open.set()
-        assert [(await task).status for task in (tasks[0], tasks[2])] == [OK, OK]
-
-    run(story())
+    tasks = await held_up(store, disk, 3)
+    tasks[1].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[1]
+    disk.open.set()
+    assert [(await task).status for task in (tasks[0], tasks[2])] == [OK, OK]
     assert [store.max_offset("t", number) for number in range(3)] == [1, 1, 1]
 
 
@@ -350,30 +321,26 @@ def test_too_many_wait_before_they_append_and_leave_nothing_if_cancelled(
     assert [store.max_offset("t", number) for number in range(8)] == [1, 1, 1, 0, 0, 1, 1, 1]
 
 
-def test_the_room_of_who_is_cancelled_is_the_next_ones(
+async def test_the_room_of_who_is_cancelled_is_the_next_ones(
     store: MessageStore, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cancelled when it had been let in, and before it ran."""
     monkeypatch.setattr(loop_puts, "MAX_IN_FLIGHT", 1)
     let_in = loop_puts._InLoop._admit
+    disk.open.clear()
+    tasks = puts(store, range(3))
 
-    async def story() -> None:
-        disk.open.clear()
-        tasks = puts(store, range(3))
+    def cancelling(self: Any) -> None:
+        let_in(self)
+        monkeypatch.setattr(loop_puts._InLoop, "_admit", let_in)
+        tasks[1].cancel()
 
-        def cancelling(self: Any) -> None:
-            let_in(self)
-            monkeypatch.setattr(loop_puts._InLoop, "_admit", let_in)
-            tasks[1].cancel()
-
-        monkeypatch.setattr(loop_puts._InLoop, "_admit", cancelling)
-        await becomes(lambda: components_of(store).log.appended_records == 1)
-        disk.open.set()
-        async with asyncio.timeout(SECONDS):
-            await asyncio.wait(tasks)
-        assert [task.cancelled() for task in tasks] == [False, True, False]
-
-    asyncio.run(story())
+    monkeypatch.setattr(loop_puts._InLoop, "_admit", cancelling)
+    await becomes(lambda: components_of(store).log.appended_records == 1)
+    disk.open.set()
+    async with asyncio.timeout(SECONDS):
+        await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [False, True, False]
 
 
 @pytest.mark.usefixtures("any_loop")
@@ -401,10 +368,7 @@ def test_loops_of_several_threads_put_side_by_side(store: MessageStore) -> None:
         return list(await asyncio.gather(*puts(store, range(50))))
 
     threads = [threading.Thread(target=lambda: found.append(run(story()))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
+    run_threads(threads, SECONDS)
     results = [result for each in found for result in each]
     assert [result.status for result in results] == [OK] * 150
     assert len({result.phy_offset for result in results}) == 150

@@ -12,7 +12,6 @@ from crcmod.predefined import mkCrcFun
 from cqstore.store.errors import CorruptionError, StoreIOError
 from cqstore.store.files import reading
 from cqstore.store.journals.deleted_topics import DeletedTopics
-from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -23,12 +22,6 @@ CONFIG = StoreConfig(
     mapped_file_size_consume_queue=2000, max_hash_slot_num=10, max_index_num=50,
 )  # fmt: skip
 TOPICS = ["gone", "gon", "gone2", "%LMQ%gone", "stays"]
-
-
-@pytest.fixture(params=backend_names())
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from cqstore.store.service.results import GetMessageStatus
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.rebuilt import Facts, facts
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=8192, mapped_file_size_consume_queue=200,
@@ -170,8 +170,7 @@ def test_read_only_the_queue_tells_holes_and_all_others_are_as_ever(
     root: Path, before: Facts, damage: Callable[[Path], None]
 ) -> None:
     damage(root)
-    digest = tree_digest(root)
-    with opened(root, read_only=True) as store:
+    with unchanged(root), opened(root, read_only=True) as store:
         assert LOST in {each.queue for each in store.report.queues_damaged}
         assert store.max_offset(*LOST) == 45
         there = seen = 0
@@ -191,7 +190,6 @@ def test_read_only_the_queue_tells_holes_and_all_others_are_as_ever(
         damaged = {finding.queue for finding in store.check() if finding.damage}
         assert LOST in damaged
         assert all(queue is not None and queue.topic == "a" for queue in damaged)
-    assert tree_digest(root) == digest
 
 
 @pytest.mark.parametrize("name", ["the last file", "the topic"])

@@ -23,6 +23,7 @@ from cqstore.store.service.writing.fast_put import SAMPLED_PUTS
 from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
 from tests.kit.golden import load_dump
+from tests.kit.waiting import run_threads
 
 FILE = 65536
 NEVER_MS = 10_000_000
@@ -254,10 +255,7 @@ def test_no_count_is_lost_among_threads(store: MessageStore) -> None:
     sys.setswitchinterval(1e-6)
     try:
         threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads(threads)
     finally:
         sys.setswitchinterval(interval)
     snapshot = store.metrics.snapshot()

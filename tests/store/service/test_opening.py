@@ -41,7 +41,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import CallOrder
 from tests.kit.descriptors import descriptors_of
 from tests.kit.golden import load_dump
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 from tests.store.service.test_journals import line
 
 Golden = Callable[[str], Path]
@@ -49,12 +49,6 @@ CONFIG = StoreConfig(
     mapped_file_size_commit_log=16384,
     max_hash_slot_num=100, max_index_num=1000,
 )  # fmt: skip
-
-
-@pytest.fixture(params=backend_names())
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @pytest.fixture
@@ -140,24 +134,20 @@ def test_an_opening_without_a_put_leaves_the_words_of_the_checkpoint(
 
 
 def test_a_read_only_store_takes_nothing_and_changes_nothing(root: Path) -> None:
-    before = tree_digest(root)
-    with MessageStore.open(root, read_only=True) as store:
+    with unchanged(root), MessageStore.open(root, read_only=True) as store:
         assert bodies(store) == 100
         with pytest.raises(ReadOnlyStoreError):
             store.put_message(Message("t", b""))
         with pytest.raises(ReadOnlyStoreError):
             store.flush()
-    assert tree_digest(root) == before
 
 
 # ---- refusals
 
 
 def refused(root: Path, config: StoreConfig | None = None) -> str:
-    before = tree_digest(root)
-    with pytest.raises(RefusedStoreError) as caught:
+    with unchanged(root), pytest.raises(RefusedStoreError) as caught:
         MessageStore.open(root, config)
-    assert tree_digest(root) == before
     return str(caught.value)
 
 
@@ -171,12 +161,11 @@ def test_queues_without_a_log_are_refused(root: Path) -> None:
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_file_is_no_store(root: Path, *, read_only: bool) -> None:
     log = next((root / "commitlog").iterdir())
-    before = tree_digest(root)
-    for place in (log, log / "below", log / "further" / "below"):
-        with pytest.raises(RefusedStoreError, match="this is a file") as caught:
-            MessageStore.open(place, read_only=read_only)
-        assert caught.value.path == log
-    assert tree_digest(root) == before
+    with unchanged(root):
+        for place in (log, log / "below", log / "further" / "below"):
+            with pytest.raises(RefusedStoreError, match="this is a file") as caught:
+                MessageStore.open(place, read_only=read_only)
+            assert caught.value.path == log
 
 
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue", "index"])
@@ -257,12 +246,11 @@ def test_what_promises_replicas_is_not_opened_to_write(
     root: Path, tmp_path: Path, key: str, value: str
 ) -> None:
     """It was answered ``PUT_OK`` without a replica."""
-    before = tree_digest(root)
-    config = StoreConfig.from_mapping({key: value})
-    for folder in (root, tmp_path / "new"):
-        with pytest.raises(StoreConfigError, match=f"{key}={value} promises replicas"):
-            MessageStore.open(folder, config)
-    assert tree_digest(root) == before
+    with unchanged(root):
+        config = StoreConfig.from_mapping({key: value})
+        for folder in (root, tmp_path / "new"):
+            with pytest.raises(StoreConfigError, match=f"{key}={value} promises replicas"):
+                MessageStore.open(folder, config)
     assert not (tmp_path / "new").exists()
     with MessageStore.open(root, config, read_only=True) as store:
         assert bodies(store) == 100

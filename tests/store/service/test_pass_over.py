@@ -21,7 +21,7 @@ from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.plain_record import PlainRecord
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536,
@@ -244,11 +244,10 @@ def test_one_that_is_last_and_unknown_leaves_no_unit(root: Path) -> None:
 
 def test_what_is_sound_is_not_passed_over(root: Path) -> None:
     good, size = places(root)[BAD]
-    before = tree_digest(root / "commitlog")
-    for at in (good, good + 1, good + size * 1000):
-        with pytest.raises(StoreConfigError, match=f"not damaged at {at}"):
-            MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[at]))
-    assert tree_digest(root / "commitlog") == before
+    with unchanged(root / "commitlog"):
+        for at in (good, good + 1, good + size * 1000):
+            with pytest.raises(StoreConfigError, match=f"not damaged at {at}"):
+                MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[at]))
 
 
 @pytest.mark.parametrize("exit_ok", [True, False])

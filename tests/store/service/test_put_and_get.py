@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.dispatching import dispatch
@@ -18,16 +17,11 @@ from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.service.results import GetMessageStatus, PutMessageStatus
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from tests.kit.waiting import running_threads
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, max_message_size=10_000)
 LMQ = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
-
-
-@pytest.fixture(params=backend_names())
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @pytest.fixture
@@ -172,13 +166,10 @@ def test_readers_in_other_threads_see_every_put_that_has_returned(
                     missed.append((least, found))
 
         readers = [threading.Thread(target=read) for _ in range(3)]
-        for reader in readers:
-            reader.start()
-        for number in range(3000):
-            returned = store.put_message(Message("t", b"%d" % number)).queue_offset + 1
-        done.set()
-        for reader in readers:
-            reader.join()
+        with running_threads(readers):
+            for number in range(3000):
+                returned = store.put_message(Message("t", b"%d" % number)).queue_offset + 1
+            done.set()
     assert missed == []
 
 

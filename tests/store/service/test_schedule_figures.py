@@ -17,10 +17,10 @@ from tests.kit.delays import (
     HOUR_SECONDS,
     Clock,
     config_of,
-    delayed,
     deliver,
     numbers,
     opened,
+    put,
     service,
 )
 from tests.kit.logs import BACKENDS, CONFIG
@@ -34,10 +34,6 @@ MINUTE_MS = 60_000
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
-
-
-def put(store: MessageStore, level: int, *given: int) -> None:
-    assert all(result.ok for result in store.put_messages([delayed(n, level) for n in given]))
 
 
 def reported(store: MessageStore) -> MetricsSnapshot:

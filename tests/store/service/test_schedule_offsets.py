@@ -26,6 +26,7 @@ from tests.kit.delays import (
     numbers,
     on_disk,
     opened,
+    put,
     scheduled,
     service,
 )
@@ -45,10 +46,6 @@ FILE = "config/delayOffset.json"
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
-
-
-def put(store: MessageStore, level: int, *given: int) -> None:
-    assert all(result.ok for result in store.put_messages([delayed(n, level) for n in given]))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -29,12 +28,6 @@ CONFIG = quiet_config(
 
 def message(number: int) -> Message:
     return Message("t", b"%d " % number * 100, number % 2, {"KEYS": "k"})
-
-
-@pytest.fixture(params=backend_names())
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 def test_what_waits_is_in_no_file_and_every_reader_finds_it(tmp_path: Path, backend: str) -> None:

@@ -9,10 +9,11 @@ from pydantic.alias_generators import to_camel
 
 from cqstore.replication.ha_settings import HaSettings
 from cqstore.store.settings import ignored_keys as module
-from cqstore.store.settings.broker_conf import BrokerConf, read_broker_conf
+from cqstore.store.settings.broker_conf import read_broker_conf
 from cqstore.store.settings.broker_keys import UNUSED, broker_keys
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.ignored_keys import IgnoredKey, by_reason, ignored_keys
+from tests.store.settings.test_broker_conf import conf_of
 
 TABLE = json.loads(Path(module.__file__).with_suffix(".json").read_text(encoding="utf-8"))
 NEWEST = {name for name, key in broker_keys().items() if key.until is None and not key.is_own}
@@ -23,12 +24,6 @@ OF_ROCKSDB = [
     for name in sorted(NEWEST)
     if "rocksdb" in name.lower() or "compression" in name.lower() or name.startswith("memTable")
 ]
-
-
-def conf_of(folder: Path, text: str) -> BrokerConf:
-    path = folder / "broker.conf"
-    path.write_text(text, encoding="utf-8")
-    return BrokerConf.read(path)
 
 
 def other(name: str, key: IgnoredKey) -> str:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -27,12 +26,12 @@ from cqstore.store.service.offline.mode import (
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.settings.config import StoreConfig
-from tests.kit import commands
 from tests.kit.call_order import CallOrder
+from tests.kit.commands import cqstore
 from tests.kit.crash_images import crash_image
 from tests.kit.double_write import OTHER, StoredOffsets, backend_state, config, open_store, refuse
 from tests.kit.golden import load_dump
-from tests.kit.tree import tree_digest
+from tests.kit.tree import tree_digest, unchanged
 from tests.store.comparing.test_comparison import Database
 
 Golden = Callable[[str], Path]
@@ -349,7 +348,7 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
     assert "2 units of the rocksdb queues are missing or different" in reasons(
         root, StoreMode("double-write-rocksdb")
     )
-    done = run("mode", root, "--verify", "--output", "jsonl", code=1)
+    done = cqstore("mode", root, "--verify", "--output", "jsonl", code=1)
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert (row["topic"], row["from"], row["to"], row["lacking"]) == (topic, 3, 4, "rocksdb")
     with pytest.raises(
@@ -364,17 +363,9 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
 # ---- the command
 
 
-def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = commands.run(words)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
 def shown(root: Path, verb: str) -> dict[str, object]:
-    before = tree_digest(root)
-    record = json.loads(run(verb, root, "--output", "json").stdout)
-    assert tree_digest(root) == before
+    with unchanged(root):
+        record = json.loads(cqstore(verb, root, "--output", "json").stdout)
     found: dict[str, object] = record[0] if isinstance(record, list) else record
     return found
 
@@ -394,19 +385,19 @@ def test_the_command_shows_and_steps(golden: Golden, name: str) -> None:
     facts = shown(root, "mode")
     assert facts["state"] == "double-write-file"
     assert facts["step to file"] == facts["step to double-write-rocksdb"] == "possible"
-    run("mode", root, "--to", "rocksdb", code=2)
-    run("mode", root, "--to", "nonsense", code=2)
-    run("mode", root, "--to", "double-write-rocksdb")
+    cqstore("mode", root, "--to", "rocksdb", code=2)
+    cqstore("mode", root, "--to", "nonsense", code=2)
+    cqstore("mode", root, "--to", "double-write-rocksdb")
     settle(root)
-    run("mode", root, "--to", "rocksdb")
+    cqstore("mode", root, "--to", "rocksdb")
     facts = shown(root, "mode")
     assert (facts["state"], facts["set"]) == ("rocksdb", "by cqstore mode")
     assert facts["kept, the one that is read first"] == "rocksdb"
     assert "file queues are left behind: complete up to phy offset" in str(
         shown(root, "info")["warnings"]
     )
-    run("check", root)
-    run("mode", root, "--verify", code=2)
+    cqstore("check", root)
+    cqstore("mode", root, "--verify", code=2)
 
 
 def test_settings_decide_where_no_state_was_set(tmp_path: Path) -> None:
