@@ -1,6 +1,6 @@
 """A client for ``ab live --client-command``: WHAT ADDRESS [COUNT | FILE], by the format page alone.
 
-It knows the servers' process only in ``kill``: the one child of its parent that serves.
+``kill`` kills the processes that serve; they have the same parent.
 """
 
 import asyncio
