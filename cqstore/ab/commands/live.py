@@ -17,29 +17,29 @@ from cqstore.cli.path_marks import OutputPath
 from cqstore.serve.client_command import ClientCommand
 from cqstore.serve.commands.client_options import ClientTimeout
 
+Root = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DIR",
+        help="Root folder of the store with mirrored reads. Needed unless --client-command is"
+        " given.",
+        callback=meant,
+    ),
+]
+ResultFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--result",
+        metavar="FILE",
+        help="Write the result as JSON to FILE. Default with --client-command: result.json.",
+    ),
+    OutputPath(),
+]
+
 
 def live_command(
-    root: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="DIR",
-            help="Root folder of the store with mirrored reads. Needed unless --client-command is"
-            " given.",
-            callback=meant,
-        ),
-    ] = None,
-    html: Page = None,
-    result: Annotated[
-        Path | None,
-        typer.Option(
-            "--result",
-            metavar="FILE",
-            help="Write the result as JSON to FILE. Default with --client-command: result.json.",
-        ),
-        OutputPath(),
-    ] = None,
-    kind: Format = OutputFormat.TABLE,
-    *,
+    root: Root = None, html: Page = None, result: ResultFile = None,
+    kind: Format = OutputFormat.TABLE, *,
     client_command: OwnClient = None, client_timeout: ClientTimeout = 600, side: Sides = None,
     rounds: Rounds = None, work: Work = None, matters: Matters = None, config: ConfigFile = None,
 ) -> None:  # fmt: skip
@@ -67,6 +67,13 @@ def live_command(
     )
     if root is None:
         raise typer.BadParameter("give DIR, or --client-command", param_hint="DIR")
+    _report_mirrored(root, result, html, kind)
+
+
+def _report_mirrored(
+    root: Path, result: Path | None, html: Path | None, kind: OutputFormat
+) -> None:
+    """Print the report of the mirrored reads of the store in ``root``."""
     if result is not None:
         check_place(result, "result", "--result")
     if html is not None:
