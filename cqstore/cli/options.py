@@ -324,6 +324,17 @@ def refuse_beside(option: str, **others: object) -> None:
         raise typer.BadParameter(f"{', '.join(given)} cannot be combined with {option}")
 
 
+def refuse_without(option: str, **others: object) -> None:
+    """Refuse options that need ``option``, which was not given.
+
+    Raises:
+        typer.BadParameter: one of ``others`` is not ``None``.
+    """
+    given = ["--" + name.replace("_", "-") for name, value in others.items() if value is not None]
+    if given:
+        raise typer.BadParameter(f"{', '.join(given)} cannot be used without {option}")
+
+
 def to_state(sentence: str) -> Any:
     """Return the option ``--to`` of a verb that changes a store's state; its help lists all."""
     return typer.Option(

@@ -210,6 +210,8 @@ class _WaitingPull(HeldPull):
         if code is None:  # no message in queue
             code = ResponseCode.PULL_OFFSET_MOVED if self.offset else ResponseCode.PULL_NOT_FOUND
         is_found = status is GetMessageStatus.FOUND
+        if is_found:
+            self._pulls.served_broker.messages_out += found.record_count()
         fields = {
             "suggestWhichBrokerId": _MASTER,
             "nextBeginOffset": str(found.next_begin_offset),
@@ -234,16 +236,16 @@ class _WaitingPull(HeldPull):
                 if not is_last and store.max_offset(*self.key) == self.offset:
                     return False
                 found = self.get(store)
+            if is_last and self.link.is_blocked:  # no more bytes for a client that does not read
+                found = GetMessageResult(
+                    GetMessageStatus.OFFSET_OVERFLOW_ONE, self.offset, found.min_offset,
+                    found.max_offset,
+                )  # fmt: skip
             response = self.response(found)
         except StoreError as exc:
             response = self._request.respond(ResponseCode.SYSTEM_ERROR, exc.reason)
         if response.code == ResponseCode.PULL_NOT_FOUND and not is_last:
             return False
-        if is_last and self.link.is_blocked:  # no more bytes for a client that does not read
-            response = self._request.respond(
-                ResponseCode.PULL_NOT_FOUND, response.remark,
-                {**response.fields, "nextBeginOffset": str(self.offset)},
-            )  # fmt: skip
         self._consumer.respond(self._request, response)
         return True
 

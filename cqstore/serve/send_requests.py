@@ -97,10 +97,10 @@ class SendRequests:
         respond: Callable[[PutMessageResult], Command],
     ) -> Command | None:  # fmt: skip
         if not self._waits:
-            return respond(self._store.put_message(message))
+            return respond(*self._counted([self._store.put_message(message)]))
 
         async def work() -> Command:
-            return respond(await self._store.put_message_async(message))
+            return respond(*self._counted([await self._store.put_message_async(message)]))
 
         self._tasks.start(request, link, work())
         return None
@@ -123,14 +123,19 @@ class SendRequests:
         put = partial(self._store.put_client_batch, batch)
         respond = partial(batch_response, request, topic, queue_id, batch)
         if not self._waits:
-            return respond(put())
+            return respond(self._counted(put()))
 
         async def work() -> Command:
             loop = asyncio.get_running_loop()
-            return respond(await loop.run_in_executor(self._thread, put))
+            return respond(self._counted(await loop.run_in_executor(self._thread, put)))
 
         self._tasks.start(request, link, work())
         return None
+
+    def _counted(self, results: list[PutMessageResult]) -> list[PutMessageResult]:
+        """Count the messages that were put."""
+        self._broker.messages_in += sum(each.ok for each in results)
+        return results
 
     def _message(
         self, request: Request, wanted: SendRequest, topic: TopicInfo, queue_id: int

@@ -17,6 +17,8 @@ from cqstore.store.record.message import RETRY_PREFIX
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.made_topics import TopicQueues, topic_row
 
+NAME, CLUSTER = "cqstore", "DefaultCluster"
+"""Default names of the broker and of its cluster."""
 DEFAULT_TOPIC = "TBW102"
 """Name of ``ServedBroker.default_topic``."""
 JobHandler = Callable[[Request, MessageStore], Command]
@@ -29,9 +31,9 @@ class ServedBroker:
 
     served: ServedStore
     offsets: CommittedOffsets
-    name: str = "cqstore"
+    name: str = NAME
     """Name of the broker, part of the queues that clients see."""
-    cluster: str = "DefaultCluster"
+    cluster: str = CLUSTER
     advertised: str = ""
     """Address that clients are told; empty: the one to which they have connected."""
     groups: ConsumerGroups = field(default_factory=ConsumerGroups)
@@ -40,6 +42,10 @@ class ServedBroker:
     """Permissions that routes may show: producers find no queue unless it is writable."""
     default_topic: TopicInfo | None = None
     """The topic whose route producers use for a topic that does not exist."""
+    messages_in: int = 0
+    """Number of messages of clients that were put; those sent back for a retry count, too."""
+    messages_out: int = 0
+    """Number of messages that pulls were answered with."""
     on_group: Callable[[str], object] = noop
     """Called with a group to which a consumer was added."""
 

@@ -59,6 +59,10 @@ class ServerFigures(NamedTuple):
     consumer_groups: int
     """Groups with connected consumers."""
     waiting_pulls: int
+    messages_in: int
+    """Messages of clients that were put."""
+    messages_out: int
+    """Messages that pulls were answered with."""
     memory_bytes: int
     """Bytes of received requests and of responses that were not sent yet."""
     store_openings: int
@@ -146,7 +150,8 @@ class Server:
         return ServerFigures(
             connections=len(self._links), connections_accepted=self.connected,
             connections_closed=self._closed, consumer_groups=len(self._broker.groups),
-            waiting_pulls=len(self.held), memory_bytes=self._memory.total,
+            waiting_pulls=len(self.held), messages_in=self._broker.messages_in,
+            messages_out=self._broker.messages_out, memory_bytes=self._memory.total,
             store_openings=served.renewals, log_max_phy_offset_bytes=end,
         )  # fmt: skip
 

@@ -31,6 +31,8 @@ _GAUGES = {
 _COUNTERS = {
     "cqstore_serve_connections_accepted": "Connections that were accepted",
     "cqstore_serve_connections_closed": "Connections that the server refused or closed",
+    "cqstore_serve_messages_in": "Messages of clients that were put",
+    "cqstore_serve_messages_out": "Messages that pulls were answered with",
     "cqstore_serve_store_openings": "How often the store was opened again for new messages",
 }
 _BY_CODE = {

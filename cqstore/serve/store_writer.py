@@ -17,7 +17,7 @@ from cqstore.embedded.names import is_topic_name
 from cqstore.embedded.send_back import MAX_RECONSUME_TIMES, QUEUES, RetryTopics
 from cqstore.serve.broker_tables import READABLE, WRITABLE, row_number, topic_info
 from cqstore.serve.limits import ServeLimits
-from cqstore.serve.served_broker import DEFAULT_TOPIC, ServedBroker
+from cqstore.serve.served_broker import CLUSTER, DEFAULT_TOPIC, NAME, ServedBroker
 from cqstore.serve.served_store import ServedStore
 from cqstore.serve.store_offsets import StoreOffsets
 from cqstore.store.concurrency.logger import StoreLogger
@@ -63,7 +63,9 @@ class StoreWriter:
         self._offsets = offsets
         self.retries = RetryTopics(store, self.topics, offsets)
 
-    def broker(self, name: str, cluster: str, advertised: str = "") -> ServedBroker:
+    def broker(
+        self, name: str = NAME, cluster: str = CLUSTER, advertised: str = ""
+    ) -> ServedBroker:
         """Return the broker that clients see; see its fields."""
         made = ServedBroker(
             ServedStore(self.store), StoreOffsets(self._offsets), name, cluster, advertised,

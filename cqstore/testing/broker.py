@@ -7,16 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cqstore.embedded.log_message import LogMessage, log_message
-from cqstore.serve.limits import ServeLimits
-from cqstore.serve.server import Server
-from cqstore.serve.store_writer import StoreWriter, WriteSettings
+from cqstore.serve.store_writer import WriteSettings
+from cqstore.serve.writable_server import HOST, serving_writable
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.topic_reader import read_topic
 from cqstore.store.settings.config import StoreConfig
-from cqstore.testing.server_thread import ServerThread
-
-_HOST = "127.0.0.1"
-_NAME, _CLUSTER = "cqstore", "DefaultCluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +25,7 @@ class RunningBroker:
     @property
     def address(self) -> str:
         """Return ``HOST:PORT``, the name server for clients; it is the broker, too."""
-        return f"{_HOST}:{self.port}"
+        return f"{HOST}:{self.port}"
 
     def messages(self, topic: str) -> list[LogMessage]:
         """Return all messages of a topic, by their store times.
@@ -82,11 +77,5 @@ def running_broker(
             root = ended.enter_context(TemporaryDirectory(prefix="cqstore-broker-"))
         used = small_config() if config is None else config
         store = ended.enter_context(MessageStore.open(root, used, backend=backend))
-        writer = StoreWriter(store, settings)
-        ended.callback(writer.close)
-        server = Server(
-            writer.broker(_NAME, _CLUSTER), [(_HOST, port)], limits=writer.limits(ServeLimits()),
-            read_metadata=writer.metadata, writer=writer,
-        )  # fmt: skip
-        ended.enter_context(ServerThread(server))
+        server = ended.enter_context(serving_writable(store, settings, port))
         yield RunningBroker(store, server.ports[0])

@@ -7,8 +7,9 @@ from typing import Annotated, TypedDict
 
 import typer
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import ConversionFacts, NextBroker, PlannedConversion
-from cqstore.broker.conversion.options import AcceptedLoss, AcceptOlderTables, WithoutOption
+from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, java_long, note, opened_by, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress

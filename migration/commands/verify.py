@@ -12,13 +12,7 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import PARTS, progress
 from cqstore.cli.table import Row
 from cqstore.migration.commands.options import Master, Space
-from cqstore.migration.commands.verify_options import (
-    ClientTimeout,
-    Deep,
-    OwnClient,
-    Schema,
-    WithClients,
-)
+from cqstore.migration.commands.verify_options import Deep, OwnClient, Schema, WithClients
 from cqstore.migration.plan.planner import task_settings
 from cqstore.migration.tasks import MASTER
 from cqstore.migration.verify.clients_report import ClientsReport
@@ -31,6 +25,7 @@ from cqstore.migration.verify.verification import (
 )
 from cqstore.migration.verify.verify_report import VerifyReport, report_schema
 from cqstore.migration.workspace import Workspace
+from cqstore.serve.commands.client_options import ClientTimeout
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.path_kind import exists
@@ -95,8 +90,8 @@ def _clients(
 ) -> CompareClients:
     """Return the function that lets clients read both."""
     # A server and an event loop: slow to import, and rarely needed.
-    from cqstore.migration.verify.client_command import ClientCommand  # noqa: PLC0415
     from cqstore.migration.verify.with_clients import Clients, compare_by_clients  # noqa: PLC0415
+    from cqstore.serve.client_command import ClientCommand  # noqa: PLC0415
 
     own = None if command is None else ClientCommand(*command)
     return partial(compare_by_clients, Clients(root, config, own, progress))

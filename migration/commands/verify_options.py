@@ -23,13 +23,4 @@ OwnClient = Annotated[
         " lines are compared, in any order.",
     ),
 ]
-ClientTimeout = Annotated[
-    float,
-    typer.Option(
-        "--client-timeout",
-        metavar="SECONDS",
-        min=1,
-        help="Maximum time of each run of --client-command.",
-    ),
-]
 Schema = Annotated[bool, typer.Option("--schema", help="Only print the JSON schema of the report.")]

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import NextBroker, TablesDone, bring_tables
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.table_files import stamps, table_paths
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, sync_below, sync_folder

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.broker_process import BrokerProcess
 from cqstore.broker.conversion.conversion import NextBroker
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.table_files import newest_table
 from cqstore.migration.follow.beside import copy_tables
 from cqstore.migration.follow.proof import (

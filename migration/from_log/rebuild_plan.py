@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import NextBroker
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
 from cqstore.migration.from_log.merge import Merged, merge_indexes
 from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace

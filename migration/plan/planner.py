@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import NextBroker
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.plan.both_sides import compare_backends
 from cqstore.migration.plan.chosen_topics import choose_topics
 from cqstore.migration.plan.log_identity import log_identity, tail_identity

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import NextBroker, PlannedConversion
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.lite_topics import LiteRules, lite_rules
 from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
 from cqstore.migration.preflight.broker_rules import meaning

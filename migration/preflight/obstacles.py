@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import NextBroker, PlannedConversion
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.preflight.folder_verdict import (
     IN_USE,
     FolderFacts,

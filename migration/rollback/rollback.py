@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.from_log.block_source import LOG
 from cqstore.migration.from_log.scan_plan import ScanSpace
 from cqstore.migration.plan.plan import read_plan

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.broker_process import BrokerProcess
 from cqstore.broker.conversion.conversion import (
     CONVERTED,
@@ -18,7 +19,6 @@ from cqstore.broker.conversion.conversion import (
     bring_tables,
     plan_conversion,
 )
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.table_files import newest_table
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import StoreConfigError, os_errors

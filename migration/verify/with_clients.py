@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from cqstore.broker.one_form import find_one_form
 from cqstore.migration.from_log.block_source import LOG
-from cqstore.migration.verify.client_command import ClientCommand, command_words, run_client
+from cqstore.migration.verify.client_command import run_client
 from cqstore.migration.verify.client_reads import PULL_BYTES, PULL_MESSAGES, ClientReads
 from cqstore.migration.verify.clients_report import ClientsReport
 from cqstore.replication.synchronize.broker_client import BrokerClient
+from cqstore.serve.client_command import ClientCommand, command_words
 from cqstore.serve.group_offsets import GroupOffsets
 from cqstore.serve.served_broker import ServedBroker
 from cqstore.serve.served_store import ServedStore

@@ -9,8 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from cqstore.ab.measuring import measures
-from cqstore.ab.measuring.measures import MachineTimes, ResourceUsage
-from cqstore.ab.run.rounds import OTHERS, STEAL, Effort, disturbance
+from cqstore.ab.measuring.measures import (
+    OTHERS,
+    STEAL,
+    MachineTimes,
+    ResourceUsage,
+    disturbance,
+)
+from cqstore.ab.run.rounds import Effort
 from cqstore.ab.run.run_plan import plan_of
 from cqstore.ab.sides.side import parse_sides
 from cqstore.ab.stores import copies

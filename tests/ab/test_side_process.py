@@ -121,12 +121,12 @@ def test_a_process_whose_parent_has_gone_ends(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_stop_is_said_and_signals_are_as_before() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(BaseException) as caught, command._interruptible():  # noqa: PT011, PT012
+    with pytest.raises(BaseException) as caught, command.interruptible():  # noqa: PT011, PT012
         assert signal.getsignal(signal.SIGTERM) is not before
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
     assert getattr(caught.value, "exit_code", None) == 143
     assert signal.getsignal(signal.SIGTERM) is before
-    with command._interruptible():
+    with command.interruptible():
         pass
     assert signal.getsignal(signal.SIGTERM) is before

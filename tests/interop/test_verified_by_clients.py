@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cqstore.migration.verify.client_command import ClientCommand
 from cqstore.migration.verify.clients_report import ClientsReport
 from cqstore.migration.verify.with_clients import Clients, compare_by_clients
+from cqstore.serve.client_command import ClientCommand
 from cqstore.store.queue.units import QueueKey
 from tests.interop.consumers import NEWEST, Consumers
 from tests.kit.golden import load_dump

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from pathlib import Path
 
-from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.migration.follow.move import FollowedMove, FollowedReport
 from cqstore.replication.follow.follower_progress import Timing
 from cqstore.store.settings.config import StoreConfig

@@ -61,6 +61,8 @@ def test_requests_are_counted_by_code_and_result(root: Path) -> None:
             assert one(samples, "cqstore_serve_consumer_groups", **named) == 1
             assert one(samples, "cqstore_serve_waiting_pulls", **named) == 1
             assert one(samples, "cqstore_serve_memory_bytes", **named) == 0
+            assert one(samples, "cqstore_serve_messages_in_total", **named) == 0
+            assert one(samples, "cqstore_serve_messages_out_total", **named) == 30
             assert one(samples, "process_open_fds") > 0
 
     run(story())

@@ -120,9 +120,9 @@ def test_other_suites_do_not_import_it() -> None:
     assert found.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_context_manager_does_not_need_pytest() -> None:
+def test_the_context_manager_needs_neither_pytest_nor_the_command_line() -> None:
     code = (
-        "import sys; sys.modules['pytest'] = None\n"
+        "import sys; sys.modules['pytest'] = sys.modules['typer'] = None\n"
         "from cqstore.testing import running_broker\n"
         "with running_broker() as broker: print(broker.port)"
     )

@@ -160,7 +160,7 @@ def run_command(
         seed=seed, work=work, matters=matters or (), project=project, mix=parse_mix(mix),
         readers=readers, command=["cqstore", *sys.argv[1:]],
     )  # fmt: skip
-    with _interruptible():
+    with interruptible():
         run = Run(options)
         _announce(run.prepare())
         with progress_bar() as on_stage:
@@ -196,7 +196,7 @@ def progress_bar() -> Iterator[Callable[[str, float], object]]:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Handle SIGTERM in the block like Ctrl-C: temporary files are removed."""
     code = EXIT_STOPPED
 

@@ -21,6 +21,11 @@ def judge_answers(result: Result) -> AnswersJudgement:
             else f"the digests of {count_text(len(digests), 'round')} differ"
         )
         sentence = f"The sides gave different answers: {counts}. No figure is judged."
+        if result.kind == "clients":
+            sentence = (
+                f"The load differed from the reference's in {count_text(different, 'run')}: the"
+                " client must send and receive the same messages in each run. No figure is judged."
+            )
     elif not compared:
         status, sentence = "none", "No operation was compared: there is no verdict."
     elif compared < min_compared:
@@ -29,7 +34,8 @@ def judge_answers(result: Result) -> AnswersJudgement:
             f"Only {operations} compared, at least {min_compared:,} required: there is no verdict."
         )
     else:
-        status, sentence = "same", f"All answers were the same: {operations} compared."
+        what = "The load was the same" if result.kind == "clients" else "All answers were the same"
+        status, sentence = "same", f"{what}: {operations} compared."
     return AnswersJudgement(
         status=status, sentence=sentence, compared=compared, different=different,
         min_compared=min_compared, digests=digests, first=first,

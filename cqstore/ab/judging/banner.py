@@ -31,6 +31,7 @@ def matching(given: Sequence[str], names: Sequence[str]) -> list[str]:
     return found
 
 
+_FOR = {"follow": "this broker", "clients": "these clients"}
 _NAMED = 4
 """Maximum number of workloads listed by name."""
 _MIN_CALM = 0.5
@@ -47,7 +48,7 @@ def make_banner(
     absent = [each.name for each in result.workloads if each.name in names and each.not_measured]
     missing = _missing(absent, len(counted))
     if answers.status != "same":
-        return Banner(text="No verdict: " + _no_answers(answers), matters=result.matters)
+        return Banner(text="No verdict: " + _no_answers(result, answers), matters=result.matters)
     side, text = _describe(result, counted, _Places(len(counted), named=bool(result.matters)))
     if busy and side is None and not _is_decided(counted):
         text = f"Too busy for a conclusion. {busy}"
@@ -101,9 +102,10 @@ class _Places(NamedTuple):
         return f"{how_many} ({_named(names)})"
 
 
-def _no_answers(answers: AnswersJudgement) -> str:
+def _no_answers(result: Result, answers: AnswersJudgement) -> str:
+    loads = "the clients' loads differed."
     return {
-        "different": "the sides gave different answers.",
+        "different": loads if result.kind == "clients" else "the sides gave different answers.",
         "too few": "too few answers were compared.",
         "none": "no answer was compared.",
     }[answers.status]
@@ -136,7 +138,7 @@ def _describe(
 ) -> tuple[str | None, str]:
     """Return the recommended side, if there is one, and the sentence for it."""
     reference, sides = result.sides[0].name, compared_sides(result)
-    recommended = f"Recommended for this {'broker' if result.kind == 'follow' else 'store'}"
+    recommended = f"Recommended for {_FOR.get(result.kind, 'this store')}"
     better = {side: _names(workloads, side, Outcome.BETTER) for side in sides}
     worse = {side: _names(workloads, side, Outcome.WORSE) for side in sides}
     winners = [side for side in sides if better[side] and not worse[side]]

@@ -1,12 +1,18 @@
 """Which figures of two results can be compared, and what else differs between the results."""
 
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from cqstore.ab.judging.answers import judge_answers
 from cqstore.ab.results.result import Result, Shape, Side, WorkloadFigures
 
+_MADE_BY = {"clients": "live --client-command"}
+_WITH_SHAPES = {
+    "run": ("topics", "queues", "units", "log_bytes"),
+    "clients": ("topics", "queues", "units"),
+}
+"""Kind of result → what must be the same of the data. The sizes of clients' records vary."""
 _SAME_RATE = 0.01
 """Relative difference below which two rates count as equal: rates are measured per turn."""
 
@@ -26,10 +32,13 @@ def obstacles(pair: Pair) -> Iterator[str]:
         if answers.status != "same":
             yield f"The figures of {name} cannot be used: {answers.sentence}"
     if before.kind != after.kind:
-        yield f"A was made by ab {before.kind}, B by ab {after.kind}."
+        one, other = (_MADE_BY.get(each.kind, each.kind) for each in pair)
+        yield f"A was made by ab {one}, B by ab {other}."
         return
-    if before.kind == "run":
-        if shapes := list(_shapes(before.store, after.store)):
+    if before.kind == "clients" and before.store.root != after.store.root:
+        yield f"The clients differ: {before.store.root} in A, {after.store.root} in B."
+    if before.kind in _WITH_SHAPES:
+        if shapes := list(_shapes(before.store, after.store, _WITH_SHAPES[before.kind])):
             yield f"The stores differ: {'; '.join(shapes)}."
         one, other = (each.trace.digest if each.trace else "" for each in pair)
         if one != other:
@@ -114,8 +123,8 @@ def _otherwise(one: WorkloadFigures, other: WorkloadFigures) -> str:
     return ""
 
 
-def _shapes(one: Shape, other: Shape) -> Iterator[str]:
-    for name in ("topics", "queues", "units", "log_bytes"):
+def _shapes(one: Shape, other: Shape, names: Sequence[str]) -> Iterator[str]:
+    for name in names:
         found = getattr(one, name), getattr(other, name)
         if found[0] != found[1]:
             yield f"{name.replace('_', ' ')} {found[0]:,} in A, {found[1]:,} in B"

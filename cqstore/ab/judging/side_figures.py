@@ -51,6 +51,10 @@ def _counted(turns: Sequence[Round]) -> float | None:
     return _by(total, sum(turn.items for turn in turns))
 
 
+def _disk(turns: Sequence[Round]) -> float | None:
+    return _by(sum(turn.disk_bytes for turn in turns), sum(turn.items for turn in turns)) or None
+
+
 def _memory(turns: Sequence[Round]) -> float | None:
     return float(max(turn.pss_bytes for turn in turns)) or None
 
@@ -100,6 +104,7 @@ FIGURES: dict[str, Figure] = {
             _counted,
             lacks="a backend does not count its writes",
         ),
+        Figure("disk", "disk space of the queues per item", Measure.BYTES, _disk),
         Figure("memory", "memory", Measure.BYTES, _memory),
     )
 }

@@ -18,8 +18,9 @@ from cqstore.ab.results.result import Method, Result, Side, WorkloadFigures
 
 COSTS: dict[str, tuple[str, ...]] = {
     "cpu": ("cpu",), "memory": ("memory",), "written": ("written",), "lag": ("service_p50",),
+    "disk": ("disk",),
 }  # fmt: skip
-"""Costs of following a broker, each judged like a workload, by its only figure."""
+"""Costs of following a broker or serving clients, each judged like a workload, by its figure."""
 
 
 class Rule(NamedTuple):
@@ -54,8 +55,8 @@ def headline(result: Result, workload: WorkloadFigures) -> str:
     """Return the key of the figure that is shown first.
 
     The throughput in a closed loop. If the side does not determine the rate, p99: in an open loop
-    from the due time, for reads of a running store the service time. For followers of a broker,
-    the figure of the cost.
+    from the due time, for reads of a running store the service time. For followers of a broker
+    and servers of clients, the figure of the cost.
     """
     names = [result.sides[0].name, *compared_sides(result)]
     return next(
@@ -69,7 +70,7 @@ def headline(result: Result, workload: WorkloadFigures) -> str:
 
 
 def _first_choices(result: Result, workload: WorkloadFigures, names: list[str]) -> tuple[str, ...]:
-    if result.kind == "follow":
+    if result.kind in {"follow", "clients"}:
         return COSTS.get(workload.name, ())
     if result.kind == "live":
         return "service_p99", "service_p50"

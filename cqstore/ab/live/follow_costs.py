@@ -64,7 +64,7 @@ class FollowCosts:
             made = {name: _fields(cost, totals) for name, totals in self._totals.items()}
             if all(made.values()):
                 for name, fields in made.items():
-                    rounds.append(_round(self.rounds, len(rounds), name, fields))
+                    rounds.append(cost_round(self.rounds, len(rounds), name, fields))
         self.rounds += 1
 
     def workloads(self, answers: Answers) -> Iterator[WorkloadFigures]:
@@ -110,7 +110,8 @@ def _percentiles(lags: list[int]) -> dict[str, int]:
     return found | ({"p99": round(cuts[98])} if len(lags) >= _TAIL_SAMPLES else {})
 
 
-def _round(number: int, turn: int, side: str, fields: Mapping[str, object]) -> Round:
+def cost_round(number: int, turn: int, side: str, fields: Mapping[str, object]) -> Round:
+    """Return a round of a cost with some fields of ``Round``; the first round does not count."""
     none: dict[str, object] = dict.fromkeys(
         ("operations", "items", "seconds", "cpu_seconds", "written_bytes", "read_bytes",
          "pss_bytes", "steal", "others"), 0,

@@ -23,7 +23,6 @@ from cqstore.ab.results.result import (
     Proof,
     Result,
     Shape,
-    Side,
 )
 from cqstore.ab.sides.side import SideSpec
 from cqstore.ab.sides.side_process import SideProcess
@@ -166,7 +165,9 @@ class FollowedBroker:
         return Result(
             kind="follow", made=self._made, command=list(plan.command),
             machine=this_machine(plan.folder, {}), store=_no_store(endpoint(plan.host, plan.port)),
-            sides=[_side(spec, feet[spec.name]) for spec in plan.sides],
+            sides=[
+                spec.described("one log each", footprint=feet[spec.name]) for spec in plan.sides
+            ],
             method=Method.today(
                 seed=0, rounds=self._costs.rounds, cache=Cache.WARM,
                 warm_up="The first round does not count: it includes the master's last log file.",
@@ -197,13 +198,6 @@ def _differences(
         for name, (digest, queues, units) in digests.items()
     }
     return [Difference(workload="cpu", operation={"op": "queues"}, answers=answers)]
-
-
-def _side(spec: SideSpec, footprint: Footprint) -> Side:
-    return Side(
-        name=spec.name, given=spec.given, backend=spec.backend, options=spec.options,
-        twin_of=spec.twin_of, log_shared_by="one log each", build_seconds=0, footprint=footprint,
-    )  # fmt: skip
 
 
 def _no_store(root: str) -> Shape:

@@ -10,6 +10,9 @@ from pathlib import Path
 from cqstore.store.files import bytes_on_disk
 from cqstore.store.path_kind import is_dir, is_file, is_symlink
 
+STEAL, OTHERS = 0.02, 0.3
+"""Share of the CPU taken by other guests, and CPU seconds per second of other processes, above
+which a turn is disturbed."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STEAL = 7
 """Index of the steal time in the line ``cpu`` of ``/proc/stat``."""
@@ -118,6 +121,16 @@ class MachineTimes:
         steal = (self.steal - before.steal) / total if total > 0 else 0.0
         others = (self.busy - before.busy) - (self.ours - before.ours)
         return max(steal, 0.0), max(others / seconds, 0.0) if seconds > 0 else 0.0
+
+
+def disturbance(steal: float, others: float) -> str:
+    """Return why a turn is disturbed; empty if it is not."""
+    reasons = []
+    if steal > STEAL:
+        reasons.append(f"other guests took {steal:.0%} of the CPU")
+    if others > OTHERS:
+        reasons.append(f"other processes took {others:.2f} CPU seconds per second")
+    return "; ".join(reasons)
 
 
 def _process_seconds(pid: int) -> float:

@@ -161,6 +161,9 @@ class Round(_ResultModel):
         " Empty if it does not count.",
     )
     read_bytes: NonNegativeInt
+    disk_bytes: NonNegativeInt = Field(
+        default=0, description="Growth of the queues on disk; 0: not measured."
+    )
     pss_bytes: NonNegativeInt
     steal: NonNegativeFloat = Field(description="Share of CPU time that other guests took.")
     others: NonNegativeFloat = Field(description="CPU seconds per second of other processes.")
@@ -246,7 +249,7 @@ class Result(_ResultModel):
     """One complete comparison."""
 
     format: Literal[1] = FORMAT
-    kind: Literal["run", "live", "follow"]
+    kind: Literal["run", "live", "follow", "clients"]
     made: str = Field(description="Start time, ISO 8601 in UTC.")
     command: list[str] = Field(description="Command that repeats the comparison.")
     machine: Machine

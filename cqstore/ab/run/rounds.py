@@ -1,8 +1,8 @@
 """Rounds: the turns of one workload, ordered so that drift of the machine does not affect ratios.
 
-In each round the sides run in random order, and if turns are short, again in reverse order (ABBA):
-so a drift during the round affects all sides. All sides of a pass run the same operations. Answers
-are compared after each pass.
+The sides run in random order, then in reverse order (ABBA): in the same round if turns are short,
+else in the next one. So a drift affects all sides. All sides of a pass run the same operations.
+Answers are compared after each pass.
 
 Processes of equal sides differ: where the kernel and the allocator place memory makes one of them
 faster for as long as it runs. More turns of the same process do not show that, so a round of short
@@ -16,7 +16,8 @@ from itertools import zip_longest
 import numpy as np
 
 from cqstore.ab.measuring.histograms import histogram
-from cqstore.ab.measuring.measures import MachineTimes
+from cqstore.ab.measuring.measures import MachineTimes, disturbance
+from cqstore.ab.measuring.turn_order import mirrored_orders
 from cqstore.ab.results.result import Answers, Cache, Difference, Method, Round
 from cqstore.ab.results.result import WorkloadFigures as Figures
 from cqstore.ab.sides.side_process import SideProcess, renew
@@ -26,9 +27,6 @@ from cqstore.store.progress import noop
 
 _WARM_UP = "The first round of a workload does not count."
 _RENEWED = "If turns are short, every round has new processes, whose first turn does not count."
-STEAL, OTHERS = 0.02, 0.3
-"""Share of the CPU taken by other guests, and CPU seconds per second of other processes, above
-which a turn is disturbed."""
 _OPEN_SECONDS = 1.0
 """Minimum time of a turn in an open loop, which has few operations per second."""
 _CALIBRATED = 256
@@ -86,25 +84,20 @@ class Measurement:
         """
         self._begin()
         count = self._calibrated() if self._workload.scales else self._workload.count
-        order = list(self._sides)
+        orders = mirrored_orders(self._sides, self._draw)
         renews = self._effort.renews(self._workload)
         for number in range(rounds_of(self._workload, self._effort)):
             if self._answers.different:
                 break
             if renews and number:
                 self._renew()
-                self._pass(number, self._drawn(order), count, warm_up=True)
-            if self._workload.passes > 1 or number % 2 == 0:  # else the mirror of the last round
-                order = self._drawn(order)
+                warming = next(mirrored_orders(self._sides, self._draw))
+                self._pass(number, warming, count, warm_up=True)
             for _ in range(self._workload.passes):
-                self._pass(number, order, count, warm_up=not number)
-                order = order[::-1]
+                self._pass(number, next(orders), count, warm_up=not number)
             tick()
         self._end()
         return self._figures()
-
-    def _drawn(self, order: Sequence[SideProcess]) -> list[SideProcess]:
-        return [order[at] for at in self._draw.permutation(len(order))]
 
     def _begin(self) -> None:
         for side in self._sides:
@@ -213,16 +206,6 @@ def warm_up_rule(effort: Effort) -> str:
 def rounds_of(workload: Workload, effort: Effort) -> int:
     """Return the number of rounds of a workload."""
     return min(effort.rounds, workload.max_rounds)
-
-
-def disturbance(steal: float, others: float) -> str:
-    """Return why a turn is disturbed; empty if it is not."""
-    reasons = []
-    if steal > STEAL:
-        reasons.append(f"other guests took {steal:.0%} of the CPU")
-    if others > OTHERS:
-        reasons.append(f"other processes took {others:.2f} CPU seconds per second")
-    return "; ".join(reasons)
 
 
 def _round(

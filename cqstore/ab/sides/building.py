@@ -71,7 +71,7 @@ class Sides:
             self.processes.append(process)
             seconds, _ = process.request("build")
             digests.append(tuple(process.request("whole_digest")))
-            self.described.append(_described(spec, way, seconds))
+            self.described.append(spec.described(way, seconds))
         return self._proof(digests)
 
     def _proof(self, digests: list[tuple[str, int, int]]) -> list[Difference]:
@@ -181,13 +181,6 @@ class Sides:
             process.finish()
         finally:
             process.stop()
-
-
-def _described(spec: SideSpec, way: str, seconds: float) -> Side:
-    return Side(
-        name=spec.name, given=spec.given, backend=spec.backend, options=spec.options,
-        twin_of=spec.twin_of, log_shared_by=way, build_seconds=seconds,
-    )  # fmt: skip
 
 
 def _digests_in(path: Path) -> Iterator[equality.QueueDigest]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
+from cqstore.ab.results.result import Footprint, Side
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.queue.backends import backend, backend_names
 from cqstore.store.settings.config import StoreConfig
@@ -38,6 +39,16 @@ class SideSpec:
     options: dict[str, str]
     """Given settings of the side."""
     twin_of: str | None = None
+
+    def described(
+        self, log_shared_by: str, build_seconds: float = 0.0, footprint: Footprint | None = None
+    ) -> Side:
+        """Return the description of this side in a result; see the fields of ``Side``."""
+        return Side(
+            name=self.name, given=self.given, backend=self.backend, options=self.options,
+            twin_of=self.twin_of, log_shared_by=log_shared_by, build_seconds=build_seconds,
+            footprint=footprint,
+        )  # fmt: skip
 
 
 def parse_sides(given: Sequence[str], base: StoreConfig) -> list[SideSpec]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from cqstore.ab.sides.side import SideSpec
@@ -24,7 +25,7 @@ class SideProcess:
         self, spec: SideSpec, root: str, mix: dict[str, int], program: str = SIDE_WORKER
     ) -> None:
         """Start the process for the store in ``root``; ``program`` is its module."""
-        self.spec = spec
+        self.spec, self.root = spec, Path(root)
         self._begin = {
             "root": root, "backend": spec.backend, "mix": mix,
             "config": spec.config.model_dump(mode="json", exclude_unset=True),

@@ -60,6 +60,9 @@ class TurnReport(BaseModel):
 class SideWorker:
     """Handler of a side's requests; each public method is a request."""
 
+    housekeeping = False
+    """See ``SideStore``."""
+
     def __init__(self) -> None:
         self._side: SideStore
         self._workload: Workload
@@ -68,7 +71,9 @@ class SideWorker:
 
     def begin(self, root: str, backend: str, config: dict[str, Any], mix: dict[str, int]) -> None:
         """Set the store and the workloads of this process; touches no file."""
-        self._side = SideStore(Path(root), backend, StoreConfig.from_mapping(config))
+        self._side = SideStore(
+            Path(root), backend, StoreConfig.from_mapping(config), housekeeping=self.housekeeping
+        )
         self._workloads = workloads(mix)
 
     # ---- the store

@@ -23,11 +23,15 @@ class SideStore:
     ``scratch`` is a folder for temporary stores; the caller that makes one removes it.
     """
 
-    def __init__(self, root: Path, backend: str, config: StoreConfig) -> None:
+    def __init__(
+        self, root: Path, backend: str, config: StoreConfig, *, housekeeping: bool = False
+    ) -> None:
+        """``housekeeping``: expire log files and deliver delayed messages, as a server does."""
         self.root = root
         self.backend = backend
         self.config = config
         self.scratch = root.with_name(f"{root.name}.scratch")
+        self._housekeeping = housekeeping
         self._store: MessageStore | None = None
         self._written: Counter[str] = Counter()
 
@@ -50,7 +54,7 @@ class SideStore:
     def open_at(self, root: Path) -> MessageStore:
         """Open a store of this side's kind in ``root``; the caller closes it."""
         hooks = StoreHooks(installed=False)
-        options = OpenOptions(backend=self.backend, housekeeping=False, hooks=hooks)
+        options = OpenOptions(backend=self.backend, housekeeping=self._housekeeping, hooks=hooks)
         return open_served(MessageStore, root, self.config, options)
 
     def open(self) -> float:

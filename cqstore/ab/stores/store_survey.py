@@ -109,7 +109,7 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
     log = components_of(store).log
     kept.sort()
     return StoreSurvey(
-        shape=_shape(root, len(topics), np.array(counts, np.int64), store),
+        shape=shape_of(root, len(topics), np.array(counts, np.int64), store),
         log_folders=components_of(store).layout.log_folders,
         log_file_size=log.files.file_size,
         min_phy_offset=max(log.min_phy_offset(), 0),
@@ -125,7 +125,7 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
     )
 
 
-def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageStore) -> Shape:
+def shape_of(root: Path, topics: int, counts: NDArray[np.int64], store: MessageStore) -> Shape:
     """Return the size of the store, and the distribution of units over queues."""
     log, units = components_of(store).log, int(counts.sum())
     ordered = np.sort(counts)

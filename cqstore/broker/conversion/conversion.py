@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.prepare import PutAway, prepare_tables, reads_databases
 from cqstore.broker.metadata.convert import Droppable, convert, dropped, fitted
 from cqstore.broker.metadata.json_form import UNKNOWN_FIELDS_FOUND, unknown_fields

@@ -89,7 +89,7 @@ def opened_to_write(
     Raises:
         StoreError: the store cannot be opened, or there is none and ``new`` is not set.
     """
-    config, write = _settings(place, max_new_topics)
+    config, write = settings_to_write(place.config, place.root, max_new_topics)
     if not new:
         check_is_store(place.root, config, " (use --new to create a store)")
     with nothing_half_made(place.root, config, new=new):
@@ -110,10 +110,15 @@ def opened_to_write(
                 writer.close()
 
 
-def _settings(place: StorePlace, max_new_topics: int | None) -> tuple[StoreConfig, WriteSettings]:
-    """Return the settings of the store, with delays delivered, and what clients may create."""
-    config = read_config(place.config, place.root, puts=True)
-    conf = BrokerConf.read(place.config) if place.config is not None else None
+def settings_to_write(
+    path: Path | None, root: Path, max_new_topics: int | None = None, *, is_new: bool = False
+) -> tuple[StoreConfig, WriteSettings]:
+    """Return the settings of a store, with delays delivered, and what clients may create.
+
+    ``path``: the file with the settings; ``is_new``: see ``read_config``, as for its errors.
+    """
+    config = read_config(path, root, puts=True, is_new=is_new)
+    conf = BrokerConf.read(path) if path is not None else None
     if conf is None or _SCHEDULE not in conf.values:
         config = config.model_copy(update={"enable_schedule_message_service": True})
     given = conf.taken([_AUTO_CREATE, _QUEUES]) if conf is not None else {}

@@ -43,13 +43,13 @@ from cqstore.serve.commands.serve_options import (
     Writable,
 )
 from cqstore.serve.limits import ServeLimits
+from cqstore.serve.served_broker import CLUSTER, NAME
 from cqstore.serve.server import Server
 from cqstore.serve.users import Users
 from cqstore.store.settings.broker_conf import BrokerConf
 
 _LISTEN = "127.0.0.1:9876"
 _ALL = ["0.0.0.0/0", "::/0"]
-_NAME, _CLUSTER = "cqstore", "DefaultCluster"
 
 
 def serve(
@@ -146,8 +146,8 @@ def _names(config: Path | None, broker: str | None, cluster: str | None) -> tupl
     """Return the names of broker and cluster: as given, or those of the configuration file."""
     found = BrokerConf.read(config).values if config is not None else {}
     return (
-        broker or found.get("brokerName") or _NAME,
-        cluster or found.get("brokerClusterName") or _CLUSTER,
+        broker or found.get("brokerName") or NAME,
+        cluster or found.get("brokerClusterName") or CLUSTER,
     )
 
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cqstore.broker.conversion import broker_process as stopped
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.conversion import CONVERTED
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.metadata import convert
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.locations import FILES, names_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.migration.commands import app
 from cqstore.migration.follow import move

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from cqstore.broker.conversion.accepted_loss import AcceptedLoss
 from cqstore.broker.conversion.broker_process import BrokerProcess
 from cqstore.broker.conversion.conversion import NextBroker
-from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.migration.follow.beside import copy_tables
 from cqstore.migration.preflight.obstacles import Step, obstacles, refuse
 from cqstore.migration.preflight.preflight_report import PreflightFinding

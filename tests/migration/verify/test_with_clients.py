@@ -13,9 +13,10 @@ from cqstore.cq_file.layout import FILE_UNIT
 from cqstore.migration.commands import app
 from cqstore.migration.commands.verify import both_backends
 from cqstore.migration.verify import read_report, verified, verify_queues
-from cqstore.migration.verify.client_command import ClientCommand, run_client
+from cqstore.migration.verify.client_command import run_client
 from cqstore.migration.verify.clients_report import ClientDifference, ClientsReport
 from cqstore.migration.verify.with_clients import Clients, compare_by_clients
+from cqstore.serve.client_command import ClientCommand
 from cqstore.store.errors import RefusedStoreError, StoreConfigError, StoreError
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 from cqstore.store.record.message import Message
