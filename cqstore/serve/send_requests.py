@@ -8,7 +8,7 @@ Source: RocketMQ ``SendMessageProcessor``, ``AbstractSendMessageProcessor``.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
@@ -33,11 +33,13 @@ from cqstore.store.record.message import (
     DLQ_PREFIX,
     LOOPBACK,
     RETRY_PREFIX,
+    SCHEDULE_TOPIC,
     Host,
     Message,
     MessageProperty,
     SysFlag,
 )
+from cqstore.store.record.properties import delay_level
 from cqstore.store.service.results import PutMessageResult
 
 _CLUSTER = "CLUSTER"
@@ -90,7 +92,12 @@ class SendRequests:
         if wanted.topic.startswith(RETRY_PREFIX):
             self._to_dead_letters_if_due(message, wanted)
         key = message.properties[MessageProperty.UNIQ_KEY]
-        return self._put(request, link, message, partial(put_response, request, queue_id, key))
+
+        def respond(result: PutMessageResult) -> Command:
+            self._count([result], message)
+            return put_response(request, queue_id, key, result)
+
+        return self._put(request, link, message, respond)
 
     def _put(
         self, request: Request, link: ConsumerLink, message: Message,
@@ -121,7 +128,11 @@ class SendRequests:
         batch = self._message(request, wanted, topic, queue_id)
         batch.properties = wanted.properties | {_CLUSTER: self._broker.cluster}
         put = partial(self._store.put_client_batch, batch)
-        respond = partial(batch_response, request, topic, queue_id, batch)
+
+        def respond(results: Sequence[PutMessageResult]) -> Command:
+            self._count(results, batch)
+            return batch_response(request, topic, queue_id, batch, results)
+
         if not self._waits:
             return respond(put())
 
@@ -196,7 +207,21 @@ class SendRequests:
             lambda: self._writer.retries.copy_for(group, stored, level, limit, queues)
         )
         message.store_host = self._store_host(request)
-        return self._put(request, link, message, partial(send_back_response, request))
+
+        def respond(result: PutMessageResult) -> Command:
+            if result.ok:
+                self._broker.stats.sent_back(message.properties[MessageProperty.RETRY_TOPIC], group)
+            return send_back_response(request, result)
+
+        return self._put(request, link, message, respond)
+
+    def _count(self, results: Sequence[PutMessageResult], message: Message) -> None:
+        """Count what was put of a message or client batch; delayed ones first wait elsewhere."""
+        sizes = [each.appended.size for each in results if each.appended is not None]
+        if sizes:
+            is_delayed = delay_level(message.properties) > 0
+            topic = SCHEDULE_TOPIC if is_delayed else message.topic
+            self._broker.stats.put(topic, len(sizes), sum(sizes))
 
     def _store_host(self, request: Request) -> Host:
         """Return the address inside message ids, at which clients ask for a message by its id."""
