@@ -85,10 +85,11 @@ class _Samples:
 class _Figure:
     """One figure, such as the messages put to one topic."""
 
-    __slots__ = ("_times", "_value", "_windows")
+    __slots__ = ("_due", "_times", "_value", "_windows")
 
     def __init__(self, now: float) -> None:
         self._times = self._value = 0
+        self._due = now
         self._windows = {each.field: _Samples(each, now) for each in _WINDOWS}
 
     def add(self, now: float, value: int, times: int) -> None:
@@ -101,6 +102,10 @@ class _Figure:
         return self._windows[field].summary()
 
     def _take(self, now: float) -> None:
+        if now < self._due:
+            return
+        seconds = _MINUTE.seconds  # the times of the other windows are multiples of it
+        self._due = (now // seconds + 1) * seconds
         for samples in self._windows.values():
             samples.take(now, self._times, self._value)
 

@@ -61,9 +61,7 @@ class UserRequests:
             RefusedRequestError: always.
         """
         kind, _, name = request.text("subject", "").partition(":")
-        if self._users is None:
-            _refuse("The authenticationMetadataProvider is not configured")
-        if kind == "User" and name not in self._users.names:
+        if self._users is not None and kind == "User" and name not in self._users.names:
             raise RefusedRequestError(ResponseCode.NO_PERMISSION, "The subject is not exist.")
         _refuse()
 
