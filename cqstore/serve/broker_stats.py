@@ -13,6 +13,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from cqstore.broker.metadata.model import Json
+from cqstore.store.record.message import SCHEDULE_TOPIC
 
 TOPIC_PUT_NUMS, TOPIC_PUT_SIZE = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS, GROUP_GET_SIZE = "GROUP_GET_NUMS", "GROUP_GET_SIZE"
@@ -128,9 +129,18 @@ class BrokerStats:
             (BROKER_PUT_NUMS, self._cluster, messages, 0),
         )  # fmt: skip
 
-    def sent_back(self, topic: str, group: str) -> None:
-        """Count a message of ``topic`` that a consumer has sent back."""
-        self._add((SNDBCK_PUT_NUMS, f"{topic}@{group}", 1, 1))
+    def sent_back(self, topic: str, group: str, scheduled_size: int) -> None:
+        """Count a message of ``topic`` that a consumer has sent back.
+
+        ``scheduled_size``: bytes of the record that waits for its delay; 0: a dead letter.
+        """
+        parts = [(SNDBCK_PUT_NUMS, f"{topic}@{group}", 1, 1)]
+        if scheduled_size:
+            parts += [
+                (TOPIC_PUT_NUMS, SCHEDULE_TOPIC, 1, 1),
+                (TOPIC_PUT_SIZE, SCHEDULE_TOPIC, scheduled_size, 1),
+            ]
+        self._add(*parts)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count a pull that has found messages; ``size``: bytes of the records."""

@@ -209,8 +209,10 @@ class SendRequests:
         message.store_host = self._store_host(request)
 
         def respond(result: PutMessageResult) -> Command:
-            if result.ok:
-                self._broker.stats.sent_back(message.properties[MessageProperty.RETRY_TOPIC], group)
+            if result.appended is not None:
+                topic = message.properties[MessageProperty.RETRY_TOPIC]
+                size = result.appended.size if _is_delayed(message) else 0
+                self._broker.stats.sent_back(topic, group, size)
             return send_back_response(request, result)
 
         return self._put(request, link, message, respond)
@@ -219,13 +221,17 @@ class SendRequests:
         """Count what was put of a message or client batch; delayed ones first wait elsewhere."""
         sizes = [each.appended.size for each in results if each.appended is not None]
         if sizes:
-            is_delayed = delay_level(message.properties) > 0
-            topic = SCHEDULE_TOPIC if is_delayed else message.topic
+            topic = SCHEDULE_TOPIC if _is_delayed(message) else message.topic
             self._broker.stats.put(topic, len(sizes), sum(sizes))
 
     def _store_host(self, request: Request) -> Host:
         """Return the address inside message ids, at which clients ask for a message by its id."""
         return host_of(self._broker.advertised, request.local_address)
+
+
+def _is_delayed(message: Message) -> bool:
+    """Return whether a message that was put first waits in the schedule's topic."""
+    return delay_level(message.properties) > 0
 
 
 def _queue(wanted: SendRequest, topic: TopicInfo) -> int:

@@ -31,7 +31,7 @@ _LOCKS = {
 _CLIENT = {
     "clientId": CLIENT_ID,
     "group": GROUP,
-    "subscriptionData": _CONSUMER["subscriptionDataSet"][0],  # type: ignore[index]
+    "subscriptionData": _CONSUMER["subscriptionDataSet"][0],
 }
 _QUEUE: dict[str, object] = {"topic": TOPIC, "queueId": 1}
 _BY_GROUP: dict[str, object] = {"consumerGroup": GROUP}

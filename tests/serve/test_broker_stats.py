@@ -75,7 +75,8 @@ def test_figures_have_rocketmqs_names_and_keys() -> None:
     stats.put("t", 4, 400)
     stats.put("t", 2, 300)
     stats.pulled("t", "g", 3, 360)
-    stats.sent_back("t", "g")
+    stats.sent_back("t", "g", 80)
+    stats.sent_back("t", "h", 0)
     found = stats.summary("TOPIC_PUT_NUMS", "t")
     assert list(found or ()) == ["statsDay", "statsHour", "statsMinute"]
     assert sums(stats, "TOPIC_PUT_NUMS", "t") == [(0, 0.0, 0.0)] * 3  # the first sample is not due
@@ -84,7 +85,9 @@ def test_figures_have_rocketmqs_names_and_keys() -> None:
         ("TOPIC_PUT_NUMS", "t"): (6, 0.6, 3.0), ("TOPIC_PUT_SIZE", "t"): (700, 70.0, 350.0),
         ("BROKER_PUT_NUMS", "c"): (6, 0.6, 0.0), ("GROUP_GET_NUMS", "t@g"): (3, 0.3, 3.0),
         ("GROUP_GET_SIZE", "t@g"): (360, 36.0, 360.0), ("BROKER_GET_NUMS", "c"): (3, 0.3, 0.0),
-        ("SNDBCK_PUT_NUMS", "t@g"): (1, 0.1, 1.0),
+        ("SNDBCK_PUT_NUMS", "t@g"): (1, 0.1, 1.0), ("SNDBCK_PUT_NUMS", "t@h"): (1, 0.1, 1.0),
+        ("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX"): (1, 0.1, 1.0),
+        ("TOPIC_PUT_SIZE", "SCHEDULE_TOPIC_XXXX"): (80, 8.0, 80.0),
     }  # fmt: skip
     for place, expected in minute.items():
         assert sums(stats, *place) == [(0, 0.0, 0.0), (0, 0.0, 0.0), expected]
