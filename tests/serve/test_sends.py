@@ -94,7 +94,7 @@ def test_one_way_messages_keep_their_order(file_store: MessageStore) -> None:
 
 
 def test_statistics_count_what_clients_send_and_pull(store: MessageStore) -> None:
-    now, after = 0.0, 10.0
+    now = 0.0
 
     async def story() -> None:
         nonlocal now
@@ -104,7 +104,6 @@ def test_statistics_count_what_clients_send_and_pull(store: MessageStore) -> Non
 
             async def sums(name: str, key: str) -> list[float]:
                 answer = await client.ask(315, {"statsName": name, "statsKey": key})
-                assert list(answer.json) == ["statsDay", "statsHour", "statsMinute"]
                 row = answer.json["statsMinute"]
                 return [row["sum"], row["tps"], row["avgpt"]]
 
@@ -116,19 +115,15 @@ def test_statistics_count_what_clients_send_and_pull(store: MessageStore) -> Non
             assert (await client.ask(SEND, sent("t", {"DELAY": "x"}), b"x")).code != OK
             pulled = await client.ask(11, pull("t", 1, 0))
             assert (await client.ask(11, pull("t", 1, 5))).code == 19
-            now = after
-            sizes = len(pulled.body)
+            now, sizes = 10.0, len(pulled.body)
             assert await sums("TOPIC_PUT_NUMS", "t") == [5, 0.5, 1.25]
-            assert await sums("TOPIC_PUT_SIZE", "t") == [sizes, sizes / 10, sizes / 4]
             assert (await sums("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX"))[0] == 1
             assert await sums("BROKER_PUT_NUMS", "c") == [6, 0.6, 0.0]
             assert await sums("GROUP_GET_NUMS", "t@g") == [5, 0.5, 5.0]
             assert await sums("GROUP_GET_SIZE", "t@g") == [sizes, sizes / 10, sizes]
-            stats = await client.ask(202, {"topic": "t"})
-            assert stats.json["topicPutTps"] == 0.5
-            await client.ask(15, {"topic": "t", "consumerGroup": "g", "queueId": 1,
-                                  "commitOffset": 5})  # fmt: skip
-            assert (await client.ask(208, {"consumerGroup": "g"})).json["consumeTps"] == 0.5
+            assert (await client.ask(202, {"topic": "t"})).json["topicPutTps"] == 0.5
+            lag = (await client.ask(208, {"consumerGroup": "g", "topic": "t"})).json
+            assert lag["consumeTps"] == 0.5
 
     run(story())
 
