@@ -12,7 +12,7 @@ MODULES = $(subst /,.,$(basename $(shell find -L cqstore -name '_*.pyx')))
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/store/core tests/store/index/test_key_columns.py tests/store/index/test_writer.py tests/fuzz/test_records.py \
   tests/fuzz/test_queue_files.py tests/cq_rocksdb/engine/test_rocksdb_appends.py tests/cq_rocksdb/queues/test_rocksdb_mixed_batches.py \
-  tests/cq_rocksdb/queues/test_state_cache.py tests/replication/feed/test_links.py
+  tests/cq_rocksdb/queues/test_state_cache.py tests/replication/feed/test_links.py tests/serve/test_hostile_frames.py
 FUZZED += tests/cq_file/test_short_queue.py tests/cq_file/test_queue_folders.py
 RACED := tests/store/service/test_threads.py tests/store/service/test_reput.py tests/store/core/test_thread_reads.py tests/replication/feed/test_links.py
 # Tests that run once more with a dispatch thread in every store that they open.
@@ -87,11 +87,11 @@ define compiled_in
 endef
 
 # AddressSanitizer writes to files: what it finds in a child of a test fails the run, also if a retry passes.
-fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSanitizer and UBSan (gcc)
+fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSanitizer and UBSan (SEED; gcc)
 	$(call compiled_in,fuzz,$(SANITIZE))
 	cd build/fuzz && LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:log_path=$$PWD/report \
 	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
-	  ../../$(BIN)/python -m pytest -n auto $(WORKERS) -s -p no:cacheprovider -m "not long" $(RETRIED) $(FUZZED) \
+	  ../../$(BIN)/python -m pytest -n auto $(WORKERS) -s -p no:cacheprovider -m "not long" --seed "$(SEED)" $(RETRIED) $(FUZZED) \
 	  || failed=yes; ! cat report.* 2>/dev/null && [ -z "$$failed" ]
 
 race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)

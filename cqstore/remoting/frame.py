@@ -100,11 +100,11 @@ class CommandReader:
         keeps = body_size <= self._limits.body
         if len(data) < begin + (body_size if keeps else 0):
             return None
-        command = decode_header(form, bytes(data[COMMAND_HEAD.size : begin]), self._limits.what)
+        header, end = bytes(data[COMMAND_HEAD.size : begin]), begin + body_size
+        body = bytes(data[begin:end]) if keeps else b""
+        command = decode_header(form, header, self._limits.what, body)
         if keeps:
-            if body_size:
-                command = replace(command, body=bytes(data[begin : begin + body_size]))
-            del data[: begin + body_size]
+            del data[:end]
             return command
         del data[:begin]
         self._skips, self._skipping = body_size, replace(command, skipped=body_size)

@@ -19,6 +19,7 @@ from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 _INTS = range(INT_MIN, INT_MAX + 1)
 _SHORTS = range(-(1 << 15), 1 << 15)
+_ENCODED = json.JSONEncoder(separators=(",", ":")).encode
 _LENGTH, _SHORT_LENGTH = Struct(">i"), Struct(">h")
 
 
@@ -35,8 +36,8 @@ class BinaryHeader(NamedTuple):
 BINARY_HEADER = Layout(BinaryHeader)
 
 
-def decode_header(form: int, data: bytes, what: str) -> Command:
-    """Return the command whose header is ``data``, without its body.
+def decode_header(form: int, data: bytes, what: str, body: bytes = b"") -> Command:
+    """Return the command whose header is ``data``.
 
     ``what`` names the command in an error, as in "a request".
 
@@ -44,9 +45,9 @@ def decode_header(form: int, data: bytes, what: str) -> Command:
         WireError: ``data`` is not a header of this form.
     """
     if form == HeaderForm.JSON:
-        return _from_json(data, what)
+        return _from_json(data, what, body)
     if form == HeaderForm.ROCKETMQ:
-        return _from_binary(data, what)
+        return _from_binary(data, what, body)
     raise WireError(f"invalid header form in {what}", expected="0 (JSON) or 1 (ROCKETMQ)", got=form)
 
 
@@ -60,13 +61,13 @@ def encode_header(command: Command) -> bytes:
     }  # fmt: skip
     if command.remark:
         header["remark"] = command.remark
-    return json.dumps(header, separators=(",", ":")).encode()
+    return _ENCODED(header).encode()
 
 
 # ---- JSON
 
 
-def _from_json(data: bytes, what: str) -> Command:
+def _from_json(data: bytes, what: str, body: bytes) -> Command:
     header = _json_object(data, what)
     code, opaque, flag = header.get("code"), header.get("opaque"), header.get("flag")
     if not (_is_int(flag) and _is_int(code) and _is_int(opaque)):
@@ -76,7 +77,7 @@ def _from_json(data: bytes, what: str) -> Command:
         raise WireError(f"the header of {what} has a remark or fields that are not strings")
     language, version = header.get("language"), header.get("version")
     return Command(
-        code, opaque, flag, fields, b"", remark,
+        code, opaque, flag, fields, body, remark,
         language if isinstance(language, str) and language in LANGUAGES else OTHER,
         version if _is_int(version) else 0,
     )  # fmt: skip
@@ -121,7 +122,7 @@ def _texts(fields: object) -> dict[str, str] | None:
 # ---- ROCKETMQ
 
 
-def _from_binary(data: bytes, what: str) -> Command:
+def _from_binary(data: bytes, what: str, body: bytes) -> Command:
     reader = _BinaryReader(data, what)
     head = BINARY_HEADER.unpack_from(reader.take(BINARY_HEADER.size))
     remark = reader.text(_LENGTH)
@@ -136,7 +137,7 @@ def _from_binary(data: bytes, what: str) -> Command:
     number = head.language
     language = LANGUAGES[number] if 0 <= number < len(LANGUAGES) else OTHER
     return Command(
-        head.code, head.opaque, head.flag, fields, b"", remark, language, head.version,
+        head.code, head.opaque, head.flag, fields, body, remark, language, head.version,
         HeaderForm.ROCKETMQ,
     )  # fmt: skip
 

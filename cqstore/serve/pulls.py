@@ -211,7 +211,9 @@ class _WaitingPull(HeldPull):
             code = ResponseCode.PULL_OFFSET_MOVED if self.offset else ResponseCode.PULL_NOT_FOUND
         is_found = status is GetMessageStatus.FOUND
         if is_found:
-            self._pulls.served_broker.messages_out += found.record_count()
+            self._pulls.served_broker.stats.pulled(
+                self.key.topic, self._asked.group, found.record_count(), found.total_bytes
+            )
         fields = {
             "suggestWhichBrokerId": _MASTER,
             "nextBeginOffset": str(found.next_begin_offset),

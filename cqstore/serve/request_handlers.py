@@ -24,6 +24,7 @@ from cqstore.serve.send_requests import SendRequests
 from cqstore.serve.served_broker import JobHandler, ServedBroker
 from cqstore.serve.store_writer import StoreWriter
 from cqstore.serve.tool_requests import ToolRequests
+from cqstore.serve.user_requests import UserRequests
 from cqstore.serve.users import Users
 from cqstore.store.errors import StoreError
 
@@ -57,7 +58,7 @@ class RequestHandlers:
         pulls = ConsumerPulls(broker, held)
         self._handlers: dict[int, Handler] = {
             RequestCode.PULL_MESSAGE: pulls.pull, RequestCode.LITE_PULL_MESSAGE: pulls.pull,
-            **ConsumerRequests(broker, on_change).handlers(),
+            **ConsumerRequests(broker, on_change).handlers(), **UserRequests(users).handlers(),
         }  # fmt: skip
         self._jobs: dict[int, JobHandler] = {
             **MessageRequests(broker).handlers(), **ToolRequests(broker, version).handlers(),

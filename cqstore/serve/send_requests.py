@@ -8,7 +8,7 @@ Source: RocketMQ ``SendMessageProcessor``, ``AbstractSendMessageProcessor``.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
@@ -33,11 +33,13 @@ from cqstore.store.record.message import (
     DLQ_PREFIX,
     LOOPBACK,
     RETRY_PREFIX,
+    SCHEDULE_TOPIC,
     Host,
     Message,
     MessageProperty,
     SysFlag,
 )
+from cqstore.store.record.properties import delay_level
 from cqstore.store.service.results import PutMessageResult
 
 _CLUSTER = "CLUSTER"
@@ -90,17 +92,22 @@ class SendRequests:
         if wanted.topic.startswith(RETRY_PREFIX):
             self._to_dead_letters_if_due(message, wanted)
         key = message.properties[MessageProperty.UNIQ_KEY]
-        return self._put(request, link, message, partial(put_response, request, queue_id, key))
+
+        def respond(result: PutMessageResult) -> Command:
+            self._count([result], message)
+            return put_response(request, queue_id, key, result)
+
+        return self._put(request, link, message, respond)
 
     def _put(
         self, request: Request, link: ConsumerLink, message: Message,
         respond: Callable[[PutMessageResult], Command],
     ) -> Command | None:  # fmt: skip
         if not self._waits:
-            return respond(*self._counted([self._store.put_message(message)]))
+            return respond(self._store.put_message(message))
 
         async def work() -> Command:
-            return respond(*self._counted([await self._store.put_message_async(message)]))
+            return respond(await self._store.put_message_async(message))
 
         self._tasks.start(request, link, work())
         return None
@@ -121,21 +128,20 @@ class SendRequests:
         batch = self._message(request, wanted, topic, queue_id)
         batch.properties = wanted.properties | {_CLUSTER: self._broker.cluster}
         put = partial(self._store.put_client_batch, batch)
-        respond = partial(batch_response, request, topic, queue_id, batch)
+
+        def respond(results: Sequence[PutMessageResult]) -> Command:
+            self._count(results, batch)
+            return batch_response(request, topic, queue_id, batch, results)
+
         if not self._waits:
-            return respond(self._counted(put()))
+            return respond(put())
 
         async def work() -> Command:
             loop = asyncio.get_running_loop()
-            return respond(self._counted(await loop.run_in_executor(self._thread, put)))
+            return respond(await loop.run_in_executor(self._thread, put))
 
         self._tasks.start(request, link, work())
         return None
-
-    def _counted(self, results: list[PutMessageResult]) -> list[PutMessageResult]:
-        """Count the messages that were put."""
-        self._broker.messages_in += sum(each.ok for each in results)
-        return results
 
     def _message(
         self, request: Request, wanted: SendRequest, topic: TopicInfo, queue_id: int
@@ -201,11 +207,31 @@ class SendRequests:
             lambda: self._writer.retries.copy_for(group, stored, level, limit, queues)
         )
         message.store_host = self._store_host(request)
-        return self._put(request, link, message, partial(send_back_response, request))
+
+        def respond(result: PutMessageResult) -> Command:
+            if result.appended is not None:
+                topic = message.properties[MessageProperty.RETRY_TOPIC]
+                size = result.appended.size if _is_delayed(message) else 0
+                self._broker.stats.sent_back(topic, group, size)
+            return send_back_response(request, result)
+
+        return self._put(request, link, message, respond)
+
+    def _count(self, results: Sequence[PutMessageResult], message: Message) -> None:
+        """Count what was put of a message or client batch; delayed ones first wait elsewhere."""
+        sizes = [each.appended.size for each in results if each.appended is not None]
+        if sizes:
+            topic = SCHEDULE_TOPIC if _is_delayed(message) else message.topic
+            self._broker.stats.put(topic, len(sizes), sum(sizes))
 
     def _store_host(self, request: Request) -> Host:
         """Return the address inside message ids, at which clients ask for a message by its id."""
         return host_of(self._broker.advertised, request.local_address)
+
+
+def _is_delayed(message: Message) -> bool:
+    """Return whether a message that was put first waits in the schedule's topic."""
+    return delay_level(message.properties) > 0
 
 
 def _queue(wanted: SendRequest, topic: TopicInfo) -> int:

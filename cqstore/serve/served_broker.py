@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from cqstore.broker.metadata.model import Json
 from cqstore.broker.topic_kind import group_of
 from cqstore.remoting.command import Command
+from cqstore.serve.broker_stats import BrokerStats
 from cqstore.serve.broker_tables import READABLE, BrokerTables, TopicInfo, topic_info
 from cqstore.serve.codes import ResponseCode
 from cqstore.serve.consumer_groups import ConsumerGroups
@@ -42,12 +43,13 @@ class ServedBroker:
     """Permissions that routes may show: producers find no queue unless it is writable."""
     default_topic: TopicInfo | None = None
     """The topic whose route producers use for a topic that does not exist."""
-    messages_in: int = 0
-    """Number of messages of clients that were put; those sent back for a retry count, too."""
-    messages_out: int = 0
-    """Number of messages that pulls were answered with."""
     on_group: Callable[[str], object] = noop
     """Called with a group to which a consumer was added."""
+    stats: BrokerStats = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self.stats = BrokerStats(self.cluster)
 
     def use_tables(self, tables: BrokerTables) -> None:
         """Serve other tables from now on."""

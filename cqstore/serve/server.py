@@ -150,8 +150,8 @@ class Server:
         return ServerFigures(
             connections=len(self._links), connections_accepted=self.connected,
             connections_closed=self._closed, consumer_groups=len(self._broker.groups),
-            waiting_pulls=len(self.held), messages_in=self._broker.messages_in,
-            messages_out=self._broker.messages_out, memory_bytes=self._memory.total,
+            waiting_pulls=len(self.held), messages_in=self._broker.stats.messages_in,
+            messages_out=self._broker.stats.messages_out, memory_bytes=self._memory.total,
             store_openings=served.renewals, log_max_phy_offset_bytes=end,
         )  # fmt: skip
 

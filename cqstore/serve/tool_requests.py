@@ -102,7 +102,8 @@ class ToolRequests:
             last = unit_time(store, name, queue_id, high - 1) if high > 0 else 0
             found = {"lastUpdateTimestamp": last, "maxOffset": high, "minOffset": low}
             rows.append((self._queue(name, queue_id), found))
-        return request.respond(body=json_body({"offsetTable": rows, "topicPutTps": 0.0}))
+        tps = self._broker.stats.put_tps(name)
+        return request.respond(body=json_body({"offsetTable": rows, "topicPutTps": tps}))
 
     # ---- groups
 
@@ -171,14 +172,15 @@ class ToolRequests:
 
     def consume_stats(self, request: Request, store: MessageStore) -> Command:
         """Return the offsets of a group and the ends of its queues."""
-        group, rows = request.name("consumerGroup"), KeyedByObject()
+        group, rows, tps = request.name("consumerGroup"), KeyedByObject(), 0.0
         for name in self._consumed(request, group):
             topic = self._broker.tables.topic(store, name)
+            tps += self._broker.stats.get_tps(name, group) if topic else 0.0
             for queue_id in range(topic.read_queues if topic else 0):
                 rows.append((
                     self._queue(name, queue_id), self._lag(store, name, group, queue_id)
                 ))  # fmt: skip
-        return request.respond(body=json_body({"consumeTps": 0.0, "offsetTable": rows}))
+        return request.respond(body=json_body({"consumeTps": tps, "offsetTable": rows}))
 
     def _consumed(self, request: Request, group: str) -> list[str]:
         """Return the topics whose lag is requested."""
@@ -258,15 +260,18 @@ class ToolRequests:
         return request.respond(fields={"version": version}, body=text.encode("utf-8", "replace"))
 
     def stats_data(self, request: Request, _store: MessageStore) -> Command:
-        """Refuse: this server has no statistics by topic and group.
+        """Return the sums of one figure by topic or group.
 
         Raises:
-            RefusedRequestError: always, as a broker that has none does.
+            RefusedRequestError: nothing was counted for it.
         """
         name, key = request.text("statsName"), request.text("statsKey")
-        raise RefusedRequestError(
-            ResponseCode.SYSTEM_ERROR, f"The stats <{name[:80]}> <{key[:80]}> not exist"
-        )
+        found = self._broker.stats.summary(name, key)
+        if found is None:
+            raise RefusedRequestError(
+                ResponseCode.SYSTEM_ERROR, f"The stats <{name[:80]}> <{key[:80]}> not exist"
+            )
+        return request.respond(body=json_body(found))
 
     def _queue(self, topic: str, queue_id: int) -> Json:
         return {"brokerName": self._broker.name, "queueId": queue_id, "topic": topic}

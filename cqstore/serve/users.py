@@ -26,6 +26,11 @@ class Users:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._secrets = {name: secret.encode() for name, secret in secrets.items()}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of all users."""
+        return frozenset(self._secrets)
+
     @classmethod
     def read(cls, file: Path) -> "Users":
         """Return the users in ``file``: a line ``NAME:SECRET`` for each, and lines after ``#``.

@@ -42,12 +42,16 @@ class GoClient:
 
     def push(self, port: int, group: str, topic: str, count: int) -> list[Row]:
         """Return the messages that a push consumer of a new group has received."""
-        return _lines([str(self.program), str(port), group, topic, "*", str(count)])
+        return _lines([str(self.program), "push", str(port), group, topic, "*", str(count)])
+
+    def send(self, port: int, topic: str, kind: str, count: int) -> list[Row]:
+        """Send messages, see ``go_client/main.go``; return the results."""
+        return _lines([str(self.program), "send", str(port), "go", topic, kind, str(count)])
 
 
 @dataclass(frozen=True)
 class PythonClient:
-    """``rocketmq`` with its C++ library in the program ``python_client/consume.py``."""
+    """``rocketmq`` with its C++ library in the programs of ``python_client``."""
 
     packages: Path
 
@@ -67,9 +71,15 @@ class PythonClient:
 
     def consume(self, kind: str, port: int, group: str, topic: str, count: int) -> list[Row]:
         """Return the messages that a pull or push consumer of a new group has received."""
-        program = _HERE / "python_client" / "consume.py"
-        words = [sys.executable, str(program), kind, str(port), group, topic, str(count)]
-        return _lines(words, PYTHONPATH=str(self.packages))
+        return self._run("consume", kind, str(port), group, topic, str(count))
+
+    def send(self, port: int, topic: str, kind: str, count: int) -> list[Row]:
+        """Send messages, see ``python_client/produce.py``; return the results."""
+        return self._run("produce", kind, str(port), topic, str(count))
+
+    def _run(self, program: str, *words: str) -> list[Row]:
+        path = _HERE / "python_client" / f"{program}.py"
+        return _lines([sys.executable, str(path), *words], PYTHONPATH=str(self.packages))
 
 
 def _build(words: Sequence[str], folder: Path) -> None:

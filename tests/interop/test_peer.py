@@ -9,6 +9,7 @@ from cqstore import MessageStore
 from cqstore.store.service.opening.components import components_of
 from tests.interop.rocketmq import RocketMQ
 from tools.bench.peer.replicas import Follows, Replicated
+from tools.bench.peer.served import ServedPulls
 from tools.bench.peer.sessions import Openings, Replays, Row
 from tools.bench.peer.sides import OURS, SIDES, THEIRS, Sides, Window
 
@@ -53,6 +54,22 @@ def test_both_put_the_same_and_give_the_same_answers(sides: Sides, backend: str)
     }
     assert answers[OURS] == answers[THEIRS]
     assert all(answers[OURS])
+
+
+@both_backends
+def test_both_serve_the_same_bytes_to_a_java_client(sides: Sides, backend: str) -> None:
+    rows = tuple(
+        Row({"rate": f"pulls {threads}"}, f"pull 60 threads={threads}", same_answers=True)
+        for threads in (1, 4)
+    )
+    served = ServedPulls(backend, rows, {"queues": "8", "body": "1024"}, 4000)
+    found = list(served.run(sides, 1, {"pulls 1", "pulls 4"}))
+    for each in found:
+        ours, theirs = (each.windows[side][0] for side in SIDES)
+        assert ours["answer"] == theirs["answer"]
+        assert float(ours["answer"]) > 60 * 32 * 1024
+        assert each.ratio() is not None
+    assert len(found) == 2
 
 
 @both_backends

@@ -49,14 +49,19 @@ def resident(max_bytes: int) -> Iterator[None]:
     Cheaper than ``bounded`` where much is allocated, and blind where freed memory is used again.
     """
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts over
-    before = _status("VmRSS")
+    before = resident_bytes()
     yield
-    grown = _status("VmHWM") - before
+    grown = _status("self", "VmHWM") - before
     assert grown <= max_bytes, f"the process grew by {grown} bytes"
 
 
-def _status(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+def resident_bytes(process: int | str = "self") -> int:
+    """Return the memory of a process."""
+    return _status(process, "VmRSS")
+
+
+def _status(process: int | str, name: str) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
 
 

@@ -1,7 +1,6 @@
 """Slow, silent, half-open and lying clients cost one connection each; limits are kept and named."""
 
 import asyncio
-import random
 import socket
 import struct
 import threading
@@ -16,11 +15,7 @@ from cqstore.remoting.command import Command
 from cqstore.replication.address import networks
 from cqstore.serve.request import Request
 from cqstore.store.service.message_store import MessageStore
-from tests.kit.log_bytes import pieces
-from tests.kit.mutations import in_time, resident
 from tests.kit.remoting_client import (
-    BINARY,
-    JSON,
     Client,
     Serving,
     asked,
@@ -28,9 +23,7 @@ from tests.kit.remoting_client import (
     serving,
     with_limits,
 )
-from tests.kit.tree import tree_digest
 from tests.kit.waiting import becomes, run
-from tests.serve.test_pulls import heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -200,66 +193,6 @@ def test_the_end_waits_for_requests_in_threads(root: Path) -> None:
             await ending
 
     run(story())
-
-
-CODES = [11, 361, 34, 35, 14, 15, 29, 30, 31, 32, 38, 41, 42, 46, 105, 12, 33, 202, 208, 351, 106,
-         206, 28, 300, 203, 321, 21, 201, 26, 315, 204, 307, 352, 10, 36, 310, 999]  # fmt: skip
-
-
-def hostile(draw: random.Random) -> bytes:
-    """Return some requests, of which parts are odd, missing or noise."""
-    parts = []
-    for _ in range(draw.randint(1, 6)):
-        queue_id, offset = draw.choice([0, 1, -1, 1 << 40]), draw.choice([0, 30, -9, "x"])
-        fields = pull("t", queue_id, 0) | {
-            "queueOffset": offset, "key": "k1", "maxNum": draw.choice([1, -1, 1 << 40]),
-            "offset": draw.randrange(9999), "beginTimestamp": 0, "count": 5, "index": 0,
-            "endTimestamp": draw.choice([0, 1 << 62, "q"]), "timestamp": 0,
-        }  # fmt: skip
-        body = draw.choice([b"", heartbeat(1), b"{", b"[" * 5000, draw.randbytes(40)])
-        form, flag = draw.choice([JSON, BINARY]), draw.choice([0, 0, 0, 2, 1])
-        parts.append(asked(draw.choice(CODES), draw.randrange(1 << 30), fields, body, form, flag))
-    data = bytearray(b"".join(parts))
-    for _ in range(draw.randint(0, 4)):
-        at = draw.randrange(len(data))
-        data[at : at + draw.randint(0, 6)] = draw.randbytes(draw.randint(0, 6))
-    return bytes(data)
-
-
-@pytest.mark.parametrize("count", [600, pytest.param(10_000, marks=pytest.mark.long)])
-def test_hostile_streams_leave_the_server_up_and_the_store_equal(root: Path, count: int) -> None:
-    """Damaged requests of every kind, many on one connection each; memory stays bounded."""
-    draw = random.Random(46)
-
-    async def attack(found: Serving) -> None:
-        client = await found.client()
-        found.clients.remove(client)
-        try:
-            for part in pieces(
-                hostile(draw), draw.choice([7, 100, 10_000]), draw.randrange(1 << 30)
-            ):
-                client.writer.write(part)
-            await client.writer.drain()
-            client.writer.write_eof()
-            await client.is_closed()
-        except ConnectionError:
-            pass
-        client.close()
-        await asyncio.sleep(0)
-
-    async def story() -> None:
-        async with serving(root) as found:
-            for _ in range(count // 50):
-                await asyncio.gather(*(attack(found) for _ in range(50)))
-            await becomes(lambda: not found.server._links)
-            assert (found.server._memory.total, len(found.server.held)) == (0, 0)
-            assert found.server.connected >= count - 50
-            await serves(found)
-
-    before = tree_digest(root)
-    with resident(64 << 20), in_time(600):
-        run(story())
-    assert tree_digest(root) == before
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cqstore.serve.broker_stats import BrokerStats
 from cqstore.serve.store_writer import WriteSettings
 from cqstore.serve.unique_key import new_unique_key
 from cqstore.store.record.message_id import decode_message_id
@@ -88,6 +89,41 @@ def test_one_way_messages_keep_their_order(file_store: MessageStore) -> None:
             assert answer.fields["queueOffset"] == "200"
             found_bodies = bodies(file_store, "t", 1)
             assert found_bodies == [b"%d" % number for number in range(200)] + [b"last"]
+
+    run(story())
+
+
+def test_statistics_count_what_clients_send_and_pull(store: MessageStore) -> None:
+    now = 0.0
+
+    async def story() -> None:
+        nonlocal now
+        async with writing(store) as found:
+            found.broker.stats = BrokerStats("c", lambda: now)
+            client = await found.client()
+
+            async def sums(name: str, key: str) -> list[float]:
+                answer = await client.ask(315, {"statsName": name, "statsKey": key})
+                row = answer.json["statsMinute"]
+                return [row["sum"], row["tps"], row["avgpt"]]
+
+            for number in range(3):
+                assert (await client.ask(SEND, sent("t", {"KEYS": f"k{number}"}), b"x")).code == OK
+            batch = batch_of(b"0", b"1")
+            assert (await client.ask(BATCH, sent("t", v2=True, batch="true"), batch)).code == OK
+            assert (await client.ask(SEND, sent("t", {"DELAY": "9"}), b"x")).code == OK
+            assert (await client.ask(SEND, sent("t", {"DELAY": "x"}), b"x")).code != OK
+            pulled = await client.ask(11, pull("t", 1, 0))
+            assert (await client.ask(11, pull("t", 1, 5))).code == 19
+            now, sizes = 10.0, len(pulled.body)
+            assert await sums("TOPIC_PUT_NUMS", "t") == [5, 0.5, 1.25]
+            assert (await sums("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX"))[0] == 1
+            assert await sums("BROKER_PUT_NUMS", "c") == [6, 0.6, 0.0]
+            assert await sums("GROUP_GET_NUMS", "t@g") == [5, 0.5, 5.0]
+            assert await sums("GROUP_GET_SIZE", "t@g") == [sizes, sizes / 10, sizes]
+            assert (await client.ask(202, {"topic": "t"})).json["topicPutTps"] == 0.5
+            lag = (await client.ask(208, {"consumerGroup": "g", "topic": "t"})).json
+            assert lag["consumeTps"] == 0.5
 
     run(story())
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import hostile_frames
+from tests.kit.hostile_frames import hostile_frame
 from tests.kit.remoting_client import Client, pull
 from tests.kit.running import COMMAND
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import run
 from tests.serve.test_consumers import where
-from tests.serve.test_limits import hostile
 from tests.serve.test_server_metrics import requests, scraped
 
 
@@ -122,14 +123,14 @@ def test_a_killed_server_leaves_the_store_equal(root: Path) -> None:
 @pytest.mark.slow
 def test_a_server_killed_among_hostile_clients_leaves_the_store_equal(root: Path) -> None:
     """Five hundred connections send damaged requests; the process is killed while it answers."""
-    draw, before = random.Random(46), tree_digest(root)
+    draw, before, seeds = random.Random(46), tree_digest(root), hostile_frames.requests()
     for turn in range(3):
         with running(root) as (process, port):
 
             async def story(process: "subprocess.Popen[str]", port: int, turn: int) -> None:
                 good, others = await connected(port), [await connected(port) for _ in range(499)]
                 for each in others:
-                    each.writer.write(hostile(draw))
+                    each.writer.write(hostile_frame(draw, seeds))
                 for _ in range(turn):
                     assert (await good.ask(30, {"topic": "t", "queueId": 0})).code == 0
                 process.kill()

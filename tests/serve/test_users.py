@@ -1,12 +1,14 @@
 """Signatures of RocketMQ's ACL: requests that a user has not signed are refused."""
 
+import hmac
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
 from cqstore.serve.users import Users
 from cqstore.store.errors import StoreConfigError, StoreIOError
-from tests.kit.remoting_client import BINARY, JSON, serving
+from tests.kit.remoting_client import BINARY, JSON, Answer, serving
 from tests.kit.waiting import run
 
 ROUTE, HEARTBEAT, TOPICS = 105, 34, 206
@@ -76,6 +78,58 @@ def test_old_clients_add_a_field_after_they_have_signed(
         async with serving(root, users=USERS) as found:
             fields = FIELDS | {"_UNIQUE_KEY_QUERY": "true"}
             assert (await (await found.client()).ask(ROUTE, fields)).code == code
+
+    run(story())
+
+
+GET_USER, LIST_USER, GET_ACL, LIST_ACL = 3004, 3005, 3009, 3010
+
+
+def signed(fields: dict[str, str]) -> dict[str, str]:
+    """Return the fields of a request that Rocket has signed."""
+    given = fields | {"AccessKey": "Rocket"}
+    content = "".join(given[key] for key in sorted(given))
+    digest = hmac.digest(b"12345678", content.encode(), "sha1")
+    return given | {"Signature": b64encode(digest).decode()}
+
+
+def test_users_are_listed_without_secrets(root: Path) -> None:
+    def row(name: str) -> dict[str, str]:
+        return {"username": name, "userType": "Normal", "userStatus": "enable"}
+
+    async def story() -> None:
+        async with serving(root, users=USERS) as found:
+            client = await found.client()
+
+            async def ask(code: int, **fields: str) -> Answer:
+                answer = await client.ask(code, signed(fields))
+                assert b"1234" not in answer.body
+                return answer
+
+            assert (await ask(LIST_USER)).json == [row("Rocket"), row("other")]
+            assert (await ask(LIST_USER, filter=" ")).json == [row("Rocket"), row("other")]
+            assert (await ask(LIST_USER, filter="the")).json == [row("other")]
+            none = await ask(LIST_USER, filter="nobody")
+            assert (none.code, none.body) == (0, b"")
+            assert (await ask(GET_USER, username="other")).json == row("other")
+            none = await ask(GET_USER, username="nobody")
+            assert (none.code, none.body) == (0, b"")
+            blank = await ask(GET_USER, username=" ")
+            assert (blank.code, blank.remark) == (29, "The username is blank")
+            assert (await ask(GET_ACL, subject="User:other")).code == 1
+            unknown = await ask(GET_ACL, subject="User:nobody")
+            assert (unknown.code, unknown.remark) == (16, "The subject is not exist.")
+            assert (await ask(LIST_ACL)).code == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("code", [GET_USER, LIST_USER, GET_ACL, LIST_ACL])
+def test_without_users_there_are_none_to_list(root: Path, code: int) -> None:
+    async def story() -> None:
+        async with serving(root) as found:
+            answer = await (await found.client()).ask(code, {"username": "u", "subject": "User:u"})
+            assert (answer.code, answer.body) == (1, b"")
 
     run(story())
 

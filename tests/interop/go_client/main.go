@@ -1,8 +1,12 @@
-// Push consumer of rocketmq-client-go: prints a JSON line for each message, once each.
+// Push consumer and producer of rocketmq-client-go.
 //
-//	go_client PORT GROUP TOPIC EXPRESSION COUNT
+//	go_client push PORT GROUP TOPIC EXPRESSION COUNT
 //
-// Ends when COUNT messages have arrived, or after a minute.
+// prints a JSON line for each message, once each. Ends when COUNT messages have arrived, or after a minute.
+//
+//	go_client send PORT GROUP TOPIC KIND COUNT
+//
+// sends COUNT messages and prints a line for each result: sync, async, batch, delay or select; oneway has none.
 package main
 
 import (
@@ -69,7 +73,8 @@ func (f *found) add(message *primitive.MessageExt) {
 
 func main() {
 	rlog.SetLogLevel("error")
-	if err := consume(os.Args[1:]); err != nil {
+	act := map[string]func([]string) error{"push": consume, "send": send}[os.Args[1]]
+	if err := act(os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -5,6 +5,7 @@ from itertools import product
 
 from tools.bench.peer.measured import Measured, Published
 from tools.bench.peer.replicas import Follows, Replicated
+from tools.bench.peer.served import ServedPulls
 from tools.bench.peer.sessions import Openings, Replays, Row, Session
 from tools.bench.peer.warming import MAX_SECONDS, MAX_SECONDS_QUICK
 
@@ -23,6 +24,9 @@ OF_A_PROCESS = " of a process: "
 """In the name of a row of first windows, before the name of its work."""
 _BY_TASKS = "tasks of one event loop in cqstore, threads in RocketMQ"
 _REPLICATED = "replica: SYNC_MASTER put, 128 B"
+_OF_SERVER = (
+    "`cqstore serve` and a whole broker, asked by RocketMQ's Java client; CPU time is the server's"
+)
 _OF_BOTH = "CPU time is that of master and slave until the slave has everything"
 
 
@@ -36,6 +40,8 @@ def all_sessions(*, quick: bool) -> Iterator[AnySession]:
         yield from _durable(backend, quick=quick)
         yield _paced(backend, quick=quick)
         yield _reads(backend, quick=quick)
+    for backend in BACKENDS:
+        yield _served(backend, quick=quick)
     for backend, queues in product(BACKENDS, (1_000, 10_000, 100_000)):
         if not (quick and _too_many(backend, queues)):
             yield _replay(backend, queues, quick=quick)
@@ -145,6 +151,23 @@ def _reads(backend: str, *, quick: bool) -> Session:
     )  # fmt: skip
     settings = {"queues": "1000", "keys": "1"}
     return _session(backend, rows, settings, quick=quick, filled=200_000 if quick else 2_000_000)
+
+
+def _served(backend: str, *, quick: bool) -> ServedPulls:
+    """Return the session of pulls by a Java client, from `cqstore serve` and from a broker."""
+    pulls = 4_000 if quick else 30_000
+    rows = tuple(
+        Row(
+            {"rate": f"served over loopback: pulls of 32, 1 KB, {threads} at a time"},
+            f"pull {pulls} threads={threads}", note=_OF_SERVER, same_answers=True,
+        )
+        for threads in (1, 16)
+    )  # fmt: skip
+    settings = {"queues": str(_FEW), "body": "1024"}
+    return ServedPulls(
+        backend, rows, settings, 100_000 if quick else 400_000,
+        warm_seconds=_warm_seconds(quick=quick),
+    )  # fmt: skip
 
 
 def _replay(backend: str, queues: int, *, quick: bool) -> Replays:

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -36,18 +37,29 @@ class SideProcess:
         self._process = process
         self._errors = errors
 
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._process.pid
+
     def do(self, line: str) -> Window:
         """Have one line of work done.
 
         Raises:
             SideFailedError: it was not; the sentence is the side's own.
         """
-        lines, answers = _pipes(self._process)
-        try:
+        lines, _ = _pipes(self._process)
+        with suppress(BrokenPipeError):
             print(line, file=lines, flush=True)
-            answer = answers.readline()
-        except BrokenPipeError:
-            answer = ""
+        return self.answer(line)
+
+    def answer(self, line: str) -> Window:
+        """Return the next answer, to ``line``.
+
+        Raises:
+            SideFailedError: there is none, or it is a fault.
+        """
+        answer = _pipes(self._process)[1].readline()
         if not answer:
             raise SideFailedError(f"{self.name} ended at “{line}”: {self._last_errors()}")
         window: Window = json.loads(answer)
@@ -120,12 +132,30 @@ class Sides:
     def running(self, side: str, settings: dict[str, str]) -> Iterator[SideProcess]:
         """Start a side with its store; it is gone afterwards, the store not closed."""
         words = {"dir": str(self.store(side)), **settings}
+        with self._home() as home, self._started(self._command(side, home), side, words) as found:
+            yield found
+
+    @contextmanager
+    def java(self, main: str, side: str, settings: dict[str, str]) -> Iterator[SideProcess]:
+        """Start another program of RocketMQ's."""
+        words = {"dir": str(self.store(side)), **settings}
+        with self._home() as home:
+            command = replace(self._java, main=main).command(home, _HEAP)
+            with self._started(command, side, words) as found:
+                yield found
+
+    def _home(self) -> "tempfile.TemporaryDirectory[str]":
+        return tempfile.TemporaryDirectory(dir=self._work)
+
+    @contextmanager
+    def _started(
+        self, command: list[str], side: str, words: dict[str, str]
+    ) -> Iterator[SideProcess]:
         errors = self._work / f"{Path(words['dir']).name}.errors"
         with (
             errors.open("w", encoding="utf-8") as stderr,
-            tempfile.TemporaryDirectory(dir=self._work) as home,
             subprocess.Popen(
-                [*self._command(side, home), *(f"{name}={value}" for name, value in words.items())],
+                [*command, *(f"{name}={value}" for name, value in words.items())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
                 encoding="utf-8", cwd=FOLDER.parents[2], env=self._java.environment(),
             ) as process,

@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
+import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerPathConfigHelper;
 import org.apache.rocketmq.broker.filter.ExpressionMessageFilter;
@@ -109,7 +110,9 @@ public final class Broker {
         MixAll.properties2Object(settings, config);
         MixAll.properties2Object(settings, server);
         store.setHaListenPort(Ports.free());
-        BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
+        AuthConfig auth = new AuthConfig();
+        MixAll.properties2Object(settings, auth);
+        BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store, auth);
         if (!broker.initialize()) {
             throw new IllegalStateException("initialize failed");
         }

@@ -67,12 +67,25 @@ final class OpenStore {
         return Figures.of("bytes", end).with("seconds", seconds).with("cpu_seconds", Figures.cpuSeconds() - cpu);
     }
 
-    private static DefaultMessageStore construct(Settings settings) throws IOException {
+    /** The defaults of a store of these settings. */
+    static MessageStoreConfig config(Settings settings) {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(settings.text("dir", null));
         config.setFlushDiskType(FlushDiskType.valueOf(settings.text("flush", "ASYNC_FLUSH")));
         config.setHaListenPort(0); // any that is free
         config.setCleanFileForciblyEnable(false); // a disk that others have filled takes no puts from us
+        if (isRocksDb(settings)) {
+            config.setStoreType("defaultRocksDB");
+        }
+        return config;
+    }
+
+    private static boolean isRocksDb(Settings settings) {
+        return settings.text("backend", "file").equals("rocksdb");
+    }
+
+    private static DefaultMessageStore construct(Settings settings) throws IOException {
+        MessageStoreConfig config = config(settings);
         config.setInSyncReplicas(settings.number("replicas", 1));
         config.setSlaveTimeout(settings.number("wait", 3_000));
         BrokerConfig broker = new BrokerConfig();
@@ -83,8 +96,7 @@ final class OpenStore {
             config.setBrokerRole(BrokerRole.valueOf(settings.text("role", "ASYNC_MASTER")));
         }
         BrokerStatsManager stats = new BrokerStatsManager(broker);
-        if (settings.text("backend", "file").equals("rocksdb")) {
-            config.setStoreType("defaultRocksDB");
+        if (isRocksDb(settings)) {
             return new RocksDBMessageStore(config, stats, null, broker, new ConcurrentHashMap<>());
         }
         return new DefaultMessageStore(config, stats, null, broker, new ConcurrentHashMap<>());
