@@ -27,7 +27,7 @@ FIGURES = [
     ("BROKER_GET_NUMS", "c"), ("SNDBCK_PUT_NUMS", f"{TOPIC}@{GROUP}"),
 ]  # fmt: skip
 WITH_COPY = {("TOPIC_PUT_SIZE", "SCHEDULE_TOPIC_XXXX")}
-"""A broker changes ``WAIT`` to false in the copy of a message that is sent back: a byte more."""
+"""A broker sets ``WAIT`` to false in the copy and does not wait for the disk; cqstore waits."""
 STATS, GET_USER, LIST_USER, GET_ACL, LIST_ACL, CREATE_USER = 315, 3004, 3005, 3009, 3010, 3001
 PROVIDER = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
 USERS = {"ann": "12345678", "bob": "87654321"}

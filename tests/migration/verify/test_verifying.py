@@ -74,9 +74,9 @@ def test_the_log_is_closed_before_the_tasks_run(
             super().close(keep_ahead=keep_ahead)
             logs.remove(self)
 
-    def run(task: Callable[[str], str], items: list[str], *more: Any) -> list[str]:
+    def run(task: Callable[[str], str], items: list[str], *more: Any, **alone: bool) -> list[str]:
         assert not logs
-        return in_this_process(task, items, *more)
+        return in_this_process(task, items, *more, **alone)
 
     monkeypatch.setattr(verification_module, "CommitLog", Noted)
     monkeypatch.setattr(verification_module, "run_tasks", run)
@@ -196,7 +196,7 @@ def test_both_sides_are_closed_whatever_fails(
     def comparing(*_: object, **__: object) -> None:
         raise StoreIOError("broken", path=made.root)
 
-    def tasks(task: Callable[[str], str], items: list[str], *_: object) -> list[str]:
+    def tasks(task: Callable[[str], str], items: list[str], *_: object, **__: object) -> list[str]:
         nonlocal counting
         assert opened == closed[::-1], "those who cut the ranges have closed them"
         counting = True
