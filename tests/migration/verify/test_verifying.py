@@ -74,7 +74,7 @@ def test_the_log_is_closed_before_the_tasks_run(
             super().close(keep_ahead=keep_ahead)
             logs.remove(self)
 
-    def run(task: Callable[[str], str], items: list[str], *more: Any, **alone: bool) -> list[str]:
+    def run(task: Callable[[str], str], items: list[str], *more: Any, **alone: Any) -> list[str]:
         assert not logs
         return in_this_process(task, items, *more, **alone)
 
