@@ -11,13 +11,12 @@ from typing import Annotated
 
 import typer
 
-from cqstore.ab.commands.report import Matters, Page, check_place, end_with, report
+from cqstore.ab.commands.report import Matters, Page, check_place, end_with, save_and_report
 from cqstore.ab.commands.run import EXIT_STOPPED, ResultFile, Sides, progress_bar
 from cqstore.ab.extras import need_extras
 from cqstore.ab.judging.banner import matching
 from cqstore.ab.live.follow_costs import WHAT
 from cqstore.ab.live.followed_broker import FollowedBroker, FollowPlan
-from cqstore.ab.results.result_file import write_result
 from cqstore.ab.sides.side import default_sides, parse_sides
 from cqstore.ab.stores.ab_workspace import ScratchFolder
 from cqstore.cli.duration import seconds_of
@@ -91,9 +90,7 @@ def follow_command(
     )
     with _stopping() as is_stopped, progress_bar() as on_stage:
         found = FollowedBroker(plan).measure(on_stage, is_stopped)
-    write_result(result, found)
-    judgement = report(found, html, kind)
-    note(f"result written to {result}")
+    judgement = save_and_report(found, result, html, kind)
     for limit in found.not_measured:
         note(limit)
     end_with(judgement)

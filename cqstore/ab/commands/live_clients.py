@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from cqstore.ab.commands.report import check_place, end_with, report
+from cqstore.ab.commands.report import check_place, end_with, save_and_report
 from cqstore.ab.commands.run import interruptible, progress_bar
 from cqstore.ab.extras import need_extras
 from cqstore.ab.judging.banner import matching
 from cqstore.ab.live.client_costs import WHAT
 from cqstore.ab.live.client_run import ClientPlan, ClientRun
-from cqstore.ab.results.result_file import write_result
 from cqstore.ab.sides.side import default_sides, parse_sides
 from cqstore.ab.stores.ab_workspace import ScratchFolder
 from cqstore.cli.options import note
@@ -88,9 +87,7 @@ def measure_clients(
     )
     with interruptible(), progress_bar() as on_stage:
         found = ClientRun(plan).measure(on_stage)
-    write_result(result, found)
-    judgement = report(found, html, kind)
-    note(f"result written to {result}")
+    judgement = save_and_report(found, result, html, kind)
     for limit in found.not_measured:
         note(limit)
     end_with(judgement)

@@ -12,7 +12,7 @@ from cqstore.ab.judging.judgement import Judgement
 from cqstore.ab.report.printing import print_report
 from cqstore.ab.report.report_page import write_page
 from cqstore.ab.results.result import Result
-from cqstore.ab.results.result_file import read_result, result_schema
+from cqstore.ab.results.result_file import read_result, result_schema, write_result
 from cqstore.cli.options import Format, note
 from cqstore.cli.output import OutputFormat
 from cqstore.cli.path_marks import OutputPath
@@ -104,6 +104,21 @@ def report(result: Result, html: Path | None, kind: OutputFormat) -> Judgement:
     if html is not None:
         write_page(html, result, judgement)
         note(f"HTML report written to {html}")
+    return judgement
+
+
+def save_and_report(
+    found: Result, result: Path, html: Path | None, kind: OutputFormat
+) -> Judgement:
+    """Write a new result to the file ``result``, then ``report`` it; return the judgement.
+
+    Raises:
+        StoreConfigError: a histogram cannot be read.
+        StoreIOError: the result or the HTML report cannot be written.
+    """
+    write_result(result, found)
+    judgement = report(found, html, kind)
+    note(f"result written to {result}")
     return judgement
 
 

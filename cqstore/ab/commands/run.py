@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from cqstore.ab.commands.rate import rate_of
-from cqstore.ab.commands.report import Matters, Page, check_place, end_with, report
+from cqstore.ab.commands.report import Matters, Page, check_place, end_with, save_and_report
 from cqstore.ab.results.result import Cache
-from cqstore.ab.results.result_file import write_result
 from cqstore.ab.run.comparison import Run, RunOptions
 from cqstore.ab.run.rounds import Effort
 from cqstore.ab.run.run_plan import RunPlan
@@ -165,10 +164,7 @@ def run_command(
         _announce(run.prepare())
         with progress_bar() as on_stage:
             found = run.measure(on_stage)
-    write_result(result, found)
-    judgement = report(found, html, kind)
-    note(f"result written to {result}")
-    end_with(judgement)
+    end_with(save_and_report(found, result, html, kind))
 
 
 def _announce(plan: RunPlan) -> None:
