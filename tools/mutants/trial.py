@@ -131,7 +131,7 @@ class Tree:
         scratch.mkdir()
         listed = self.root.with_name("tests")  # a test's name may be longer than a word may be
         listed.write_text("\n".join(tests), "utf-8", "surrogateescape")
-        options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider", f"--timeout={limit_each}"]
+        options = ["-x", "-v", "-rfE", "-p", "no:cacheprovider", f"--timeout={limit_each}"]
         environment = os.environ | {
             "PYTHONPATH": str(self.root), "TMPDIR": str(scratch),
             "PYTEST_DEBUG_TEMPROOT": str(scratch),  # what is killed leaves files behind
@@ -194,12 +194,13 @@ def _within_budget(tests: list[str], seconds: dict[str, float], budget: float) -
 
 
 def _failed(output: str, tests: list[str]) -> str:
-    """Return the test that pytest names; the first, if the process ended before it named one."""
-    named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
-    if named is None:
-        return tests[0]
-    name = named[1]
-    return name if name in tests else next((t for t in tests if t.startswith(name)), tests[0])
+    """Return the test that pytest names as failed, else the last begun: the process ended in it."""
+    if named := re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE):
+        name = named[1]
+        return name if name in tests else next((t for t in tests if t.startswith(name)), tests[0])
+    begun = [line for line in output.splitlines() if "::" in line]
+    fitting = [test for test in tests if begun and begun[-1].startswith(test)]
+    return max(fitting, key=len, default=tests[0])
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

@@ -84,6 +84,26 @@ def test_a_test_that_fails_kills(tree: Tree) -> None:
     assert (tree.root / "code_under_test.py").read_text() == CODE
 
 
+ENDING = """import os
+
+from code_under_test import least
+
+
+def test_of_two():
+    assert least([1, 2], 5) is not None or os._exit(3)
+"""
+
+
+@pytest.mark.slow
+def test_the_test_in_which_the_process_ends_kills(tree: Tree) -> None:
+    (tree.root / "test_ending.py").write_text(ENDING)
+    tests = [*those_but("test_of_none", "test_of_one", "test_of_more", "always_fails"),
+             "test_ending.py::test_of_two"]  # fmt: skip
+    seconds = {**SECONDS, "test_ending.py::test_of_two": 0.5}
+    outcome = tree.try_out(mutation("returns None"), tests, seconds)
+    assert (outcome.fate, outcome.killer) == (Fate.KILLED, tests[-1])
+
+
 LONG = """import pytest
 
 from code_under_test import least
