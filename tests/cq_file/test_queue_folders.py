@@ -6,16 +6,22 @@ Expected values are from rows written by hand, and from ``os.stat``.
 import os
 import shutil
 import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cqstore.cq_file._queue_folders import changed_at, topic_ends, topic_files
+from cqstore.cq_file.layout import parse_file_name, parse_queue_id
 from cqstore.cq_file.store import FileConsumeQueueStore
 from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, UNIT, Disk, rows
 
 FAR = 1 << 40
+IDS = st.integers(-(1 << 31) - 2, (1 << 31) + 1).map(str) | st.text("0123456789-+ x", min_size=1)
+STARTS = st.integers(0, (1 << 63) + 2).map("{:020d}".format) | st.text("012789-", min_size=19)
 LAST = f"{(1 << 63) - 1:020d}"
 
 
@@ -106,6 +112,28 @@ def test_folders_that_are_no_queues_are_skipped_and_links_leave_the_topic(disk: 
     assert ids == [-(1 << 31), 2, 10, (1 << 31) - 1]
     (folder / "4").symlink_to("2")
     assert found(disk, "a") == [None]
+
+
+@given(st.sets(IDS.filter(lambda name: len(name) < 256)))
+def test_queue_ids_are_those_that_python_parses(names: set[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in {"0", *names}:
+            (Path(folder) / "topic" / name).mkdir(parents=True)
+        [queues] = topic_ends(folder, ["topic"], 0, FAR)
+    parsed = {found for name in {"0", *names} if (found := parse_queue_id(name)) is not None}
+    assert queues == [(queue_id, None) for queue_id in sorted(parsed)]
+
+
+@given(st.lists(STARTS.filter(lambda name: len(name) < 256)))
+def test_starts_of_files_are_those_that_python_parses(names: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for queue_id, name in enumerate(names):
+            path = Path(folder) / str(queue_id) / name
+            path.parent.mkdir()
+            path.touch()
+        found = topic_files(folder, [*range(len(names))])
+    starts = [None if each is None else each[0] for each in found]
+    assert starts == [parse_file_name(name) for name in names]
 
 
 def test_links_files_and_paths_are_no_topics(disk: Disk) -> None:
