@@ -1,9 +1,9 @@
 """``python -m tools.bench.many_queues [QUEUES [DIR]]``: a store with very many RocksDB queues.
 
 Fills a store with one message of 128 bytes in each of QUEUES queues (10,000,000) of topics with
-eight queues, and runs the verbs of an operator on it, each in a new process. A row shows the time,
-the CPU time of all threads, and the most memory that the process had. DIR needs 500 bytes a queue,
-and twice that for the backup and the move.
+eight queues, commits an offset of one group in each, and runs the verbs of an operator on it, each
+in a new process. A row shows the time, the CPU time of all threads, and the most memory that the
+process had. DIR needs 500 bytes a queue, and twice that for the backup and the move.
 """
 
 import os
@@ -19,7 +19,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+import cqstore
 from cqstore import Message, MessageStore, StoreConfig
+from cqstore.embedded.consumer_offsets import ConsumerOffsets
 from tools.bench.workloads import folder
 
 _TOPIC_QUEUES = 8
@@ -66,6 +68,19 @@ def fill(root: Path, queues: int) -> None:
             )
 
 
+def commit(root: Path, queues: int) -> None:
+    """Commit an offset of one group in each queue; print the time of the commits and writes."""
+    start, cpu = time.perf_counter(), time.process_time()
+    with cqstore.open(root, backend="rocksdb") as log:
+        offsets = log.offsets
+        assert isinstance(offsets, ConsumerOffsets)
+        for number in range(queues):
+            offsets.commit("group", *queue_of(number), 1)
+    seconds, used = time.perf_counter() - start, time.process_time() - cpu
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"commits: {seconds:,.0f} s, {used / queues * 1e6:.1f} µs CPU each, {memory:,.0f} MiB")
+
+
 def cost(words: list[str]) -> Cost:
     """Run a command of cqstore in a new process; its output is dropped."""
     start = time.perf_counter()
@@ -89,6 +104,7 @@ def verbs(root: Path, copy: Path) -> dict[str, list[str]]:
         "topics, the first 100": ["topics", name, "--limit", "100"],
         "topics, all as JSON lines": ["topics", name, "--output", "jsonl"],
         "usage by topic, 20 rows": ["usage", name, "--limit", "20"],
+        "groups show": ["groups", "show", name],
         "backup": ["backup", name, rebuilt],
         "check of the backup": ["check", rebuilt],
         FROM_LOG: ["migrate", "plan", rebuilt, "--from", "log", "--to", "rocksdb"],
@@ -113,11 +129,12 @@ def main(words: list[str]) -> None:
     with folder() as made:
         base = Path(words[1]) if len(words) > 1 else made
         root = base / "store"
-        filling = get_context("spawn").Process(target=fill, args=(root, queues))
-        filling.start()  # a child's peak of memory would include that of this process
-        filling.join()
-        if filling.exitcode:
-            return
+        for step in (fill, commit):  # a child's peak of memory would include that of this process
+            child = get_context("spawn").Process(target=step, args=(root, queues))
+            child.start()
+            child.join()
+            if child.exitcode:
+                return
         console.print(f"queues: {size(root, QUEUES) / queues:.1f} bytes each")
         table = Table("verb", "seconds", "CPU seconds", "MiB", "µs a queue")
         for name, command in verbs(root, base / "copy").items():
