@@ -6,11 +6,13 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cqstore import EmbeddedLog, RefusedStoreError, Tail
 from cqstore.broker.groups.group_offsets import OffsetChange
+from cqstore.broker.metadata.changing import change_tables
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import read_json
 from cqstore.broker.metadata.model import BrokerMetadata, Form
@@ -287,6 +289,32 @@ def test_a_topic_whose_offsets_cannot_be_read_is_not_deleted(tmp_path: Path) -> 
     journal = DeletedTopics(StorePaths(tmp_path).deleted_topics)
     journal.load()
     assert len(journal) == 0
+
+
+def test_offsets_in_many_batches_of_topics_are_removed_in_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table may have a million rows, and is read and written as a whole."""
+    written: list[Path] = []
+
+    def change(paths: StorePaths, *args: Any, **options: Any) -> Path:
+        written.append(paths.config)
+        return change_tables(paths, *args, **options)
+
+    monkeypatch.setattr("cqstore.broker.metadata.topic_offsets.change_tables", change)
+    monkeypatch.setattr("cqstore.store.service.maintenance.clean_service.TOPICS_AT_ONCE", 2)
+    topics = [f"t{number}" for number in range(7)]
+    with opened(tmp_path, queues=1) as log:
+        for topic in [*topics, "u"]:
+            log.put(topic, b"x")
+    offsets = {f"{topic}@g": {0: 1} for topic in [*topics, "u"]}
+    shutil.rmtree(tmp_path / "config")
+    write_form(BrokerMetadata(Form.V1, tmp_path, offsets=offsets), Form.V1, tmp_path)
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.delete_topics(topics)
+        assert list(store.topics()) == ["u"]
+    assert [each.offsets for each in read_forms(StorePaths(tmp_path))] == [{"u@g": {0: 1}}]
+    assert written == [tmp_path / "config"]
 
 
 @pytest.mark.parametrize("form", [Form.JSON, pytest.param(Form.V1, marks=pytest.mark.long)])

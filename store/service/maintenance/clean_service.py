@@ -9,6 +9,7 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from cqstore.store.broker_files.topic_positions import TopicPositions
@@ -38,6 +39,8 @@ _LOG = StoreLogger(__name__)
 TOPICS_AT_ONCE = 1000
 """Topics per batch: a put to one of them waits for all topics of the batch."""
 ExpiredOffsets = dict[QueueKey, int]
+Removing = Callable[[Collection[str]], AbstractContextManager[object]]
+"""Removes the offsets in topics, whose queues are deleted in the block."""
 
 
 class ExpiryReport(NamedTuple):
@@ -115,13 +118,29 @@ class CleanService:
                     " Close the store, and open it without enableScheduleMessageService"
                 )
         self._state.check_writable()
-        self.positions.check(names)  # raises its errors before anything is changed
+        removing = self._removing(names, is_due)
         deleted: list[str] = []
         for first in range(0, len(names), TOPICS_AT_ONCE):
-            deleted += self._delete_slice(names[first : first + TOPICS_AT_ONCE], is_due)
+            deleted += self._delete_slice(names[first : first + TOPICS_AT_ONCE], is_due, removing)
         return deleted
 
-    def _delete_slice(self, topics: Sequence[str], is_due: Callable[[str], bool]) -> list[str]:
+    def _removing(self, topics: Collection[str], is_due: Callable[[str], bool]) -> Removing:
+        """Return what removes the offsets in a batch, after a check that it is possible.
+
+        If all topics are deleted, and nothing in this process has their offsets, all are removed
+        now: a table of offsets is read and written as a whole.
+        """
+        self.positions.check(topics)
+        if is_due is not always_due or self.positions.owner is not None:
+            return self.positions.deleting
+        with self._state.writing(), self.lock.entry():
+            self._state.check_writable()
+            self.positions.remove(topics)
+        return nullcontext
+
+    def _delete_slice(
+        self, topics: Sequence[str], is_due: Callable[[str], bool], removing: Removing
+    ) -> list[str]:
         """Delete a batch of topics, except those that are not due; return the deleted ones.
 
         Puts to other topics continue: none of their locks is held while anything is read or
@@ -135,15 +154,16 @@ class CleanService:
             self._dispatcher.drain()  # without space for units nothing is begun
             try:
                 with self._state.failing():
-                    due = self._delete_held(hold, topics, is_due)
+                    due = self._delete_held(hold, topics, is_due, removing)
             finally:
                 hold.end()
             self._deleted.compact(self._log.min_phy_offset())
             return due
 
     def _delete_held(
-        self, hold: TopicHold, topics: Sequence[str], is_due: Callable[[str], bool]
-    ) -> list[str]:
+        self, hold: TopicHold, topics: Sequence[str], is_due: Callable[[str], bool],
+        removing: Removing,
+    ) -> list[str]:  # fmt: skip
         """Delete the queues of the due topics of ``hold``, which refuses puts; release it."""
         below = self._hold(hold)
         self._dispatcher.drain()  # earlier puts are deleted with the queues
@@ -152,7 +172,7 @@ class CleanService:
         if due:
             self._commit.flush()
             self._deleted.begin(due, below)
-            with self.positions.deleting(due):
+            with removing(due):
                 self._queues.delete_topics(due)
             self._expired.forget(due)
             self._deleted.finish(due)
