@@ -46,6 +46,49 @@ def test_more_queues_than_descriptors_lose_nothing(tmp_path: Path) -> None:
     again.close()
 
 
+class Acting(str):
+    """A topic that calls ``act`` the n-th time that it is compared."""
+
+    act: "Callable[[], None]"
+    left: int
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        self.left -= 1
+        if not self.left:
+            self.act()
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("comparison", [1, 2])
+def test_a_file_forgotten_while_a_batch_is_planned_gets_its_units(
+    tmp_path: Path, comparison: int
+) -> None:
+    """The number of the file must not become that of another one before the write."""
+    disk, other = Disk(tmp_path), tmp_path / "other"
+    other.write_bytes(bytes(SIZE))
+    store, opened = disk.open(), list[int]()
+    for topic in "TU":
+        put(store, 0, rows(1, 1), topic)
+    (path,) = disk.folder("T").iterdir()
+
+    def act() -> None:
+        store._cache.forget(str(path))
+        opened.append(os.open(other, os.O_RDWR))
+
+    topic = Acting("U")
+    topic.act, topic.left = act, comparison
+    batch = UnitBatch()
+    for key in (("T", 0), (topic, 0)):
+        batch.add(key, 1, 2 * SIZE, SIZE, 7, 0)
+    store.put_batch(batch)
+    (number,) = opened
+    os.close(number)
+    assert read_all(store, "T") == read_all(store, "U") == [*rows(1, 1), (2 * SIZE, SIZE, 7)]
+    assert other.read_bytes() == bytes(SIZE)
+    store.close()
+
+
 def test_a_descriptor_in_use_outlives_its_eviction(tmp_path: Path) -> None:
     cache = DescriptorCache(1, read_only=False)
     for name in "ab":

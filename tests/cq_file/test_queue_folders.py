@@ -21,7 +21,10 @@ from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, UNIT, Disk, rows
 
 FAR = 1 << 40
 IDS = st.integers(-(1 << 31) - 2, (1 << 31) + 1).map(str) | st.text("0123456789-+ x", min_size=1)
-STARTS = st.integers(0, (1 << 63) + 2).map("{:020d}".format) | st.text("012789-", min_size=19)
+STARTS = (
+    (st.integers(0, 1 << 64) | st.integers((1 << 63) - 2, (1 << 63) + 1)).map("{:020d}".format)
+    | st.text("012789-", min_size=19)
+)  # fmt: skip
 LAST = f"{(1 << 63) - 1:020d}"
 
 
