@@ -21,6 +21,7 @@ from cqstore.serve.client_command import ClientCommand
 from cqstore.serve.store_writer import WriteSettings
 from cqstore.store.errors import StoreError
 from tests.kit import commands
+from tests.kit.long_too import long_too
 from tests.kit.running import descendants, gone, until
 from tests.serve.conftest import CONFIG
 
@@ -126,7 +127,7 @@ def test_settings_of_a_broker_are_those_of_the_servers(tmp_path: Path) -> None:
         measured(tmp_path, client("load", 1), creates_topics=False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, *long_too([signal.SIGTERM])])
 def test_stopped_it_takes_away_servers_clients_and_folder(
     tmp_path: Path, number: signal.Signals
 ) -> None:
