@@ -53,7 +53,7 @@ def test_sides_of_one_stream_are_compared(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         put(store, 90)
         with serving(WireMaster(log_of(store), file_size=1 << 20)) as master, followed(
-            tmp_path, master, "--for", "9s", "--rounds", "9", "--no-repeat", "--output", "json"
+            tmp_path, master, "--for", "2s", "--rounds", "9", "--no-repeat", "--output", "json"
         ) as process:  # fmt: skip
             sent, number = len(master.log), 90
             while process.poll() is None:

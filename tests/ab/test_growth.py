@@ -10,6 +10,7 @@ from cqstore.ab.report.growth_plots import growth_plots
 from cqstore.ab.report.plots import LinePlot
 from cqstore.ab.results.result import Result, Sample
 from cqstore.ab.run.growth import Growth
+from cqstore.ab.run.rounds import Effort
 from tests.ab.made_result import made_result
 from tests.ab.made_store import make_varied_store
 from tests.ab.running import compare
@@ -107,7 +108,8 @@ def test_the_page_shows_them_if_there_are_any() -> None:
 @pytest.mark.slow
 def test_a_comparison_samples_each_side(tmp_path: Path) -> None:
     make_varied_store(tmp_path / "s", 200)
-    found: Any = compare(tmp_path / "s", "offsets")
+    effort = Effort(3, 0.004, new_processes=False)
+    found: Any = compare(tmp_path / "s", "offsets", effort=effort)
     assert {each.side for each in found.samples} == {side.name for side in found.sides}
     for each in found.samples:
         assert each.pss_bytes > 1 << 20

@@ -15,6 +15,7 @@ from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clea
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest, unchanged
+from tests.kit.verbs import call
 
 FILE_SIZE = 1 << 13
 COUNT = 200
@@ -99,8 +100,8 @@ def test_a_checkpoint_of_any_content_keeps_no_store_from_being_opened(
     assert problem in str(rows)
     assert f"{COUNT} records, {COUNT} units checked; 0 damaged" in notes
     for words in (["info"], ["get", "--topic", "t0"], ["topics"]):
-        done = run([words[0], root, *words[1:]])
-        assert (done.returncode, str(path) in done.stderr) == (0, bool(problem)), words
+        looked = call(words[0], root, *words[1:])
+        assert (looked.exit_code, str(path) in looked.stderr) == (0, bool(problem)), words
     assert bodies(root) == ALL
     assert tree_digest(root) == before
     done = run(["recover", root])

@@ -13,6 +13,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import cqstore
+from tests.kit.migrations import NO_SPARK
 from tests.kit.tree import tree_digest, unchanged
 
 FILE = 65536
@@ -21,6 +22,7 @@ SIZES = {
     "maxIndexNum": 100,
 }  # fmt: skip
 COUNT = 900
+ALONE = ["--master", NO_SPARK]
 
 
 @pytest.fixture
@@ -139,8 +141,8 @@ def test_queues_are_moved_and_the_log_stays(conf: Path, tmp_path: Path) -> None:
     root = made(tmp_path, "file")
     logs = [tree_digest(tmp_path / name) for name in ("d1", "d2")]
     cqstore("migrate", "plan", root, "--to", "rocksdb", "--config", conf)
-    cqstore("migrate", "run", root)
-    cqstore("migrate", "verify", root, "--config", conf)
+    cqstore("migrate", "run", root, *ALONE)
+    cqstore("migrate", "verify", root, "--config", conf, *ALONE)
     assert "do not name" in cqstore("migrate", "switch", root, code=2).stderr
     cqstore("migrate", "switch", root, "--config", conf)
     assert [tree_digest(tmp_path / name) for name in ("d1", "d2")] == logs
@@ -152,8 +154,8 @@ def test_queues_are_moved_and_the_log_stays(conf: Path, tmp_path: Path) -> None:
 def test_queues_are_built_from_such_a_log(conf: Path, tmp_path: Path) -> None:
     root = made(tmp_path, "file")
     (root / "consumequeue").rename(tmp_path / "former")
-    cqstore("migrate", "plan", root, "--from", "log", "--to", "rocksdb", "--config", conf)
-    cqstore("migrate", "run", root)
-    cqstore("migrate", "verify", root, "--config", conf)
+    cqstore("migrate", "plan", root, "--from", "log", "--to", "rocksdb", "--config", conf, *ALONE)
+    cqstore("migrate", "run", root, *ALONE)
+    cqstore("migrate", "verify", root, "--config", conf, *ALONE)
     cqstore("migrate", "switch", root, "--config", conf)
     assert f"{COUNT} units" in cqstore("check", root, "--config", conf).stderr

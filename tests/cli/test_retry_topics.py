@@ -3,13 +3,13 @@
 No client may put into a topic whose name has ``+``; the broker does (``KeyBuilder``, pop retries).
 """
 
-import json
 from pathlib import Path
 
 import pytest
 
 from cqstore.store.queue.backends import backend_names
 from tests.kit.commands import cqstore
+from tests.kit.verbs import rows
 from tests.migration.made_log import Made, make_store
 
 TOPICS = ["%RETRY%group+topic", "%RETRY%group_topic", "%DLQ%group", "%RETRY%a+%RETRY%b_c"]
@@ -20,10 +20,8 @@ def read(root: Path) -> dict[tuple[str, int], list[str]]:
     found = dict[tuple[str, int], list[str]]()
     for topic in TOPICS:
         for queue_id in (0, 2):
-            words = ["get", root, "--topic", topic, "--queue-id", queue_id, "--output", "jsonl"]
-            done = cqstore(*words)
-            rows = map(json.loads, done.stdout.splitlines())
-            found[topic, queue_id] = [row["body"] for row in rows]
+            read = rows("get", root, "--topic", topic, "--queue-id", queue_id)
+            found[topic, queue_id] = [row["body"] for row in read]
     return found
 
 

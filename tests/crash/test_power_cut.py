@@ -311,14 +311,14 @@ def test_the_checkpoint_claims_only_what_is_durable(
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)
-@settings(max_examples=10, derandomize=True, deadline=None)
+@settings(max_examples=5, derandomize=True, deadline=None)
 @given(each=rounds, seed=st.integers(0, 1 << 32))
 def test_files_keep_what_was_promised(flush: FlushDiskType, each: list[Any], seed: int) -> None:
     run("file", RocksDBEngine.AUTO, flush, each, seed)
 
 
 @pytest.mark.parametrize("backend", ["file", "rocksdb"])
-@settings(max_examples=8, derandomize=True, deadline=None)
+@settings(max_examples=4, derandomize=True, deadline=None)
 @given(each=rounds, seed=st.integers(0, 1 << 32))
 def test_a_log_in_two_paths_keeps_what_was_promised(
     backend: str, each: list[Any], seed: int

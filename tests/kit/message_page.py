@@ -21,6 +21,8 @@ FINDINGS, NOTES, LOGGED = "Findings", "Notes on standard error", "Log lines"
 _TEXT = "sentence"
 """The field of a finding that is given by its name."""
 Names = dict[str, list[ast.expr]]
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields of statements that hold statements."""
 _LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 
@@ -37,7 +39,7 @@ def error_names() -> set[str]:
     classes = [
         (node.name, {ast.unparse(base).rsplit(".")[-1] for base in node.bases})
         for tree in _trees()
-        for node in ast.walk(tree)
+        for node in tree.body
         if isinstance(node, ast.ClassDef)
     ]
     while more := {name for name, bases in classes if bases & known} - known:
@@ -95,15 +97,22 @@ def _kind(function: ast.expr, errors: set[str]) -> str | None:
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, Names]]:
     """Yield each call, with what the names of its module and its function are set to."""
-    constants = _assigned(tree.body)
-    names = dict.fromkeys(ast.walk(tree), constants)
-    for function in ast.walk(tree):  # a function follows the one that it is in
-        if isinstance(function, ast.FunctionDef):
-            local = names[function] | _assigned(ast.walk(function))
-            names.update(dict.fromkeys(ast.walk(function), local))
-    for node in names:
+    waiting: list[tuple[ast.AST, Names]] = [(tree, _assigned(tree.body))]
+    for node, names in waiting:
         if isinstance(node, ast.Call):
-            yield node, names[node]
+            yield node, names
+        inner = names
+        if isinstance(node, ast.FunctionDef):
+            inner = names | _assigned(_statements(node.body))
+        waiting.extend((child, inner) for child in ast.iter_child_nodes(node))
+
+
+def _statements(block: Iterable[ast.AST]) -> list[ast.AST]:
+    """Return the statements of a block, and those inside them."""
+    found = [*block]
+    for node in found:
+        found.extend(each for name in _BLOCKS for each in getattr(node, name, ()))
+    return found
 
 
 def _assigned(nodes: Iterable[ast.AST]) -> Names:

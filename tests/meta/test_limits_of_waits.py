@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
-from tests.kit import standstill, waiting
+from tests.kit import standstill
 from tests.kit.forks import RAISED, ended, fork, forked
 from tests.kit.mutations import Hang, in_time
+from tests.kit.waiting import until
 
 
 def left() -> float:
@@ -84,7 +85,6 @@ def test_a_forked_child_that_does_not_end_is_killed_and_said() -> None:
         os.waitpid(child, 0)
 
 
-def test_a_wait_in_vain_says_what_there_is_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_SECONDS", 0)
+def test_a_wait_in_vain_says_what_there_is_instead() -> None:
     with pytest.raises(AssertionError, match=r"never came about.*two of three"):
-        waiting.until(lambda: False, lambda: "two of three")
+        until(lambda: False, lambda: "two of three", seconds=0.01)

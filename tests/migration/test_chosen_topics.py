@@ -1,6 +1,7 @@
 """Moves of some topics: light queues alone, and all but the BatchCQ topics that stay in files."""
 
 import json
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -80,6 +81,7 @@ def with_batches(root: Path, perm: int = 0) -> None:
         (root / "config").mkdir()
         text = json.dumps({"topicConfigTable": {"b": row, "t": {"topicName": "t"}}})
         (root / "config" / "topics.json").write_text(text)
+        os.utime(root / "config" / "topics.json", (1000, 1000))  # a switch waits for new ones
         put(store, 0, 30)
         assert put_batches(store, SIZES) == [0, 3, 4]
         put(store, 30, 30)

@@ -11,6 +11,7 @@ import pytest
 from cqstore.broker.one_form import read_one_form
 from cqstore.store.paths import StorePaths
 from tests.kit.commands import run as run_verb
+from tests.kit.long_too import long_too
 from tests.kit.remoting_client import Client, pull
 from tests.kit.waiting import run
 from tests.kit.writable_server import BATCH, SEND_V2, sent
@@ -103,8 +104,14 @@ def test_verbs_read_what_was_acknowledged(tmp_path: Path, backend: str) -> None:
 
 @pytest.mark.crash
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["file", "rocksdb"])
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize(
+    ("backend", "flush"),
+    [
+        ("file", "ASYNC_FLUSH"),
+        ("rocksdb", "SYNC_FLUSH"),
+        *long_too([("file", "SYNC_FLUSH"), ("rocksdb", "ASYNC_FLUSH")]),
+    ],
+)
 def test_a_killed_server_loses_nothing_that_was_acknowledged(
     tmp_path: Path, backend: str, flush: str
 ) -> None:

@@ -184,8 +184,9 @@ def dependents(root: Path, path: str, followed: tuple[str, ...] = (".pxd",)) -> 
     """
     sources = {
         str(each.relative_to(root)): each.read_text()
+        for package in root.glob("*/__init__.py")  # not what is installed in .venv
         for suffix in SUFFIXES
-        for each in root.glob(f"*/**/_*{suffix}")
+        for each in package.parent.rglob(f"_*{suffix}")
     }
     found, waiting = {path}, [path] if path.endswith(followed) else []
     while waiting:

@@ -39,11 +39,6 @@ cdef class ReplayBatcher:
     cdef QueueSlot *_places
     cdef bint _keys_wanted, _tags_wanted
 
-    def __cinit__(self):
-        self._places = <QueueSlot *> calloc(PLACES, sizeof(QueueSlot))
-        if self._places == NULL:
-            raise MemoryError
-
     def __dealloc__(self):
         free(self._places)
 
@@ -167,6 +162,10 @@ cdef class ReplayBatcher:
 
     cdef int _index_of(self, BatchColumns columns, Scanned *record) except -1:
         """Return the number of a record's queue in the batch; a new queue gets the next number."""
+        if self._places == NULL:  # only now: most openings replay nothing, and zeros take 1 ms
+            self._places = <QueueSlot *> calloc(PLACES, sizeof(QueueSlot))
+            if self._places == NULL:
+                raise MemoryError
         cdef size_t at = <size_t> record.queue_id + (<size_t> record.topic >> 4) * 31
         cdef QueueSlot *place = &self._places[at & (PLACES - 1)]
         if (

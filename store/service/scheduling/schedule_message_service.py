@@ -82,6 +82,8 @@ class ScheduleMessageService:
         self._pid = os.getpid()
         self.worker: Worker | None = None
         """``None``: no message has ever waited."""
+        self._interrupted: list[Worker | None] = []
+        """Workers whose start was interrupted: each may run, beside a later one."""
         self.failures = 0
         """Failed checks of the thread; each is repeated."""
 
@@ -247,12 +249,20 @@ class ScheduleMessageService:
             except (RuntimeError, MemoryError) as exc:
                 self._is_running = False
                 _LOG.error("cannot start the thread that delivers delayed messages: %s", exc)
-            except BaseException:  # if it runs all the same, two threads do no harm
+            except BaseException:
+                self._interrupted.append(self.worker)
                 self._is_running = False
                 raise
 
     def _run(self) -> None:
         """Deliver due messages, and sleep until more are due; ends when no message waits."""
+        try:
+            self._run_until_stopped()
+        finally:
+            if self._stopped:  # the call of `set` woke one thread: wake the next
+                self._wake.set()
+
+    def _run_until_stopped(self) -> None:
         while not self._stopped:
             try:
                 seconds = self.run()
@@ -285,8 +295,9 @@ class ScheduleMessageService:
     def _end(self, seconds: float | None) -> None:
         self._stopped = True
         self._wake.set()
-        if self.worker is not None:
-            self.worker.end(seconds)
+        for worker in (*self._interrupted, self.worker):
+            if worker is not None:
+                worker.end(seconds)
 
     def _leave(self) -> None:
         """End the thread before the interpreter ends: otherwise it would keep its locks."""

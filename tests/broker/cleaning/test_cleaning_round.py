@@ -15,8 +15,9 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.broker.cleaning.kit import made_round, reasons, there
-from tests.kit.killed_at_change import changes_until_killed
+from tests.kit.killed_at_change import ALL, changes_until_killed
 from tests.kit.operating import write_config, write_offsets
+from tests.kit.share import SomePlaces
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000, max_hash_slot_num=10,
@@ -146,15 +147,20 @@ def test_kept_light_queues_count_for_the_limit_of_light_queues(
         assert set(store.topics("%LMQ%")) == {"%LMQ%a", "%LMQ%c", "%LMQ%d", "%LMQ%e"}
 
 
-def test_a_kill_at_any_change_leaves_whole_topics_or_none(tmp_path: Path, backend: str) -> None:
-    made = tmp_path / "made"
+def test_a_kill_at_any_change_leaves_whole_topics_or_none(
+    tmp_path: Path, backend: str, some_places: SomePlaces
+) -> None:
+    made, root = tmp_path / "made", tmp_path / "store"
     open_filled(made, backend).close()
-    seen, count, changes = set(), 0, None
-    while changes is None:
-        count += 1
-        root = tmp_path / str(count)
+    shutil.copytree(made, root)
+    changes = changes_until_killed("tests.kit.killed_cleaning", ALL, root)
+    assert changes is not None
+    shutil.rmtree(root)
+    seen = set()
+    for count in {1, *some_places(changes, 12, changes), ALL}:
         shutil.copytree(made, root)
-        changes = changes_until_killed("tests.kit.killed_cleaning", count, root)
+        done = changes_until_killed("tests.kit.killed_cleaning", count, root)
+        assert done == (changes if count == ALL else None)
         with MessageStore.open(root, CONFIG, housekeeping=False) as store:
             left = there(store)
             assert [each for each in store.check() if each.damage] == []

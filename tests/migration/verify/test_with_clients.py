@@ -22,6 +22,7 @@ from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
+from tests.kit.long_too import long_too
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import run
 from tests.migration.made import Made, in_this_process, migrate
@@ -30,7 +31,7 @@ QUEUE = QueueKey("p", 1)
 Golden = Callable[[str], Path]
 STORES = [
     ("basic-default", "rocksdb"), ("basic-defaultRocksDB", "file"), ("wide-default", "rocksdb"),
-    ("ext-default", "rocksdb"), ("wide-defaultRocksDB", "file"),
+    ("ext-default", "rocksdb"), *long_too([("wide-defaultRocksDB", "file")]),
 ]  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_golden_stores_are_read_whole_and_equal(
     assert verified(made.space, made.plan) is None
 
 
-@pytest.mark.parametrize("name", ["basic-combine", "wide-combine", "special-combine"])
+@pytest.mark.parametrize("name", ["basic-combine", "special-combine", *long_too(["wide-combine"])])
 def test_both_backends_of_a_store_are_read(
     golden: Golden, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

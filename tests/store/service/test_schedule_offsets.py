@@ -13,6 +13,7 @@ from cqstore.store.errors import CorruptionError, StoreIOError
 from cqstore.store.record.message import SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.runtime.watched_thread import Worker
 from cqstore.store.service.scheduling.delay_offsets import DelayOffsets
 from cqstore.store.service.scheduling.level_delivery import MAX_BATCH
 from tests.kit.crash_images import crash_image
@@ -33,6 +34,7 @@ from tests.kit.delays import (
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.logs import BACKENDS
+from tests.kit.mutations import in_time
 from tests.kit.own_threads import own_threads
 from tests.kit.waiting import until
 
@@ -304,6 +306,28 @@ def test_a_put_that_is_cut_short_anywhere_comes_or_is_not_there(
         stored = numbers(store, SCHEDULE_TOPIC)
         assert numbers(store) == stored
         assert [stored[0], stored[-1], len(stored) > 5, number > 50] == [0, number, True, True]
+
+
+def test_a_close_ends_the_thread_of_an_interrupted_start_too(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Worker.start
+
+    def interrupted(worker: Worker) -> None:
+        start(worker)
+        raise Interrupted
+
+    with opened(tmp_path, clock) as store:
+        with monkeypatch.context() as patched, suppress(Interrupted):
+            patched.setattr(Worker, "start", interrupted)
+            put(store, 1, 1)
+        until(lambda: service(store).deliveries[1].due is not None)
+        put(store, 2, 2)
+        until(lambda: service(store).deliveries[2].due is not None)
+        assert own_threads().count(THREAD) == 2
+        with in_time(30):
+            store.close()
+    assert THREAD not in own_threads()
 
 
 # ---- queues that are not as they were

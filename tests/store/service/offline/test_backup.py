@@ -48,7 +48,7 @@ CONFIG = StoreConfig(
 )  # fmt: skip
 PLAIN = StoreConfig()
 TAKEN = "the path of the backup already exists"
-SHARE = 24
+SHARE = 48
 """Every so many places are tried in the normal run."""
 
 
