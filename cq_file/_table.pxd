@@ -1,6 +1,6 @@
 # State of file queues for compiled code: the table, the ends of a queue, open files.
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from cqstore.store.core._maps cimport FileMap
 from cqstore.store.queue._time_search cimport SampledTimes
@@ -16,8 +16,9 @@ cdef class OpenFile:
 
 cdef class FileRow:
     cdef public object access
-    cdef public str folder
+    cdef public str topic
     cdef public list starts
+    cdef public int32_t queue_id
     cdef int64_t _generation
 
 

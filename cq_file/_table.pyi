@@ -19,7 +19,8 @@ class OpenFile:
 
 class FileRow:
     access: FileAccess
-    folder: str
+    topic: str
+    queue_id: int
     starts: list[int]
     generation: int
 

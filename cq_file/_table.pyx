@@ -51,7 +51,7 @@ cdef class OpenFile:
 
 
 cdef class FileRow:
-    """The files of one queue: their ``folder``, their starts, and shared settings.
+    """The files of one queue: its topic and queue id, their starts, and shared settings.
 
     The list of ``starts`` is replaced, never changed, so a reader may keep one.
     """

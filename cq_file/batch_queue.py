@@ -30,8 +30,8 @@ class BatchConsumeQueue(QueueFiles):
 
     __slots__ = ("_end", "_first", "end_phy", "last_phy", "max_offset")
 
-    def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
-        super().__init__(access, folder, starts)
+    def __init__(self, access: FileAccess, topic: str, queue_id: int, starts: list[int]) -> None:
+        super().__init__(access, topic, queue_id, starts)
         self._first = starts[0] // _UNIT if starts else 0
         self._end = self._first
         self.max_offset = 0

@@ -135,11 +135,10 @@ class FileUnitSink:
     """Writes whole queues as files below one folder, see ``UnitSink``."""
 
     def __init__(self, folder: Path, config: StoreConfig) -> None:
-        self._folder = str(folder)
         self._per_file = config.units_per_file
         self._unsynced = UnsyncedFiles()
         self._cache = DescriptorCache(descriptor_limit(config.queue_files_max), read_only=False)
-        self._access = FileAccess(self._per_file * _UNIT, self._cache, self._unsynced)
+        self._access = FileAccess(str(folder), self._per_file * _UNIT, self._cache, self._unsynced)
         self._queue: tuple[QueueKey, FileConsumeQueue] | None = None
         self._bytes = 0
 
@@ -161,7 +160,7 @@ class FileUnitSink:
             self._new(queue).begin_at(queue_offset)
 
     def _new(self, queue: QueueKey) -> FileConsumeQueue:
-        return FileConsumeQueue(self._access, f"{self._folder}/{queue.topic}/{queue.queue_id}", [])
+        return FileConsumeQueue(self._access, *queue, [])
 
     def finish(self) -> int:
         """Sync the written files and folders; return the size of the files in bytes."""

@@ -68,9 +68,11 @@ class FileUnitSource:
         self._has_ext = is_dir(ext_folder(context.paths))
         self._unsynced = UnsyncedFiles()
         self._cache = DescriptorCache(descriptor_limit(config.queue_files_max), read_only=True)
-        self._access = FileAccess(self._per_file * _UNIT, self._cache, self._unsynced)
+        self._access = FileAccess(self._folder, self._per_file * _UNIT, self._cache, self._unsynced)
         ext_size = config.mapped_file_size_consume_queue_ext
-        self._ext_access = FileAccess(ext_size, self._cache, self._unsynced)
+        self._ext_access = FileAccess(
+            str(ext_folder(context.paths)), ext_size, self._cache, self._unsynced
+        )
         self._scratch = np.empty(0, np.uint8)
         self._opened: tuple[QueueKey, FileConsumeQueue, bytes | None] | None = None
         self._listed: dict[QueueKey, _Listed] = {}  # the queues that were listed last
@@ -145,10 +147,8 @@ class FileUnitSource:
         """
         if self._opened is not None and self._opened[0] == queue:
             return self._opened[1:]
-        listed, path = self._listed_of(queue), self._path(queue)
-        files = FileConsumeQueue(
-            self._access, path, self._starts(path) if listed is None else listed.starts
-        )
+        files, listed = FileConsumeQueue(self._access, *queue, []), self._listed_of(queue)
+        files.starts = self._starts(files.folder) if listed is None else listed.starts
         context = self._context
         end = context.log.max_phy_offset()
         short = short_end(files, end)
@@ -245,8 +245,8 @@ class FileUnitSource:
         if not len(at):
             return
         topic, queue_id = queue
-        folder = str(ext_folder(self._context.paths) / topic / str(queue_id))
-        ext = ExtFiles(self._ext_access, folder, self._starts(folder))
+        ext = ExtFiles(self._ext_access, topic, queue_id, [])
+        ext.starts = self._starts(ext.folder)
         for row in at.tolist():
             address = int(rows["tags_code"][row])
             head = ext.resolve(address)
@@ -254,7 +254,7 @@ class FileUnitSource:
                 raise CorruptionError(
                     f"queue {queue_id} of topic {topic!r}: invalid extension address of unit"
                     f" {queue_offset + row}. Build the queues from the commit log instead",
-                    path=Path(folder), expected="the address of an extension unit", got=address,
+                    path=Path(ext.folder), expected="the address of an extension unit", got=address,
                 )  # fmt: skip
             rows["tags_code"][row] = head.tags_code
 

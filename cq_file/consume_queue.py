@@ -35,8 +35,8 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
 
     __slots__ = ("_unproven",)
 
-    def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
-        super().__init__(access, folder, starts)
+    def __init__(self, access: FileAccess, topic: str, queue_id: int, starts: list[int]) -> None:
+        super().__init__(access, topic, queue_id, starts)
         self.first_offset = 0
         self.max_offset = 0
         self.last_phy = NO_PHY
@@ -93,6 +93,11 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         first = end.start // _UNIT
         self.restore(first, first + end.units, end.last_phy, end.end_phy)
         self.known_min = (self.generation, min_phy_offset, first + end.live)
+
+    def forget_short_end(self) -> None:
+        """Undo ``set_short_end``: ``recover`` has to find the end."""
+        self.restore(0, 0, NO_PHY, NO_PHY)
+        self.known_min = _NEVER
 
     def accept_end(self, *, last_exit_ok: bool, max_phy_offset: int) -> bool:
         """Accept the end that ``set_short_end`` has set, instead of calling ``recover``.
@@ -429,9 +434,8 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
 
     def _gap(self, queue_offset: int, phy_offset: int) -> QueueGapError:
         """Return the error for a unit that would leave a gap."""
-        topic, queue_id = self.folder.rsplit("/", 2)[1:]
         return queue_gap(
-            (topic, int(queue_id)),
+            self.key,
             phy_offset,
             expected=self.max_offset,
             got=queue_offset,

@@ -19,10 +19,8 @@ def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: Damaged
     Raises:
         StoreIOError: an I/O operation failed.
     """
-    if opened.ends_known:
-        keys = opened.unknown
-    else:
-        keys = [QueueKey(topic, at) for topic, ids in opened.topics.items() for at in ids]
+    every = (QueueKey(topic, at) for topic, ids in opened.topics.items() for at in ids)
+    keys = opened.unknown if opened.ends_known else every
     safe = context.log.max_phy_offset() if context.last_exit_ok else safe_phy_offset(context)
     for key in keys:
         damage = _find_end(context, opened, key, safe)

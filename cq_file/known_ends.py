@@ -12,6 +12,7 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from cqstore.cq_file import _queue_folders
 from cqstore.cq_file.consume_queue import FileConsumeQueue
 from cqstore.cq_file.layout import FILE_UNIT
-from cqstore.cq_file.listing import check_folder_name
+from cqstore.cq_file.listing import FIRST_FILE, check_folder_name
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, StoreError, os_errors
 from cqstore.store.files import make_folder, read_file, reading, remove_file, replacing
@@ -33,6 +34,8 @@ from cqstore.store.paths import StorePaths
 _LOG = StoreLogger(__name__)
 _VERSION = 2
 _NAME = "file-queue-ends.npz"
+_BLOCK = 4096
+"""Number of queues whose columns are numbers of Python at the same time."""
 _NUMBERS = 8
 """Columns per queue: topic, queue id, and the numbers of ``KnownQueue``."""
 _NAMES_END = "\0"
@@ -85,11 +88,7 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
     if tie is None:
         return
     names = list(topics)
-    queues = [(at, *item) for at, name in enumerate(names) for item in topics[name].items()]
-    numbers = [
-        (at, queue_id, q.first_offset, q.max_offset, q.last_phy, q.end_phy, *changed_at(q))
-        for at, queue_id, q in queues
-    ]
+    queues = [queue for name in names for queue in topics[name].values()]
     path = ends_path(paths)
     try:
         with os_errors("save the ends of the queues", path):
@@ -100,12 +99,26 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
                     version=np.array([_VERSION, file_size]),
                     tie=np.frombuffer(tie, np.uint8),
                     names=np.frombuffer(_NAMES_END.join(names).encode(*_UTF_8), np.uint8),
-                    numbers=np.array(numbers, np.int64).reshape(-1, _NUMBERS),
-                    files=np.array([len(q.starts) for _, _, q in queues], np.int64),
-                    starts=np.array([start for *_, q in queues for start in q.starts], np.int64),
+                    numbers=_numbers(names, topics, len(queues)),
+                    files=np.array([len(q.starts) for q in queues], np.int64),
+                    starts=np.array([start for q in queues for start in q.starts], np.int64),
                 )
     except StoreError as exc:
         _LOG.warning("the next open will be slower: %s", exc)
+
+
+def _numbers(names: list[str], topics: Topics, count: int) -> NDArray[np.int64]:
+    """Return the columns of ``count`` queues, block by block: a list of all takes more memory."""
+    rows = (
+        (at, queue_id, q.first_offset, q.max_offset, q.last_phy, q.end_phy, *changed_at(q))
+        for at, name in enumerate(names)
+        for queue_id, q in topics[name].items()
+    )
+    numbers, at = np.empty((count, _NUMBERS), np.int64), 0
+    while block := list(islice(rows, _BLOCK)):
+        numbers[at : at + len(block)] = block
+        at += len(block)
+    return numbers
 
 
 def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
@@ -131,7 +144,7 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
             "cannot read the saved ends of the queues, scanning the queue files instead: %s", exc
         )
         return None
-    return file_size, _queues(names, numbers.tolist(), files.tolist(), starts.tolist())
+    return file_size, _queues(names, numbers, files, starts)
 
 
 def _check_sums(file: BinaryIO) -> None:
@@ -203,17 +216,26 @@ def forget_ends(paths: StorePaths) -> None:
 
 
 def _queues(
-    names: list[str], numbers: list[list[int]], files: list[int], starts: list[int]
+    names: list[str],
+    numbers: NDArray[np.int64],
+    files: NDArray[np.int64],
+    starts: NDArray[np.int64],
 ) -> Iterable[KnownQueue]:
     """Yield the queues that the columns of the file describe."""
     at = 0
-    for (name, queue_id, *ends), count in zip(numbers, files, strict=True):
-        first_offset, max_offset, last_phy, end_phy, folder_changed, file_changed = ends
-        yield KnownQueue(
-            names[name], queue_id, first_offset, max_offset, last_phy, end_phy,
-            folder_changed, file_changed, starts[at : at + count],
-        )  # fmt: skip
-        at += count
+    for block in range(0, len(files), _BLOCK):
+        counts = files[block : block + _BLOCK].tolist()
+        left = starts[at : at + sum(counts)].tolist()
+        at += len(left)
+        begin = 0
+        for row, count in zip(numbers[block : block + _BLOCK].tolist(), counts, strict=True):
+            name, queue_id, low, high, last_phy, end_phy, folder_changed, file_changed = row
+            own = left[begin : begin + count]
+            begin += count
+            yield KnownQueue(
+                names[name], queue_id, low, high, last_phy, end_phy, folder_changed, file_changed,
+                FIRST_FILE if own == FIRST_FILE else own,
+            )  # fmt: skip
 
 
 def _tie(paths: StorePaths) -> bytes | None:

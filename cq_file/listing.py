@@ -8,15 +8,16 @@ Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQu
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from cqstore.cq_file._queue_folders import topic_ends
 from cqstore.cq_file.layout import parse_file_name, parse_queue_id
+from cqstore.cq_file.queue_files import QueueFiles
 from cqstore.store.core._regular_files import regular_files
 from cqstore.store.errors import (
     CorruptionError,
@@ -26,6 +27,7 @@ from cqstore.store.errors import (
     os_errors,
 )
 from cqstore.store.files import bytes_on_disk, check_regular, file_name
+from cqstore.store.queue.units import QueueKey
 from cqstore.store.settings.replica_config import rocketmq_key
 
 _NAME_MAX = 255
@@ -33,7 +35,7 @@ _NAME_MAX = 255
 _CHUNK_TOPICS = 256
 _CHUNKS_AHEAD = 8
 """Chunks of topics whose queues may wait for the thread that takes them."""
-_FIRST_FILE = [0]
+FIRST_FILE = [0]
 """Starts of most queues' files, one list for all of them; no list of starts is ever changed."""
 
 
@@ -73,22 +75,33 @@ class ShortEnd(NamedTuple):
     end_phy: int
 
 
+Q = TypeVar("Q", bound=QueueFiles)
+MakeQueue = Callable[..., Q]
+"""Called with topic, queue id and starts of the files; for a short queue also with its end."""
+
+
 @dataclass(slots=True)
-class Listing:
+class Listing(Generic[Q]):
     """Every queue below one folder."""
 
-    queues: dict[QueueFolder, list[int]] = field(default_factory=dict)
-    """Starts of the queue's files, increasing."""
-    topics: set[str] = field(default_factory=set)
-    """Topics that have a folder, including those without a queue."""
+    queues: dict[str, dict[int, Q]] = field(default_factory=dict)
+    """The queues by topic and queue id."""
+    empty_topics: list[str] = field(default_factory=list)
+    """Topics that have a folder but no queue."""
     sizes: dict[int, SizeCount] = field(default_factory=dict)
     """File length → the files of this length."""
     empty_last: list[str] = field(default_factory=list)
     """Last files of queues that were created but have no length yet."""
-    misfits: dict[QueueFolder, str] = field(default_factory=dict)
+    misfits: dict[QueueKey, str] = field(default_factory=dict)
     """Queues with an impossible file, and that file, which is ignored."""
-    ends: dict[QueueFolder, ShortEnd] = field(default_factory=dict)
-    """Ends of short queues, if they were to be found."""
+
+    def add(self, queue: Q) -> None:
+        """Add a queue."""
+        self.queues.setdefault(queue.topic, {})[queue.queue_id] = queue
+
+    def each(self) -> Iterator[Q]:
+        """Yield all queues."""
+        return (queue for queues in self.queues.values() for queue in queues.values())
 
 
 def queue_folders(folder: Path) -> Iterator[QueueFolder]:
@@ -133,8 +146,11 @@ def entries(folder: str) -> list["os.DirEntry[str]"]:
 
 
 def list_queues(
-    folder: Path, topics: Collection[str] | None = None, log: LogSpan | None = None
-) -> Listing:
+    folder: Path,
+    make: MakeQueue[Q],
+    topics: Collection[str] | None = None,
+    log: LogSpan | None = None,
+) -> Listing[Q]:
     """List every queue and file below ``folder``, or those of ``topics``.
 
     With the span of the ``log``, the ends of short queues are found too, in threads.
@@ -142,33 +158,38 @@ def list_queues(
     Raises:
         StoreIOError: a folder cannot be listed.
     """
-    found = sub_folders(str(folder))
-    listing = Listing(topics={entry.name for entry in found})
-    names = [entry.name for entry in found if topics is None or entry.name in topics]
-    for topic, queues in _short_queues(str(folder), names, log):
-        path = f"{folder}/{topic}"
-        if queues is None:
-            for queue in _queues_of(topic, path):
-                listing.queues[queue] = list_files(queue, listing)
-            continue
+    listing = Listing[Q]()
+    names = [entry.name for entry in sub_folders(str(folder))]
+    if topics is not None:
+        names = [name for name in names if name in topics]
+    for topic, found in _short_queues(str(folder), names, log):
+        queues = _unread_queues(topic, f"{folder}/{topic}") if found is None else found
+        if not queues:
+            listing.empty_topics.append(topic)
         for queue_id, end in queues:
-            queue = QueueFolder(topic, queue_id, f"{path}/{queue_id}")
             if end is None:
-                listing.queues[queue] = list_files(queue, listing)
-                continue
-            start, size, *_ = end
-            listing.queues[queue] = [start] if start else _FIRST_FILE
-            listing.ends[queue] = ShortEnd(*end)
-            _count_size(listing, queue, file_name(start), size)
+                queue = make(topic, queue_id, [])
+                queue.starts = list_files(queue, listing)
+            else:
+                start, size, *_ = end
+                starts = [start] if start else FIRST_FILE
+                queue = make(topic, queue_id, starts, ShortEnd(*end))
+                _count_size(listing, queue, file_name(start), size)
+            listing.add(queue)
     return listing
 
 
-_Queues = list[tuple[int, tuple[int, int, int, int, int, int] | None]] | None
+_Queues = list[tuple[int, tuple[int, int, int, int, int, int] | None]]
+
+
+def _unread_queues(topic: str, folder: str) -> _Queues:
+    """Return the queues of one topic, without their ends."""
+    return [(queue.queue_id, None) for queue in _queues_of(topic, folder)]
 
 
 def _short_queues(
     folder: str, topics: list[str], log: LogSpan | None
-) -> Iterator[tuple[str, _Queues]]:
+) -> Iterator[tuple[str, _Queues | None]]:
     """Yield each topic with its queues and the ends of short ones; ``None``: list them instead."""
     if log is None:
         yield from ((topic, None) for topic in topics)
@@ -177,7 +198,7 @@ def _short_queues(
     if len(chunks) <= 1:
         yield from zip(topics, topic_ends(folder, topics, *log), strict=True)
         return
-    waiting: deque[tuple[list[str], Future[list[_Queues]]]] = deque()
+    waiting: deque[tuple[list[str], Future[list[_Queues | None]]]] = deque()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for chunk in chunks:
             waiting.append((chunk, pool.submit(topic_ends, folder, chunk, *log)))
@@ -188,7 +209,7 @@ def _short_queues(
             yield from zip(names, ends.result(), strict=True)
 
 
-def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
+def list_files(queue: Q, listing: Listing[Q]) -> list[int]:
     """Return the starts of a queue's files, and record invalid files in ``listing``.
 
     Raises:
@@ -196,11 +217,12 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
     """
     starts: list[int] = []
     empty: str | None = None
-    for start, name, size in _sized_files(queue.path):
+    folder = queue.folder
+    for start, name, size in _sized_files(folder):
         if empty is not None:  # and another file follows
-            listing.misfits[queue] = empty
+            listing.misfits[queue.key] = empty
         if size == 0:
-            empty = f"{queue.path}/{name}"
+            empty = f"{folder}/{name}"
             continue
         starts.append(start)
         _count_size(listing, queue, name, size)
@@ -209,9 +231,9 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
     return starts
 
 
-def _count_size(listing: Listing, queue: QueueFolder, name: str, size: int) -> None:
+def _count_size(listing: Listing[Q], queue: Q, name: str, size: int) -> None:
     known = listing.sizes.get(size)
-    files, example = known or (0, f"{queue.path}/{name}")
+    files, example = known or (0, f"{queue.folder}/{name}")
     listing.sizes[size] = SizeCount(files + 1, example)
 
 
@@ -241,12 +263,12 @@ def sort_starts(names: Iterable[str]) -> list[int]:
 
 
 def fit_files(
-    listing: Listing, configured: int, unit: int, *, explicit: bool, setting: str = ""
+    listing: Listing[Q], configured: int, unit: int, *, explicit: bool, setting: str = ""
 ) -> int:
     """Return the size of the files of ``listing``; ``configured`` if there are no files.
 
     The few files with another size, or with a name that does not fit the size, are removed from
-    ``queues`` and recorded in ``misfits``.
+    their queues and recorded in ``misfits``.
 
     Args:
         listing: the files.
@@ -319,7 +341,7 @@ def _refuse_setting(key: str, configured: int, found: int, example: str) -> NoRe
     )
 
 
-def leave_out_misfits(listing: Listing, expected: int) -> int:
+def leave_out_misfits(listing: Listing[Q], expected: int) -> int:
     """Remove the files with a size other than ``expected`` or a wrong name; return their number.
 
     Raises:
@@ -327,19 +349,19 @@ def leave_out_misfits(listing: Listing, expected: int) -> int:
     """
     left_out = 0
     sizes_differ = listing.sizes.keys() != {expected}
-    for queue, starts in listing.queues.items():
-        unfit = {start for start in starts if start % expected}
+    for queue in listing.each():
+        unfit = {start for start in queue.starts if start % expected}
         if sizes_differ:
-            unfit.update(start for start in starts if _size(queue, start) != expected)
+            unfit.update(start for start in queue.starts if _size(queue, start) != expected)
         if unfit:
             left_out += len(unfit)
-            listing.queues[queue] = [start for start in starts if start not in unfit]
-            listing.misfits[queue] = f"{queue.path}/{file_name(min(unfit))}"
+            listing.misfits[queue.key] = queue.path(min(unfit))
+            queue.starts = [start for start in queue.starts if start not in unfit]
     return left_out
 
 
-def _size(queue: QueueFolder, start: int) -> int:
-    path = f"{queue.path}/{file_name(start)}"
+def _size(queue: QueueFiles, start: int) -> int:
+    path = queue.path(start)
     with os_errors("access a queue file", path):
         return os.stat(path).st_size  # noqa: PTH116 - there are many of them
 

@@ -4,6 +4,7 @@ Source: RocketMQ ``ConsumeQueueStore.load``.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from cqstore.cq_file.batch_queue import BatchConsumeQueue
@@ -16,14 +17,16 @@ from cqstore.cq_file.layout import BATCH_UNIT, FILE_UNIT, batch_folder, ext_fold
 from cqstore.cq_file.listing import (
     Listing,
     LogSpan,
-    QueueFolder,
+    MakeQueue,
+    Q,
+    ShortEnd,
     fit_files,
     leave_out_misfits,
     list_files,
     list_queues,
     sub_folders,
 )
-from cqstore.cq_file.queue_files import FileAccess
+from cqstore.cq_file.queue_files import FileAccess, QueueFiles
 from cqstore.store.errors import os_errors
 from cqstore.store.path_kind import is_dir
 from cqstore.store.queue.context import QueueStoreContext
@@ -31,7 +34,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.settings.config import StoreConfig
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenedQueues:
     """Every queue of a store, by topic and queue id."""
 
@@ -74,55 +77,71 @@ def open_queues(
         StoreIOError: a folder cannot be listed or created.
     """
     paths, config = context.paths, context.config
-    given = config.model_fields_set
-    simple = list_queues(paths.consume_queue, log=_log_span(context))
-    batch = list_queues(batch_folder(paths))
-    ext = list_queues(ext_folder(paths))
+    given, log = config.model_fields_set, _log_span(context)
+    opened = _nothing_opened(context, cache, unsynced)
+    ext_size, ext_parent = config.mapped_file_size_consume_queue_ext, str(ext_folder(paths))
+    ext_access = FileAccess(ext_parent, ext_size, cache, unsynced)
+    simple = list_queues(paths.consume_queue, _maker(opened, log.begin), log=log)
+    batch = list_queues(batch_folder(paths), partial(QueueFiles, opened.batch_access))
+    ext = list_queues(ext_folder(paths), partial(ExtFiles, ext_access))
 
-    def access(listing: Listing, configured: int, unit: int, setting: str) -> FileAccess:
-        size = fit_files(listing, configured, unit, explicit=setting in given, setting=setting)
-        return FileAccess(size, cache, unsynced)
+    def fit(listing: Listing[Q], access: FileAccess, unit: int, setting: str) -> None:
+        access.mapped_file_size = fit_files(
+            listing, access.mapped_file_size, unit, explicit=setting in given, setting=setting
+        )
 
-    unit = FILE_UNIT.size
-    simple_access = access(
-        simple, config.units_per_file * unit, unit, "mapped_file_size_consume_queue"
-    )
-    batch_access = access(
-        batch,
-        _whole_batch_units(config),
-        BATCH_UNIT.size,
-        "mapper_file_size_batch_consume_queue",
-    )
-    ext_size = config.mapped_file_size_consume_queue_ext
-    ext_access = access(ext, ext_size, 1, "mapped_file_size_consume_queue_ext")
+    fit(simple, opened.access, FILE_UNIT.size, "mapped_file_size_consume_queue")
+    fit(batch, opened.batch_access, BATCH_UNIT.size, "mapper_file_size_batch_consume_queue")
+    fit(ext, ext_access, 1, "mapped_file_size_consume_queue_ext")
     if not context.read_only:
         _tidy(paths.consume_queue, [*simple.empty_last, *batch.empty_last], unsynced)
-    batch_topics: dict[str, dict[int, BatchConsumeQueue]] = {topic: {} for topic in batch.topics}
-    opened = OpenedQueues(simple_access, batch_access, {}, batch_topics, {})
-    _take_listed(opened, simple, context.log.min_phy_offset())
-    for (topic, queue_id, path), starts in batch.queues.items():
-        opened.batch_topics[topic][queue_id] = BatchConsumeQueue(batch_access, path, starts)
-    for (topic, queue_id, path), starts in ext.queues.items():
-        opened.ext[topic, queue_id] = ExtFiles(ext_access, path, starts)
+    _take_listed(opened, simple)
+    opened.batch_topics.update((topic, {}) for topic in batch.empty_topics)
+    for files in batch.each():
+        queue = BatchConsumeQueue(opened.batch_access, *files.key, files.starts)
+        opened.batch_topics.setdefault(files.topic, {})[files.queue_id] = queue
+    opened.ext.update((each.key, each) for each in ext.each())
     return opened
+
+
+def _nothing_opened(
+    context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
+) -> OpenedQueues:
+    """Return no queue, and the access to files of the configured sizes."""
+    paths, config = context.paths, context.config
+    size, batch_size = config.units_per_file * FILE_UNIT.size, _whole_batch_units(config)
+    return OpenedQueues(
+        FileAccess(str(paths.consume_queue), size, cache, unsynced),
+        FileAccess(str(batch_folder(paths)), batch_size, cache, unsynced),
+        {}, {}, {},
+    )  # fmt: skip
+
+
+def _maker(opened: OpenedQueues, min_phy_offset: int) -> MakeQueue[FileConsumeQueue]:
+    """Return a function that makes the object of a queue that was listed."""
+
+    def make(
+        topic: str, queue_id: int, starts: list[int], end: ShortEnd | None = None
+    ) -> FileConsumeQueue:
+        queue = FileConsumeQueue(opened.access, topic, queue_id, starts)
+        if end is not None:
+            queue.set_short_end(end, min_phy_offset)
+        return queue
+
+    return make
 
 
 def _log_span(context: QueueStoreContext) -> LogSpan:
     return LogSpan(context.log.min_phy_offset(), context.log.max_phy_offset())
 
 
-def _take_listed(opened: OpenedQueues, listing: Listing, min_phy_offset: int) -> None:
+def _take_listed(opened: OpenedQueues, listing: Listing[FileConsumeQueue]) -> None:
     """Add the queues of a listing, which has left out files that do not fit."""
-    size = opened.access.mapped_file_size
-    for place, starts in listing.queues.items():
-        topic, queue_id, path = place
-        queue = FileConsumeQueue(opened.access, path, starts)
-        end = listing.ends.pop(place, None)  # not kept longer: there may be a million
-        if end is not None and end.size == size and starts:
-            queue.set_short_end(end, min_phy_offset)
-        opened.topics.setdefault(topic, {})[queue_id] = queue
-    for (topic, queue_id, _), path in listing.misfits.items():
-        opened.misfits[QueueKey(topic, queue_id)] = path
+    if listing.misfits or len(listing.sizes) > 1:  # the ends may be those of such files
+        for queue in listing.each():
+            queue.forget_short_end()
+    opened.topics.update(listing.queues)
+    opened.misfits.update(listing.misfits)
 
 
 def reopen_queues(
@@ -146,39 +165,38 @@ def reopen_queues(
     wanted = config.units_per_file * FILE_UNIT.size
     if "mapped_file_size_consume_queue" in config.model_fields_set and file_size != wanted:
         return None
-    opened = OpenedQueues(
-        FileAccess(file_size, cache, unsynced),
-        FileAccess(_whole_batch_units(config), cache, unsynced),
-        {}, {}, {}, ends_known=True,
-    )  # fmt: skip
+    opened = _nothing_opened(context, cache, unsynced)
+    opened.access.mapped_file_size = file_size
+    opened.ends_known = True
     log_end = context.log.max_phy_offset()
     for left in queues:
         if left.end_phy > log_end:
             return None  # the log was cut since: a listing skips units after its end
-        _take_known(opened, str(paths.consume_queue), left)
+        _take_known(opened, left)
     _take_new_topics(opened, paths.consume_queue, _log_span(context))
     return opened
 
 
-def _take_known(opened: OpenedQueues, folder: str, left: KnownQueue) -> None:
+def _take_known(opened: OpenedQueues, left: KnownQueue) -> None:
     """Add a queue with its saved end, unless its folder or last file has changed since."""
-    key = QueueKey(left.topic, left.queue_id)
-    queue = FileConsumeQueue(opened.access, f"{folder}/{left.topic}/{left.queue_id}", left.starts)
+    topic, queue_id = left.topic, left.queue_id
+    queue = FileConsumeQueue(opened.access, topic, queue_id, left.starts)
     queue.restore(left.first_offset, left.max_offset, left.last_phy, left.end_phy)
     if changed_at(queue) != (left.folder_changed, left.file_changed):
-        queue = _list_again(opened, key, queue)
-        opened.unknown.append(key)
-        opened.left[key] = left
-    opened.topics.setdefault(left.topic, {})[left.queue_id] = queue
+        queue = _list_again(opened, queue)
+        opened.unknown.append(queue.key)
+        opened.left[queue.key] = left
+    opened.topics.setdefault(topic, {})[queue_id] = queue
 
 
-def _list_again(opened: OpenedQueues, key: QueueKey, queue: FileConsumeQueue) -> FileConsumeQueue:
-    place, listing = QueueFolder(*key, queue.folder), Listing()
-    listing.queues[place] = list_files(place, listing)
+def _list_again(opened: OpenedQueues, known: FileConsumeQueue) -> FileConsumeQueue:
+    queue = FileConsumeQueue(opened.access, *known.key, [])
+    listing = Listing[FileConsumeQueue]()
+    listing.add(queue)
+    queue.starts = list_files(queue, listing)
     leave_out_misfits(listing, opened.access.mapped_file_size)
-    if place in listing.misfits:
-        opened.misfits[key] = listing.misfits[place]
-    return FileConsumeQueue(opened.access, queue.folder, listing.queues[place])
+    opened.misfits.update(listing.misfits)
+    return queue
 
 
 def _take_new_topics(opened: OpenedQueues, folder: Path, log: LogSpan) -> None:
@@ -187,10 +205,10 @@ def _take_new_topics(opened: OpenedQueues, folder: Path, log: LogSpan) -> None:
     new = there - opened.topics.keys()
     if not new:
         return
-    listing = list_queues(folder, new, log)
+    listing = list_queues(folder, _maker(opened, log.begin), new, log)
     leave_out_misfits(listing, opened.access.mapped_file_size)
-    _take_listed(opened, listing, log.begin)
-    opened.unknown.extend(QueueKey(topic, queue_id) for topic, queue_id, _ in listing.queues)
+    _take_listed(opened, listing)
+    opened.unknown.extend(queue.key for queue in listing.each())
 
 
 def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:

@@ -19,18 +19,21 @@ from cqstore.cq_file.descriptor_cache import DescriptorCache
 from cqstore.cq_file.file_sync import UnsyncedFiles
 from cqstore.store.errors import StoreError, TruncatedRecordError, os_errors
 from cqstore.store.files import PAGE_BYTES, file_name, write_all
+from cqstore.store.queue.units import QueueKey
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FileAccess:
     """Shared by the files of all queues of one kind."""
 
+    parent: str
+    """Folder that contains the folders of the topics."""
     mapped_file_size: int
-    """Size of each file in bytes, a whole number of units."""
+    """Size of each file in bytes, a whole number of units; not changed once files are read."""
     cache: DescriptorCache
     """Cache of open descriptors."""
     unsynced: UnsyncedFiles
@@ -38,19 +41,30 @@ class FileAccess:
 
 
 class QueueFiles(_table.FileRow):
-    """The files of one queue in ``folder``, by increasing start.
+    """The files of one queue, by increasing start.
 
     ``starts`` are the files' logic offsets; the list is replaced, never changed, so a reader may
-    keep one. There may be a gap where a file was lost.
+    keep one. There may be a gap where a file was lost. The path of the folder is not kept, since a
+    store may have a million queues.
     """
 
     __slots__ = ()
 
-    def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
+    def __init__(self, access: FileAccess, topic: str, queue_id: int, starts: list[int]) -> None:
         self.access = access
-        self.folder = folder
+        self.topic, self.queue_id = topic, queue_id
         self.starts = starts
         self.generation = 0
+
+    @property
+    def key(self) -> QueueKey:
+        """Return topic and queue id."""
+        return QueueKey(self.topic, self.queue_id)
+
+    @property
+    def folder(self) -> str:
+        """Return the path of the queue's folder."""
+        return f"{self.access.parent}/{self.topic}/{self.queue_id}"
 
     @property
     def end(self) -> int:

@@ -127,9 +127,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def dispatch_from_phy_offset(self) -> int:
         """Return the end of the last record in any queue; after a crash only of those on disk."""
         self._table.check_open()
-        ends = [queue.end_phy for queue in self._simple_queues()]
-        ends += [queue.end_phy for queue in self._batch_queues()]
-        newest = max(ends, default=0)
+        ends = (queue.end_phy for queue in self._simple_queues())
+        newest = max(chain(ends, (queue.end_phy for queue in self._batch_queues())), default=0)
         if newest <= 0:
             return 0  # no units: the checkpoint was about queues that are removed
         start = newest if self.context.last_exit_ok else safe_phy_offset(self.context)
@@ -199,8 +198,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
                 queues = self._table.batch.setdefault(key.topic, {})
                 queue = queues.get(key.queue_id)
                 if queue is None:
-                    folder = batch_folder(self.context.paths) / key.topic / str(key.queue_id)
-                    queue = BatchConsumeQueue(self._batch_access, str(folder), [])
+                    queue = BatchConsumeQueue(self._batch_access, *key, [])
                     queues[key.queue_id] = queue
                 if (dropped := queue.put(units)) is not None:
                     restarts.append(QueueRestart(key, *dropped))
@@ -246,8 +244,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._damaged.replay_from = 0
 
     def _new_queue(self, key: QueueKey) -> FileConsumeQueue:
-        folder = f"{self._folder}/{key.topic}/{key.queue_id}"
-        queue = FileConsumeQueue(self._access, folder, [])
+        queue = FileConsumeQueue(self._access, *key, [])
         self._table.simple.setdefault(key.topic, {})[key.queue_id] = queue
         self._queue_count += 1
         self._watch.check(self._queue_count)

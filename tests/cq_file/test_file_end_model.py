@@ -61,7 +61,8 @@ def lay(root: Path, table: list[Row], base: int = 0, ahead: int = 0) -> Iterator
         disk.write(start + at * FILE_SIZE, piece)
     cache = DescriptorCache(8, read_only=True)
     starts = [start + at * FILE_SIZE for at in range(len(pieces) + ahead)]
-    yield QueueFiles(FileAccess(FILE_SIZE, cache, UnsyncedFiles()), str(disk.folder()), starts)
+    parent = str(disk.folder().parent.parent)
+    yield QueueFiles(FileAccess(parent, FILE_SIZE, cache, UnsyncedFiles()), "T", 0, starts)
     cache.close()
 
 
@@ -147,13 +148,13 @@ def test_the_end_is_found_in_steps_that_lead_exactly_to_the_end_of_a_file(
     tmp_path: Path, per_file: int
 ) -> None:
     cache = DescriptorCache(8, read_only=True)
-    access = FileAccess(per_file * UNIT.size, cache, UnsyncedFiles())
+    access = FileAccess(str(tmp_path), per_file * UNIT.size, cache, UnsyncedFiles())
     for count in range(per_file + 1):
         data = b"".join(UNIT.pack(*unit) for unit in units(count))
-        folder = tmp_path / str(count)
-        folder.mkdir()
+        folder = tmp_path / "T" / str(count)
+        folder.mkdir(parents=True)
         (folder / f"{0:020d}").write_bytes(data.ljust(per_file * UNIT.size, b"\0"))
-        files = QueueFiles(access, str(folder), [0])
+        files = QueueFiles(access, "T", count, [0])
         found = find_end(files, last_exit_ok=True, safe_phy_offset=FAR, max_phy_offset=FAR)
         assert found == walk(units(count), 0, FAR)
     cache.close()

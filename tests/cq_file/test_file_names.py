@@ -1,21 +1,24 @@
 """What lies in the folders of queues: names, sizes, bare files, and what is made of odd ones."""
 
+from functools import partial
 from pathlib import Path
 from struct import Struct
 
 import pytest
 
+from cqstore.cq_file.descriptor_cache import DescriptorCache
 from cqstore.cq_file.dump import rows_of_file
+from cqstore.cq_file.file_sync import UnsyncedFiles
 from cqstore.cq_file.layout import parse_file_name, parse_queue_id
 from cqstore.cq_file.listing import (
     Listing,
-    QueueFolder,
     SizeCount,
     allocated_bytes,
     check_folder_name,
     fit_files,
     list_queues,
 )
+from cqstore.cq_file.queue_files import FileAccess, QueueFiles
 from cqstore.store.errors import (
     CorruptionError,
     IllegalMessageError,
@@ -68,13 +71,20 @@ def test_a_topics_folder_may_have_a_name_of_255_bytes(topic: str, length: int) -
 # ---- sizes
 
 
-def folder_of(root: Path, sizes: dict[int, int]) -> Listing:
+def list_in(root: Path, topics: set[str] | None = None) -> Listing[QueueFiles]:
+    """List the simple queues of a store."""
+    folder = root / "consumequeue"
+    access = FileAccess(str(folder), 0, DescriptorCache(1, read_only=True), UnsyncedFiles())
+    return list_queues(folder, partial(QueueFiles, access), topics)
+
+
+def folder_of(root: Path, sizes: dict[int, int]) -> Listing[QueueFiles]:
     """Return the list of a queue 0 with files of these sizes, by start."""
     for start, size in sizes.items():
         path = Disk(root).file(start)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x" * size)
-    return list_queues(root / "consumequeue")
+    return list_in(root)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +100,10 @@ def test_few_files_that_do_not_fit_are_left_out_and_the_first_of_them_is_named(
 ) -> None:
     listing = folder_of(tmp_path, sizes)
     assert fit_files(listing, 40 if explicit else 9000, 20, explicit=explicit) == 40
-    (queue,) = listing.queues
-    assert queue == QueueFolder("T", 0, str(Disk(tmp_path).folder()))
-    assert listing.queues[queue] == sorted(sizes.keys() - {*left_out})
-    first = {queue: str(Disk(tmp_path).file(min(left_out)))} if left_out else {}
+    (queue,) = listing.each()
+    assert (queue.key, queue.folder) == (("T", 0), str(Disk(tmp_path).folder()))
+    assert queue.starts == sorted(sizes.keys() - {*left_out})
+    first = {queue.key: str(Disk(tmp_path).file(min(left_out)))} if left_out else {}
     assert listing.misfits == first
 
 
@@ -150,19 +160,19 @@ def test_a_list_counts_sizes_and_names_files_that_were_never_sized(tmp_path: Pat
     disk.file(400, queue_id=1).touch()
     disk.write(600, rows(1, 1), queue_id=1)
     disk.folder("U").parent.mkdir()
-    listing = list_queues(tmp_path / "consumequeue")
-    assert listing.topics == {"T", "U"}
+    listing = list_in(tmp_path)
+    assert ([*listing.queues], listing.empty_topics) == (["T"], ["U"])
     assert listing.sizes == {200: SizeCount(5, str(disk.file(0)))}
     assert listing.empty_last == [str(disk.file(400)), str(disk.file(400, queue_id=1))]
-    assert {queue.queue_id: starts for queue, starts in listing.queues.items()} == {
+    assert {queue.queue_id: queue.starts for queue in listing.each()} == {
         0: [0, 200], 1: [0, 200, 600],
     }  # fmt: skip
     assert {queue.queue_id: path for queue, path in listing.misfits.items()} == {
         1: str(disk.file(400, queue_id=1))
     }
-    assert fit_files(Listing(), 9000, 20, explicit=False) == 9000
-    assert list_queues(tmp_path / "consumequeue", {"U"}).queues == {}
-    assert list_queues(tmp_path / "nothing") == Listing()
+    assert fit_files(Listing[QueueFiles](), 9000, 20, explicit=False) == 9000
+    assert list_in(tmp_path, {"U"}).queues == {}
+    assert list_in(tmp_path / "nothing") == Listing()
 
 
 def test_a_folder_that_cannot_be_listed_is_named(
@@ -173,9 +183,9 @@ def test_a_folder_that_cannot_be_listed_is_named(
     Faults(monkeypatch).fail("list", EACCES, "/T/0")
     # The compiled listing, whose calls cannot be refused here, leaves such a folder to Python.
     monkeypatch.setattr("cqstore.cq_file.listing.regular_files", lambda _: None)
-    for look in (list_queues, allocated_bytes):
+    for look in (list_in, lambda root: allocated_bytes(root / "consumequeue")):
         with pytest.raises(StoreIOError, match="cannot list a queue folder: ") as caught:
-            look(tmp_path / "consumequeue")
+            look(tmp_path)
         assert caught.value.path == disk.folder()
 
 
@@ -184,7 +194,7 @@ def test_a_folder_named_like_a_file_is_no_queue_file(tmp_path: Path) -> None:
     disk.write(0, rows(1, 1))
     disk.file(200).mkdir()
     with pytest.raises(CorruptionError) as caught:
-        list_queues(tmp_path / "consumequeue")
+        list_in(tmp_path)
     assert caught.value.path == disk.file(200)
 
 
