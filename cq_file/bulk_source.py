@@ -21,7 +21,7 @@ from cqstore.cq_file.layout import (
     is_unit,
     parse_queue_id,
 )
-from cqstore.cq_file.listing import entries, sort_starts, sub_folders
+from cqstore.cq_file.listing import entries, sort_starts, topic_names
 from cqstore.cq_file.queue_files import FileAccess
 from cqstore.cq_file.recovery import read_rows, short_end
 from cqstore.store.core._regular_files import regular_files
@@ -36,6 +36,7 @@ from cqstore.store.queue.bulk import (
     WholeQueue,
     key_order,
     row_table,
+    topics_in_key_order,
 )
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.units import EXT_ADDRESS_MAX, BlockStop, QueueKey
@@ -84,28 +85,30 @@ class FileUnitSource:
         """Yield the queues that have a file. Only the names of the topics are kept in memory."""
         low = key_order(after) if after is not None else None
         high = key_order(up_to) if up_to is not None else None
-        topics = [(key_order(QueueKey(e.name, 0))[:2], e) for e in sub_folders(self._folder)]
-        topics.sort(key=lambda pair: pair[0])
-        for order, topic in topics:
+        for topic in topics_in_key_order(topic_names(self._folder)):
+            order = key_order(QueueKey(topic, 0))[:2]
             if (low and order < low[:2]) or (high and order > high[:2]):
                 continue
-            ids = [parse_queue_id(entry.name) for entry in sub_folders(topic.path)]
+            ids = [parse_queue_id(name) for name in topic_names(f"{self._folder}/{topic}")]
             known = sorted((i for i in ids if i is not None), key=lambda i: i & 0xFFFFFFFF)
-            keys = ((key_order(QueueKey(topic.name, i)), i) for i in known)
-            inside = [
-                i for key, i in keys if (low is None or key > low) and (high is None or key <= high)
-            ]
+            inside = known
+            if order in {low and low[:2], high and high[:2]}:
+                keys = ((key_order(QueueKey(topic, i)), i) for i in known)
+                inside = [
+                    i for key, i in keys if (not low or key > low) and (not high or key <= high)
+                ]
             for at in range(0, len(inside), _LISTED_AT_ONCE):
                 yield from self._list(topic, inside[at : at + _LISTED_AT_ONCE])
 
-    def _list(self, topic: "os.DirEntry[str]", ids: list[int]) -> Iterator[QueueKey]:
+    def _list(self, topic: str, ids: list[int]) -> Iterator[QueueKey]:
         """Yield the queues of a topic that have a file."""
-        for queue_id, found in zip(ids, topic_files(topic.path, ids), strict=True):
-            queue = QueueKey(topic.name, queue_id)
+        path = f"{self._folder}/{topic}"
+        for queue_id, found in zip(ids, topic_files(path, ids), strict=True):
+            queue = QueueKey(topic, queue_id)
             if found is not None:
                 self._remember(queue, _Listed([found[0]], found[1]))
                 yield queue
-            elif names := _files_of(f"{topic.path}/{queue_id}"):
+            elif names := _files_of(f"{path}/{queue_id}"):
                 self._remember(queue, _Listed(sort_starts(names)))
                 yield queue
 

@@ -131,18 +131,32 @@ def sub_folders(folder: str) -> list["os.DirEntry[str]"]:
     return [entry for entry in entries(folder) if entry.is_dir()]
 
 
+def topic_names(folder: Path | str) -> Iterator[str]:
+    """Yield the names of the folders in ``folder``, in any order.
+
+    Raises:
+        StoreIOError: the folder cannot be listed.
+    """
+    return (entry.name for entry in _scanned(str(folder)) if entry.is_dir())
+
+
 def entries(folder: str) -> list["os.DirEntry[str]"]:
     """Return the entries of ``folder`` by name; an empty list if it does not exist.
 
     Raises:
         StoreIOError: the folder cannot be listed.
     """
+    return sorted(_scanned(folder), key=lambda entry: entry.name)
+
+
+def _scanned(folder: str) -> Iterator["os.DirEntry[str]"]:
+    """Yield the entries of ``folder`` in any order: a list of a million takes much memory."""
     with os_errors("list a queue folder", folder):
         try:
             with os.scandir(folder) as found:
-                return sorted(found, key=lambda entry: entry.name)
+                yield from found
         except FileNotFoundError:
-            return []
+            return
 
 
 def list_queues(
@@ -159,9 +173,7 @@ def list_queues(
         StoreIOError: a folder cannot be listed.
     """
     listing = Listing[Q]()
-    names = [entry.name for entry in sub_folders(str(folder))]
-    if topics is not None:
-        names = [name for name in names if name in topics]
+    names = sorted(name for name in topic_names(folder) if topics is None or name in topics)
     for topic, found in _short_queues(str(folder), names, log):
         queues = _unread_queues(topic, f"{folder}/{topic}") if found is None else found
         if not queues:
@@ -408,4 +420,9 @@ def check_folder_name(topic: str) -> None:
 
 def has_queue_files(folder: Path) -> bool:
     """Return whether there is a folder of a queue with a file in it."""
-    return any(entry.is_file() for queue in queue_folders(folder) for entry in entries(queue.path))
+    return any(
+        entry.is_file()
+        for topic in topic_names(folder)
+        for queue in _queues_of(topic, f"{folder}/{topic}")
+        for entry in entries(queue.path)
+    )

@@ -24,7 +24,7 @@ from cqstore.cq_file.listing import (
     leave_out_misfits,
     list_files,
     list_queues,
-    sub_folders,
+    topic_names,
 )
 from cqstore.cq_file.queue_files import FileAccess, QueueFiles
 from cqstore.store.errors import os_errors
@@ -155,11 +155,11 @@ def reopen_queues(
     paths, config = context.paths, context.config
     others = (batch_folder(paths), ext_folder(paths))
     known = read_ends(paths) if context.last_exit_ok else None
-    if not sub_folders(str(paths.consume_queue)):
+    if not any(topic_names(paths.consume_queue)):
         known = None  # all were removed, maybe on purpose, to dispatch again
     if not context.read_only:
         forget_ends(paths)
-    if known is None or any(sub_folders(str(folder)) for folder in others):
+    if known is None or any(any(topic_names(folder)) for folder in others):
         return None
     file_size, queues = known
     wanted = config.units_per_file * FILE_UNIT.size
@@ -201,8 +201,7 @@ def _list_again(opened: OpenedQueues, known: FileConsumeQueue) -> FileConsumeQue
 
 def _take_new_topics(opened: OpenedQueues, folder: Path, log: LogSpan) -> None:
     """Add the topics that have a folder but no saved ends."""
-    there = {entry.name for entry in sub_folders(str(folder))}
-    new = there - opened.topics.keys()
+    new = {name for name in topic_names(folder) if name not in opened.topics}
     if not new:
         return
     listing = list_queues(folder, _maker(opened, log.begin), new, log)

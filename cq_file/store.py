@@ -8,7 +8,7 @@ Source: RocketMQ ``ConsumeQueueStore``.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -51,6 +51,7 @@ from cqstore.store.path_kind import is_file
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
+from cqstore.store.queue.queue_reads import QueueEnd
 from cqstore.store.queue.units import (
     PACKED_PREFIX,
     QueueKey,
@@ -353,6 +354,11 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         if table.closed:
             table.check_open()
         return NamedFileQueue(table, self.context, topic, queue_id)
+
+    def queue_ends(self, queues: Iterable[QueueKey] | None = None) -> Iterator[QueueEnd]:
+        """Yield the ends, which are in memory."""
+        max_offset = self._table.max_offset
+        return ((key, max_offset(*key)) for key in (self.queues() if queues is None else queues))
 
     def queue_type(self, topic: str) -> QueueType:
         """Return ``BATCH`` if the topic has a folder of batch queues."""

@@ -1,7 +1,6 @@
 """RocksDBUnitSource: reads whole queues of a database."""
 
 from collections.abc import Iterator
-from heapq import merge
 
 import numpy as np
 
@@ -18,12 +17,12 @@ from cqstore.store.queue.bulk import (
     UnitRows,
     UnitRun,
     WholeQueue,
+    WrittenEnd,
     key_order,
+    merge_queues,
     row_table,
 )
 from cqstore.store.queue.units import BlockStop, QueueKey
-
-_Ordered = tuple[tuple[int, bytes, int], QueueKey]
 
 
 class RocksDBUnitSource:
@@ -41,30 +40,23 @@ class RocksDBUnitSource:
 
         A queue counts if it has a ``max`` entry or a unit.
         """
-        limit = key_order(up_to) if up_to is not None else None
-        last: QueueKey | None = None
-        for order, queue in merge(self._ends(after), self._holders(after)):
-            if limit is not None and order > limit:
+        limit = None if up_to is None else key_order(up_to)
+        with_end = (end.queue for end in self.written_ends(after))
+        for queue, *_ in merge_queues(with_end, self._ahead.queues(after)):
+            if limit is not None and key_order(queue) > limit:
                 return
-            if queue != last:
-                yield queue
-            last = queue
+            yield queue
 
-    def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        """Yield each queue and the next offset of its ``max`` entry, in the entries' order."""
-        for queue, last in self._offsets.last_units():
-            yield queue, last.queue_offset + 1
-
-    def _ends(self, after: QueueKey | None) -> Iterator[_Ordered]:
-        """Yield the queues that have a ``max`` entry, in key order."""
-        for queue, last in self._offsets.last_units(after=after):
-            self._ahead.note_end(queue, last.queue_offset + 1)
-            yield key_order(queue), queue
-
-    def _holders(self, after: QueueKey | None) -> Iterator[_Ordered]:
-        """Yield the queues that have a unit, in key order."""
-        for queue in self._ahead.queues(after):
-            yield key_order(queue), queue
+    def written_ends(
+        self, after: QueueKey | None = None, up_to: QueueKey | None = None
+    ) -> Iterator[WrittenEnd]:
+        """Yield the ``max`` entry of each queue."""
+        limit = None if up_to is None else key_order(up_to)
+        for queue, (last_phy, queue_offset) in self._offsets.last_units(after=after):
+            if limit is not None and key_order(queue) > limit:
+                return
+            self._ahead.note_end(queue, queue_offset + 1)
+            yield WrittenEnd(queue, queue_offset + 1, last_phy)
 
     def next_offset(self, queue: QueueKey) -> int:
         """Return the next offset according to the ``max`` entry; 0 without a valid entry."""
@@ -104,7 +96,7 @@ class RocksDBUnitSource:
             position = None if stop is BlockStop.END else following
 
     def whole(self, queue: QueueKey) -> WholeQueue | None:
-        """Return the units of a short queue that was listed just before."""
+        """Return the units of a short queue, usually one that was listed just before."""
         return self._ahead.whole(queue)
 
     def facts_of(self, queue: QueueKey) -> bytes | None:

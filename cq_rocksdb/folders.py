@@ -1,5 +1,6 @@
 """Locations of RocksDB's files in a store."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.index.key_index import KeyIndex
-from cqstore.store.path_kind import is_file
+from cqstore.store.path_kind import is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.whole_import import import_whole
 
@@ -45,6 +46,19 @@ def database_folder(paths: StorePaths) -> Path | None:
             path=paths.root,
         )
     return found[0] if found else None
+
+
+def holds_only_tables(folder: Path) -> bool:
+    """Return whether a folder has table files, and no folders of queues."""
+    if not is_dir(folder):
+        return False
+    found = False
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():  # of maybe a million
+                return False
+            found = found or entry.name.endswith(".sst")
+    return found
 
 
 def message_index_of(root: Path) -> Callable[[], KeyIndex | None] | None:

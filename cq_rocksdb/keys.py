@@ -250,7 +250,8 @@ def parse_max_entries(
             found = parse_offset_key(key)
             topic, head = found.topic, key[:-4]
         queue_id = int.from_bytes(key[-4:], signed=True)
-        yield QueueKey(topic, queue_id), OffsetEntry._make(_ENTRY(value))
+        # As the classes would make them, without a call of Python.
+        yield _new(QueueKey, (topic, queue_id)), _new(OffsetEntry, _ENTRY(value))
 
 
 def readable_key(key: bytes) -> str | None:
@@ -314,6 +315,7 @@ def _offset_key(prefix: bytes, middle: bytes) -> bytes:
 
 _PLACE = UNIT_PLACE.struct.pack
 _ENTRY = OFFSET_ENTRY.struct.unpack_from
+_new = tuple.__new__
 _PACK_HEAD = KEY_HEAD.struct.pack
 _KEY_HEAD = KEY_HEAD.struct.unpack_from  # ordinary tuples: a list of a million queues parses each
 _OFFSET_TAIL = OFFSET_TAIL.struct.unpack_from

@@ -47,7 +47,15 @@ class UnitsAhead:
         return UnitRun(units.queue_offset, np.frombuffer(units.rows, UNIT_ROWS))
 
     def whole(self, queue: QueueKey) -> WholeQueue | None:
-        """Return all units of a queue; ``None`` if they are not kept, or it ends elsewhere."""
+        """Return all units of a queue; ``None``: they are many or irregular, or it ends elsewhere.
+
+        If they are not kept, they are read.
+        """
+        if queue not in self._units:
+            prefix = queue_prefix(*queue)
+            rows = self._engine.scan(Family.DEFAULT, prefix, prefix_end(prefix), _MIN_ROWS)
+            if 0 < len(rows) < _MIN_ROWS:
+                self._keep(queue, prefix, rows)
         units = self._units.get(queue)
         if units is None:
             return None

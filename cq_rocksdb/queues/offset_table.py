@@ -258,6 +258,11 @@ class OffsetTable:
                 strict=True,
             )
 
+    def ends(self, queues: Iterable[QueueKey] | None) -> Iterator[tuple[QueueKey, int]]:
+        """Yield these queues, ``None``: all, with the offsets after their last units."""
+        found = self.last_units() if queues is None else self.last_units_of(queues)
+        return ((queue, last.queue_offset + 1) for queue, last in found)
+
     def _ranges(self, prefix: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the ranges of topics that begin with ``prefix``: keys sort by length first."""
         if not prefix:

@@ -28,6 +28,7 @@ from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEng
 from cqstore.cq_rocksdb.folders import (
     database_folder,
     database_folders,
+    holds_only_tables,
     log_folder,
     separate_folder,
 )
@@ -57,12 +58,14 @@ from cqstore.store.errors import (
     StoreClosedError,
     StoreStateError,
 )
+from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueFinding, QueueRestart, QueueSpan, QueueStat, QueueType
+from cqstore.store.queue.queue_reads import QueueEnd
 from cqstore.store.queue.units import QueueKey, UnitBatch
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 
@@ -88,6 +91,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """The last started compaction."""
         self._closed = False
         self._failed = False
+        # No ``max`` entry is after both this and the checkpoint entry.
+        self._sound_from = 0 if context.last_exit_ok else LONG_MAX
         self._offsets: OffsetTable
         self._units: UnitTable
         self._batches: BatchWriter
@@ -104,10 +109,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         if database_folder(paths) is not None:
             return True
         for folder in database_folders(paths):
-            inside = list(folder.iterdir()) if is_dir(folder) else []
-            tables = any(path.suffix == ".sst" for path in inside)
-            moving = exists(paths.replacing)  # a part of the database was moved already
-            if tables and not moving and not any(is_dir(path) for path in inside):
+            if holds_only_tables(folder) and not exists(paths.replacing):  # else partly moved
                 raise RefusedStoreError(
                     "the file CURRENT of the RocksDB queues is missing. Move the folder away and"
                     " open the store with the backend rocksdb (storeType=defaultRocksDB): the"
@@ -129,8 +131,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
         """Return the files of the database; file queues may be in the same folder."""
-        folders = [folder for folder in database_folders(paths) if is_dir(folder)]
-        entries = [path for folder in folders for path in folder.iterdir()]
+        folders = filter(is_dir, database_folders(paths))
+        entries = (path for folder in folders for path in folder.iterdir())
         return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and is_file(path)]
 
     @classmethod
@@ -210,11 +212,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Cut every queue, reset the checkpoint entry to ``phy_offset``, flush.
 
         After a clean stop, nothing is searched unless the checkpoint entry is after ``phy_offset``;
-        after a crash, all ``max`` entries are read.
+        after a crash, all ``max`` entries are read, once.
         """
         self._writable_engine()
         checkpoint = self._offsets.checkpoint()
-        if checkpoint <= phy_offset and self.context.last_exit_ok:
+        if max(checkpoint, self._sound_from) <= phy_offset:
             return 0
         cut = 0
         for write in truncate_dirty(self._offsets, self._units, phy_offset):
@@ -223,6 +225,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         entry = checkpoint_put(min(checkpoint, phy_offset))
         self._write(EngineBatch(puts=[entry]), self._offsets.forget_all)
         self.flush()
+        self._sound_from = phy_offset
         return cut
 
     def allow_expiry(self, min_phy_offset: int) -> None:
@@ -363,10 +366,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         last_units = self._offsets.last_units_of(queues)
         return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
-    def max_offsets(self, queues: Iterable[QueueKey]) -> Iterator[int]:
-        """Read the ``max`` entries of many queues at once, bypassing the cache."""
+    def queue_ends(self, queues: Iterable[QueueKey] | None = None) -> Iterator[QueueEnd]:
+        """Read many ``max`` entries at once, those of all queues with one scan."""
         self._open_engine()
-        return (last.queue_offset + 1 for _, last in self._offsets.last_units_of(queues))
+        return self._offsets.ends(queues)
 
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
         """Read the store times of many units at once, bypassing the cache."""

@@ -25,7 +25,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backend_replica import selects
 from cqstore.store.queue.backends import topics_only_as_files
-from cqstore.store.queue.bulk import BulkBackend, bulk_backend, key_order
+from cqstore.store.queue.bulk import BulkBackend, bulk_backend, key_order, topics_in_key_order
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.queue_location import QueuePlace, settings_of_tasks
 from cqstore.store.queue.units import QueueKey
@@ -204,8 +204,7 @@ class _Planner:
     def _part_queues(self, chosen: str | None, *, checked: bool) -> Iterator[PartQueue]:
         """Yield the queues to read, in key order; only those to move, unless all are checked."""
         queues = self._queues
-        topics = {topic for topic, _ in queues.queues()}
-        for topic in sorted(topics, key=lambda each: key_order(QueueKey(each, 0))):
+        for topic in topics_in_key_order(queues.topics()):
             is_moved = selects(chosen, topic)
             if not is_moved and queues.queue_type(topic) is QueueType.BATCH:
                 self._not_moved += sum(1 for _ in queues.queues(topic))

@@ -40,10 +40,12 @@ from cqstore.migration.workspace import Workspace, write_file
 from cqstore.store.comparing.verified_queues import KnownFile
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.files import make_folder, reading, replacing
+from cqstore.store.journals.backend_state import note_unlike
 from cqstore.store.journals.store_lock import StoreLock, lock_stamp
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists
+from cqstore.store.paths import StorePaths
 from cqstore.store.progress import OnEvent, noop
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.bulk import bulk_backend
@@ -51,7 +53,13 @@ from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
+from cqstore.store.service.offline.mode import (
+    ModeChange,
+    StoreMode,
+    change_mode,
+    current_mode,
+    set_mode,
+)
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering.claims import vouch_for_queues
 from cqstore.store.settings.config import StoreConfig
@@ -186,7 +194,9 @@ def _publish(
                 target.withdraw(paths, replaced_folder(paths))
         had_choice = layout.backend_state.choice  # of an earlier move that was finished
         choice = plan.choice if plan.choice or had_choice else None
-        set_mode(paths, before, {plan.target: plan.complete_to}, choice)
+        # If the queues are known, the opening that catches up need not compare all of them.
+        alike = known is not None and choice is None
+        set_mode(paths, before, {plan.target: plan.complete_to}, choice, alike=alike)
         target.publish(space.made, paths, config)
         if own != space:  # workspace of a copy: a rollback reads these files
             for path in (space.slices, space.report, space.plan):
@@ -330,6 +340,7 @@ def walk(
     """
     recover(root, config, on_event)
     tidied = False
+    change: ModeChange | None = None
     while True:
         layout, settings = resolve_layout(root, config, read_only=True)
         now = current_mode(layout, settings)
@@ -350,14 +361,29 @@ def walk(
             skippable.known if skippable and skippable.stamp == lock_stamp(layout.paths) else None
         )
         tidied = goal.backends[0] not in now.backends
-        change = change_mode(
-            root, following, config, passing=True, known=known, settled=tidy if tidied else noop
-        )
+        change = _step(root, following, config, known, tidy if tidied else noop, change)
         report.known_queues += change.passed_over
         if change.detached:
             name, reason = next(iter(change.detached.items()))
             raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
+
+
+def _step(
+    root: Path, to: StoreMode, config: StoreConfig, known: KnownFile | None,
+    settled: Callable[[MessageStore], object], after: ModeChange | None,
+) -> ModeChange:  # fmt: skip
+    """Take one step; if it is refused, the next opening compares the backends again."""
+    try:
+        return change_mode(
+            root, to, config, passing=True, known=known, settled=settled, after=after
+        )
+    except RefusedStoreError:
+        if known is not None:
+            paths = StorePaths(root)
+            with StoreLock(paths):
+                note_unlike(paths)
+        raise
 
 
 def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, on_event: OnEvent) -> int:
@@ -395,12 +421,10 @@ def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
     old, new = by_name.get(plan.source), by_name.get(plan.target)
     if old is None or new is None:  # detached: the step is refused with the reason
         return []
-    gone: set[str] = set()
-    for queue in list(new.queues()):
-        if not old.queue(*queue).max_offset():
-            new.delete_queue(*queue)
-            gone.add(queue.topic)
-    return sorted(gone)
+    gone = [queue for queue, end in old.queue_ends(new.queues()) if not end]
+    for queue in gone:
+        new.delete_queue(*queue)
+    return sorted({queue.topic for queue in gone})
 
 
 def _copy(path: Path, target: Path) -> None:

@@ -3,64 +3,30 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from heapq import merge
-from operator import itemgetter
-
-import numpy as np
 
 from cqstore.store.comparing.alignment import Stretch, align
 from cqstore.store.comparing.blocks import BLOCK_UNITS, Blocks, DeepCheck, WholePair
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
+from cqstore.store.comparing.listed_queues import BOTH, SOURCE, TARGET, Sided
 from cqstore.store.comparing.log_heads import RecordHeads
 from cqstore.store.comparing.queue_findings import QueueFindings, sums
 from cqstore.store.comparing.queue_walk import Bounds, QueueWalk
 from cqstore.store.comparing.sums import Sum
 from cqstore.store.comparing.tally import MAX_QUEUES, ComparisonNotes, DifferenceKind, add_counts
-from cqstore.store.comparing.verified_queues import QueueFacts, VerifiedQueues
+from cqstore.store.comparing.verified_queues import QueueFacts
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.bulk import (
-    UNIT_ROWS,
     HasWholeQueues,
     UnitRun,
     UnitSource,
     WholeQueue,
-    key_order,
 )
 from cqstore.store.queue.units import QueueKey
 
 RUN_UNITS = 1 << 14
 """Units that are read from a side at once."""
 _BLOCK_QUEUES = 4096
-_SOURCE, _TARGET = 1, 2
-_BOTH = _SOURCE | _TARGET
-_ONLY = {_SOURCE: DifferenceKind.ONLY_SOURCE, _TARGET: DifferenceKind.ONLY_TARGET}
-
-
-Range = tuple[QueueKey | None, QueueKey | None]
-"""Queues after the first, up to and including the second, in key order."""
-Sided = tuple[QueueKey, int]
-"""A queue, and the sides that list it: 1 source, 2 target, 3 both; 0: derived from their ends."""
-
-
-def union(source: UnitSource, target: UnitSource, between: Range) -> Iterator[Sided]:
-    """Yield each queue of either side, in key order."""
-    last: QueueKey | None = None
-    held = 0
-    both = (_ordered(source, between, _SOURCE), _ordered(target, between, _TARGET))
-    for _, queue, side in merge(*both, key=itemgetter(0)):
-        if last is not None and queue != last:
-            yield last, held
-            held = 0
-        last, held = queue, held | side
-    if last is not None:
-        yield last, held
-
-
-def _ordered(
-    units: UnitSource, between: Range, side: int
-) -> Iterator[tuple[tuple[int, bytes, int], QueueKey, int]]:
-    for queue in units.queues(*between):
-        yield key_order(queue), queue, side
+_ONLY = {SOURCE: DifferenceKind.ONLY_SOURCE, TARGET: DifferenceKind.ONLY_TARGET}
 
 
 _Lock = AbstractContextManager[object]
@@ -87,8 +53,7 @@ class Comparison:
     locks: Locks = NO_LOCKS
     """Held while the ends of a queue are read, so that they are consistent during writes."""
     facts: QueueFacts | None = None
-    known: VerifiedQueues | None = None
-    """Queues that are skipped if their files are unchanged; without it facts are collected."""
+    """Collect the facts of queues that are equal."""
     found: ComparisonFindings = field(default_factory=ComparisonFindings)
     _blocks: Blocks = field(init=False)
     _facts_of: Callable[[QueueKey], bytes | None] = _no_facts
@@ -126,21 +91,18 @@ class Comparison:
         return self.found
 
     def _queue(self, queue: QueueKey, sides: int) -> None:
-        """Compare one queue, unless it is known; ``sides`` are the sides that list it."""
+        """Compare one queue; ``sides`` are the sides that list it."""
         if queue.topic != self._topic:
             self._end_topic()
             self._topic = queue.topic
         # Computed before the queue is read: later changes give another digest.
         facts = None
-        if self.facts is not None and sides == _BOTH:
+        if self.facts is not None and sides == BOTH:
             facts = self.facts.digest(queue, self._facts_of(queue))
-        if facts is not None and self._is_known(queue, facts):
-            self.found.passed_over += 1
-            return
-        if sides == _BOTH and (pair := self._pair(queue)) is not None:
+        if sides == BOTH and (pair := self._pair(queue)) is not None:
             if facts is not None:
                 self.found.facts.append(facts)
-            self._topic_sides |= _BOTH
+            self._topic_sides |= BOTH
             self._end(pair)
             return
         found = QueueFindings(queue)
@@ -150,7 +112,7 @@ class Comparison:
             # (decision 18).
             with self.locks[0], self.locks[1], self.locks[2]:
                 ends = self._ends(queue, sides)
-            sides = sides or (_SOURCE * bool(ends[0]) | _TARGET * bool(ends[1]))
+            sides = sides or (SOURCE * bool(ends[0]) | TARGET * bool(ends[1]))
             walk = QueueWalk(found, self.bounds, ends, once=_ONLY.get(sides))
             self._walk(walk, queue, sides)
         except CorruptionError as exc:
@@ -187,26 +149,11 @@ class Comparison:
         if len(self._ended) >= _BLOCK_QUEUES or self._pair_units >= BLOCK_UNITS:
             self._compare()
 
-    def _is_known(self, queue: QueueKey, facts: bytes) -> bool:
-        """Return whether the queue was compared before, and the target got no units since."""
-        if self.known is None or facts not in self.known:
-            return False
-        whole = self._whole_target(queue) if self._whole_target is not None else None
-        if whole is not None:
-            return whole.last_phy < self.known.complete_to
-        last = np.empty(1, UNIT_ROWS)
-        try:
-            end = self.target.next_offset(queue)
-            found = end > 0 and self.target.fill(queue, end - 1, last) == 1
-        except CorruptionError:
-            return False  # the comparison reports it
-        return found and int(last["phy_offset"][0]) < self.known.complete_to
-
     def _check_beyond_end(self, found: QueueFindings, queue: QueueKey, sides: int) -> None:
         """Record rows after a queue's end, invisible to readers; in the target they differ."""
-        if sides & _SOURCE and (behind := self.source.behind(queue)) is not None:
+        if sides & SOURCE and (behind := self.source.behind(queue)) is not None:
             self._notes.behind_end += len(behind.rows)
-        if sides & _TARGET and (behind := self.target.behind(queue)) is not None:
+        if sides & TARGET and (behind := self.target.behind(queue)) is not None:
             first, count = behind.queue_offset, len(behind.rows)
             found.count(DifferenceKind.BEHIND_END, count)
             found.add(
@@ -216,14 +163,14 @@ class Comparison:
 
     def _ends(self, queue: QueueKey, sides: int) -> tuple[int, int]:
         self._reading = "source"
-        source = self.source.next_offset(queue) if sides != _TARGET else 0
+        source = self.source.next_offset(queue) if sides != TARGET else 0
         self._reading = "target"
-        return source, self.target.next_offset(queue) if sides != _SOURCE else 0
+        return source, self.target.next_offset(queue) if sides != SOURCE else 0
 
     def _walk(self, walk: QueueWalk, queue: QueueKey, sides: int) -> None:
         """Iterate over a queue on both sides; units that both have are compared in blocks."""
-        source = self._runs("source", self.source, queue) if sides & _SOURCE else iter(())
-        target = self._runs("target", self.target, queue) if sides & _TARGET else iter(())
+        source = self._runs("source", self.source, queue) if sides & SOURCE else iter(())
+        target = self._runs("target", self.target, queue) if sides & TARGET else iter(())
         for stretch in align(source, target):
             self._take(walk, stretch)
 
@@ -256,11 +203,11 @@ class Comparison:
             DifferenceKind.ONLY_SOURCE,
             DifferenceKind.ONLY_TARGET,
         }
-        self._topic_sides |= sides if differs else _BOTH
+        self._topic_sides |= sides if differs else BOTH
 
     def _end_topic(self) -> None:
-        self.found.tally.topics_only_source += self._topic_sides == _SOURCE
-        self.found.tally.topics_only_target += self._topic_sides == _TARGET
+        self.found.tally.topics_only_source += self._topic_sides == SOURCE
+        self.found.tally.topics_only_target += self._topic_sides == TARGET
         self._topic_sides = 0
 
     def _compare(self) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cqstore.store.comparing.compared import Compared
-from cqstore.store.comparing.comparison import NO_LOCKS, Comparison, Locks, Sided
+from cqstore.store.comparing.comparison import NO_LOCKS, Comparison, Locks
+from cqstore.store.comparing.listed_queues import Sided
 from cqstore.store.comparing.log_heads import Heads
 from cqstore.store.comparing.queue_walk import NO_END, Bounds
 from cqstore.store.errors import RefusedStoreError

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cqstore.store.comparing.blocks import DeepCheck
-from cqstore.store.comparing.comparison import Comparison, Range, union
+from cqstore.store.comparing.comparison import Comparison
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
+from cqstore.store.comparing.listed_queues import Range, TouchedQueues, Wanted, union
 from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_walk import Bounds
 from cqstore.store.comparing.verified_queues import KnownFile, QueueFacts, VerifiedQueues
@@ -45,24 +47,31 @@ def compare_item(
     keep the facts of the queues; ``known``: a ``KnownFile``, whose queues are skipped.
     """
     after, up_to = (QueueKey(*key) if key else None for key in given["range"])
-    log = LogHeads(source.log_folders)
-    known = given.get("known")
-    selections = given.get("selections", ())
+    log, between = LogHeads(source.log_folders), (after, up_to)
+    wanted = _wanted(given.get("selections", ()))
     opened = source.open()
     try:
         other = target.open()
         try:
             comparison = Comparison(
                 opened, other, log, Bounds(*given["bounds"]), deep(log) if deep else None,
-                agreed=agreed, facts=QueueFacts(source) if known or given.get("facts") else None,
-                known=VerifiedQueues.of(KnownFile(Path(known[0]), known[1])) if known else None,
+                agreed=agreed, facts=QueueFacts(source) if given.get("facts") else None,
             )  # fmt: skip
-            return comparison.run(
-                (queue, sides)
-                for queue, sides in union(opened, other, (after, up_to))
-                if all(selects(each, queue.topic) for each in selections)
-            )
+            if not (known := given.get("known")):
+                return comparison.run(union(opened, other, between, wanted))
+            verified = VerifiedQueues.of(KnownFile(Path(known[0]), known[1]))
+            touched = TouchedQueues(opened, other, QueueFacts(source), verified)
+            found = comparison.run(touched.between(between, wanted))
+            found.passed_over = touched.passed_over
+            return found
         finally:
             other.close()
     finally:
         opened.close()
+
+
+def _wanted(selections: Sequence[str]) -> Wanted:
+    """Return a filter of queues by their topics."""
+    if not selections:
+        return iter
+    return partial(filter, lambda queue: all(selects(each, queue.topic) for each in selections))

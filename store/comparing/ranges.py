@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cqstore.store.comparing.comparison import Range, union
+from cqstore.store.comparing.listed_queues import Range, union
 from cqstore.store.queue.bulk import HasEnds, UnitSource
 from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.queue.units import QueueKey
@@ -62,5 +62,5 @@ def _ends(source: UnitSource, target: UnitSource) -> Iterator[tuple[QueueKey, in
     """Yield queues with their next offsets, 0 if files had to be opened to get them."""
     for side in (target, source):
         if isinstance(side, HasEnds):
-            return side.written_ends()
+            return ((queue, end) for queue, end, _ in side.written_ends())
     return ((queue, 0) for queue, _ in union(source, target, (None, None)))

@@ -10,6 +10,7 @@ from cqstore.store.errors import CorruptionError
 from cqstore.store.journals.journal import Entry, is_offset
 from cqstore.store.journals.journal_manifest import register, unregister
 from cqstore.store.journals.note import read_note, write_note
+from cqstore.store.journals.store_lock import lock_stamp
 from cqstore.store.journals.store_mode import StoreMode
 from cqstore.store.paths import StorePaths
 
@@ -35,6 +36,7 @@ class BackendState:
     """Backend → the topics that it gets (``selects``); without an entry: all."""
     alike: int = 0
     """Time of the file ``lock``, ns, when all backends were last equal, by a comparison or a fill.
+    Lagging ones are equal up to their offsets.
 
     RocketMQ writes that file at each start: if its time differs, they must be compared again.
     """
@@ -92,12 +94,14 @@ def set_mode(
     mode: StoreMode,
     lagging: Mapping[str, int],
     choice: Mapping[str, str] | None = None,
+    *,
+    alike: bool = False,
 ) -> None:
     """Set the mode, and the phy offset up to which each lagging backend is complete, durably.
 
     A backend that is not in ``lagging`` counts as complete from now on. ``choice`` replaces the
-    topics that backends get; each backend counts as having exactly these. The caller holds the
-    store's lock.
+    topics that backends get; each backend counts as having exactly these. ``alike``: all backends
+    were just compared, up to these phy offsets. The caller holds the store's lock.
 
     Raises:
         StoreIOError: the record cannot be written; the old one is unchanged.
@@ -105,7 +109,20 @@ def set_mode(
     state = replace(read_backend_state(paths), mode=mode, lagging=dict(lagging))
     if choice is not None:
         state = replace(state, choice=dict(choice), covers=dict(choice))
+    if alike:
+        state = replace(state, alike=lock_stamp(paths))
     write_backend_state(paths, state)
+
+
+def note_unlike(paths: StorePaths) -> None:
+    """Record that the backends differ: the next opening compares them, and fills what is missing.
+
+    The caller holds the store's lock.
+
+    Raises:
+        StoreIOError: the record cannot be written.
+    """
+    write_backend_state(paths, replace(read_backend_state(paths), alike=0))
 
 
 def _is_entry(entry: Entry) -> bool:

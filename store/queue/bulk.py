@@ -5,7 +5,7 @@ folder, and the folders of several sinks are *assembled* into the queues of one 
 rows of packed ``QueueUnit``: columns for numpy, bytes for files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
@@ -41,8 +41,37 @@ def key_order(queue: QueueKey) -> tuple[int, bytes, int]:
 
     The key is the length of the topic's UTF-8, the topic, and the queue id as an unsigned number.
     """
-    name = queue.topic.encode("utf-8", "surrogateescape")
+    name = _utf_8(queue.topic)
     return len(name), name, queue.queue_id & 0xFFFFFFFF
+
+
+def topics_in_key_order(topics: Iterable[str]) -> list[str]:
+    """Return topics in the order of their queues' keys, without keeping a key for each."""
+    found = sorted(topics, key=_utf_8)
+    found.sort(key=lambda topic: len(_utf_8(topic)))
+    return found
+
+
+def _utf_8(topic: str) -> bytes:
+    return topic.encode("utf-8", "surrogateescape")
+
+
+def merge_queues(
+    one: Iterator[QueueKey], other: Iterator[QueueKey]
+) -> Iterator[tuple[QueueKey, bool, bool]]:
+    """Yield the queues of two lists in key order, in this order, and whether each list has them."""
+    left, right = next(one, None), next(other, None)
+    while left is not None or right is not None:
+        if left is not None and left == right:
+            yield left, True, True
+            left, right = next(one, None), next(other, None)
+        elif right is None or (left is not None and key_order(left) < key_order(right)):
+            assert left is not None
+            yield left, True, False
+            left = next(one, None)
+        else:
+            yield right, False, True
+            right = next(other, None)
 
 
 class UnitRun(NamedTuple):
@@ -98,12 +127,23 @@ class UnitSource(Protocol):
         """Release all resources. A second call does nothing."""
 
 
+class WrittenEnd(NamedTuple):
+    """The end of a queue as the backend has stored it."""
+
+    queue: QueueKey
+    next_offset: int
+    last_phy: int
+    """Phy offset of the last unit; negative if the queue has no unit."""
+
+
 @runtime_checkable
 class HasEnds(Protocol):
     """A ``UnitSource`` that has the ends of all queues."""
 
-    def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        """Yield queues with their next offsets, in key order, without reading their units.
+    def written_ends(
+        self, after: QueueKey | None = None, up_to: QueueKey | None = None
+    ) -> Iterator[WrittenEnd]:
+        """Yield the ends of the queues of (after, up_to], in key order, without reading units.
 
         A queue with an unreadable entry is left out.
         """

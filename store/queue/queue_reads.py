@@ -9,6 +9,9 @@ from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueSpan, QueueType
 from cqstore.store.queue.units import QueueKey
 
+QueueEnd = tuple[QueueKey, int]
+"""A queue and its max offset."""
+
 
 class FastReads(Protocol):
     """Reads of compiled code by the name of a queue. Any thread; ``None``: use the queue."""
@@ -51,10 +54,10 @@ class QueueReads(ABC):
         for key in queues:
             yield QueueSpan(key, *self.queue(*key).ends())
 
-    def max_offsets(self, queues: Iterable[QueueKey]) -> Iterator[int]:
-        """Yield the max offset of each of these queues, in their order; 0 for a missing queue."""
-        for key in queues:
-            yield self.queue(*key).max_offset()
+    def queue_ends(self, queues: Iterable[QueueKey] | None = None) -> Iterator[QueueEnd]:
+        """Yield these queues, by default all, with their max offsets; 0 for a missing queue."""
+        for key in self.queues() if queues is None else queues:
+            yield key, self.queue(*key).max_offset()
 
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
         """Yield the store time of each unit, as ``unit_timestamp`` does, in their order.

@@ -147,28 +147,45 @@ def reconcile_unlogged(
     that only ``lagging`` has, those are removed that this replay created or that a line of ours
     explains; no others.
     """
-    for key, end, held in _ends(ahead, lagging):
-        if end <= held:
-            continue
-        if not ahead.has_live_units(*key) and not lagging.has_live_units(*key):
-            lagging.store.restore_end(*key, end)
     replayed = lagging.was_lagging or lagging.began_empty or lagging.exclusive_queues is not None
-    gone = [
-        key
-        for key, _, end in (_ends(lagging, ahead) if replayed else ())
-        if not end and _is_gone(lagging, key, is_deleted)
-    ]
+    gone: list[QueueKey] = []
+    shared, lacks = 0, False
+    for key, held, end in _ends(lagging, ahead):
+        shared += end > 0
+        lacks |= held < end
+        if replayed and not end and _is_gone(lagging, key, is_deleted):
+            gone.append(key)
+    if lacks or shared < sum(1 for _, end in _shared_ends(ahead, lagging) if end):
+        _restore_ends(lagging, ahead)
     for key in gone:
         _LOG.warning("removing queue %d of topic %r, which was deleted", key.queue_id, key.topic)
         lagging.store.delete_queue(*key)
 
 
+def _restore_ends(lagging: BackendReplica, ahead: BackendReplica) -> None:
+    """Copy the next offsets of completely expired queues."""
+    for key, end, held in _ends(ahead, lagging):
+        if end <= held:
+            continue
+        if not ahead.has_live_units(*key) and not lagging.has_live_units(*key):
+            lagging.store.restore_end(*key, end)
+
+
+def _shared_ends(one: BackendReplica, other: BackendReplica) -> Iterator[tuple[QueueKey, int]]:
+    """Yield the queues of ``one`` that both replicas get, with their max offsets."""
+    ends = one.store.queue_ends()
+    if one.selection is None and other.selection is None:
+        return ends
+    return (each for each in ends if one.accepts(each[0].topic) and other.accepts(each[0].topic))
+
+
 def _ends(one: BackendReplica, other: BackendReplica) -> Iterator[tuple[QueueKey, int, int]]:
-    """Yield the queues of ``one`` that ``other`` gets too, with their max offsets in both."""
-    keys = (key for key in one.store.queues() if other.accepts(key.topic))
-    while block := list(islice(keys, _BLOCK)):
-        both = one.store.max_offsets(block), other.store.max_offsets(block)
-        yield from zip(block, *both, strict=True)
+    """Yield the queues of ``one`` that both replicas get, with their max offsets in both."""
+    ends = _shared_ends(one, other)
+    while block := list(islice(ends, _BLOCK)):
+        of_other = other.store.queue_ends([key for key, _ in block])
+        for (key, end), (_, found) in zip(block, of_other, strict=True):
+            yield key, end, found
 
 
 def _is_gone(lagging: BackendReplica, key: QueueKey, is_deleted: IsDeleted) -> bool:

@@ -115,6 +115,18 @@ def test_a_file_of_another_size_is_a_change_even_if_it_has_kept_its_time(disk: D
     store.close()
 
 
+def test_the_end_of_a_short_queue_in_a_file_of_another_size_is_not_kept(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    *_, path = [disk.write(0, rows(10 * each, 4), "a", each) for each in range(3)]
+    disk.log.max_phy = 24 * SIZE
+    os.truncate(path, 180)
+    store = disk.open(read_only=True)
+    assert [store.queue("a", queue_id).ends() for queue_id in range(3)] == [(0, 4), (0, 4), (0, 0)]
+    (damage,) = store.damaged_queues()
+    assert damage[:3] == (("a", 2), WRONG, str(path))
+    store.close()
+
+
 @pytest.mark.parametrize(("cut", "queues"), [(0, set()), (1, {"a/0", "a/1", "b/0"})])
 def test_what_leads_behind_the_logs_end_is_looked_at(
     disk: Disk, cut: int, queues: set[str]

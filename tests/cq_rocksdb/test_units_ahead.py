@@ -113,6 +113,23 @@ def test_a_value_that_is_too_short_is_an_error_as_without_a_list(tmp_path: Path)
             seen(tmp_path / "db", listed=listed)
 
 
+def test_a_short_queue_is_read_alone_if_only_the_ends_were_listed(tmp_path: Path) -> None:
+    queues = {("t", 0): [0, 1], ("t", 1): [5], ("t", 2): [0, 2], ("u", 0): [0, 1, 2, 3]}
+    write(tmp_path / "db", queues)
+    engine, _ = open_engine(tmp_path / "db", StoreConfig(), tmp_path / "log", read_only=True)
+    source = RocksDBUnitSource(engine)
+    ends = [*source.written_ends(QueueKey("t", 0), QueueKey("u", 0))]
+    assert ends == [(("t", 1), 6, 500), (("t", 2), 3, 200), (("u", 0), 4, 300)]
+    whole = source.whole(QueueKey("t", 1))
+    assert whole is not None
+    assert (whole.queue_offset, whole.rows) == (5, unit(("t", 1), 5))
+    assert source.whole(QueueKey("t", 2)) is None, "it has a hole"
+    assert source.whole(QueueKey("u", 0)) is None, "it is not short"
+    assert source.whole(QueueKey("t", 0)) is None, "its end is not known"
+    assert source.whole(QueueKey("v", 0)) is None
+    source.close()
+
+
 def test_kept_queues_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units_ahead, "_MAX_QUEUES", 2)
     write(tmp_path / "db", {("t", number): [0, 1] for number in range(9)})

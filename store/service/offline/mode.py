@@ -14,8 +14,9 @@ from pathlib import Path
 from cqstore.store.comparing.compared import Compared
 from cqstore.store.comparing.verified_queues import KnownFile
 from cqstore.store.errors import IllegalMessageError, RefusedStoreError, StoreError
+from cqstore.store.files import file_identity
 from cqstore.store.journals.backend_state import read_backend_state, set_mode
-from cqstore.store.journals.store_lock import StoreLock, locked_by
+from cqstore.store.journals.store_lock import StoreLock, lock_stamp, locked_by
 from cqstore.store.journals.store_mode import StoreMode, store_modes
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
@@ -27,7 +28,11 @@ from cqstore.store.sentences import some_of
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.offline.both_backends import compare_backends
+from cqstore.store.service.offline.both_backends import (
+    BackendsAtRest,
+    backends_at_rest,
+    compare_backends,
+)
 from cqstore.store.service.offline.delay_levels import unlike_levels
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering.recovery_report import RecoveryReport
@@ -71,6 +76,31 @@ class ModeChange:
     """If a backend was added: the opening that caught it up."""
     passed_over: int = 0
     """Queues that were not compared because they were known."""
+    closed: "ClosedStore | None" = None
+    """If a backend was added: what the next step need not open the store for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedStore:
+    """Both backends of a store that a step has opened for writing, and closed cleanly."""
+
+    backends: BackendsAtRest
+    mode: StoreMode
+    stamp: tuple[object, ...]
+    """``_open_stamp`` of this opening."""
+
+    def is_unchanged(self, paths: StorePaths, now: StoreMode) -> bool:
+        """Return whether no program has opened the store for writing since.
+
+        The caller holds the store's lock.
+        """
+        is_same = self.mode == now and self.stamp == _open_stamp(paths)
+        return is_same and not exists(paths.abort)
+
+
+def _open_stamp(paths: StorePaths) -> tuple[object, ...]:
+    """Return a value that changes when RocketMQ or cqstore opens the store for writing."""
+    return lock_stamp(paths), file_identity(paths.abort_backup)
 
 
 def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
@@ -119,6 +149,7 @@ def change_mode(
     settled: Callable[[MessageStore], object] = noop,
     ready: Callable[[StorePaths], object] = noop,
     progress: Progress = noop,
+    after: ModeChange | None = None,
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if there is an obstacle.
 
@@ -127,7 +158,8 @@ def change_mode(
     returns: from its line, or, if it has no units yet, from the whole log; ``settled`` is then
     called with the store, open for writing. ``ready`` is called under the lock if there is no
     obstacle; if it raises an exception, the step is not taken. ``known`` names queues that need no
-    comparison: the caller is responsible for that.
+    comparison: the caller is responsible for that. ``after``: the step that the caller has taken
+    just before.
 
     Raises:
         RefusedStoreError: it is not one step away, or there are obstacles: the error lists all of
@@ -142,7 +174,8 @@ def change_mode(
         return ModeChange(now, to, dict(layout.backend_state.lagging))
     _require_step(layout, now, to, now.reachable if passing else now.neighbours)
     with StoreLock(layout.paths):
-        look = _StepObstacles(layout, config, progress, known)
+        closed = None if after is None else after.closed
+        look = _StepObstacles(layout, config, progress, known, closed)
         reasons = look.reasons(now, to, locked=True)
         if reasons:
             raise RefusedStoreError(
@@ -196,9 +229,13 @@ def _finish(
         layout.paths.root, config, housekeeping=False, progress=progress
     ) as store:
         failed = {name: str(exc) for name, exc in store.detached_backends().items()}
-        report = store.report
+        report, closed = store.report, None
         settled(store)
-    return ModeChange(now, to, dict(read_backend_state(layout.paths).lagging), failed, report)
+        if not (failed or report.queues_damaged) and (both := backends_at_rest(store)) is not None:
+            closed = ClosedStore(both, to, _open_stamp(layout.paths))
+    return ModeChange(
+        now, to, dict(read_backend_state(layout.paths).lagging), failed, report, closed=closed
+    )
 
 
 class _StepObstacles:
@@ -210,8 +247,9 @@ class _StepObstacles:
         config: StoreConfig,
         progress: Progress,
         known: KnownFile | None = None,
+        closed: ClosedStore | None = None,
     ) -> None:
-        self._known = known
+        self._known, self._closed = known, closed
         self._layout, self._config, self._progress = layout, config, progress
         self._paths = layout.paths
         self.log_end = 0
@@ -231,6 +269,13 @@ class _StepObstacles:
             found.append("a rebuild of queues is not finished: run cqstore recover")
         if not self._layout.has_log:
             found.append("the store has no commit log to compare with or to catch up from")
+        closed = self._closed if locked and {*to.backends} <= {*now.backends} else None
+        if closed is not None and closed.is_unchanged(self._paths, now):
+            self.log_end = closed.backends.log_end
+            return found + (
+                self._of_state(to.backends)
+                or self._differing(closed.backends.compare(self._known, self._progress), to)
+            )
         try:
             with MessageStore.open(self._paths.root, self._config, read_only=True) as store:
                 self.log_end = max(store.max_phy_offset(), 0)
@@ -254,7 +299,7 @@ class _StepObstacles:
             levels = unlike_levels(store, self._config.message_delay_level, begin)
             found += [each.sentence() for each in levels]
         if len(now.backends) > 1:
-            found += self._not_whole(store, to.backends, locked=locked)
+            found += self._of_state(to.backends) or self._not_whole(store, to, locked=locked)
         return found
 
     def _not_for(self, store: MessageStore, name: str) -> list[str]:
@@ -277,8 +322,8 @@ class _StepObstacles:
             found.append(f"backend {name} cannot hold {count} topics: {some_of(unfit, count)}")
         return found
 
-    def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
-        """Return the reasons why the first of these cannot be the one read, or the only one."""
+    def _of_state(self, kept: Sequence[str]) -> list[str]:
+        """Return the reasons in the store's record against reading the first of these backends."""
         backend_state, name = self._layout.backend_state, kept[0]
         if name in backend_state.lagging:
             return [
@@ -290,13 +335,21 @@ class _StepObstacles:
             return [f"the {name} queues have no light queues: only the other backend has them"]
         if given != NO_LIGHT and not is_whole(backend_state.choice, name, given):
             return [f"the {name} queues hold only the topics {given!r}"]
+        return []
+
+    def _not_whole(self, store: MessageStore, to: StoreMode, *, locked: bool) -> list[str]:
+        """Return the reasons why the first backend of ``to`` cannot be the one that is read."""
+        name = to.backends[0]
         if len(components_of(store).queues.backends()) == 1:
             if components_of(store).queues.backends()[0].name == name:
                 return []
             return [f"there are no {name} queues yet: open the store for writing (cqstore recover)"]
         found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)
+        return self._differing(found, to)
+
+    def _differing(self, found: Compared, to: StoreMode) -> list[str]:
         self.passed_over = found.passed_over
-        return _sentences(found, name)
+        return _sentences(found, to.backends[0])
 
 
 def _sentences(compared: Compared, name: str) -> list[str]:

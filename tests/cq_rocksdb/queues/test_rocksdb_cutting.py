@@ -65,6 +65,22 @@ def test_truncation_after_a_crash_does_not_trust_the_checkpoint_entry(tmp_path: 
     store.close()
 
 
+def test_a_second_truncation_searches_only_what_the_first_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RocksDBQueues(tmp_path).open(last_exit_ok=False)
+    put(store, "T", 0, range(10), 0, end=300)
+    assert store.truncate_dirty(500) == 1
+    assert store.truncate_dirty(400) == 1, "the checkpoint entry does not cover units 3 and 4"
+    put(store, "T", 0, range(4, 6), 400)
+    assert store.truncate_dirty(500) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr("cqstore.cq_rocksdb.queues.rocksdb_store.truncate_dirty", None)
+        assert store.truncate_dirty(500) == store.truncate_dirty(900) == 0
+    assert phys(store, "T", 0) == [0, 100, 200, 300, 400]
+    store.close()
+
+
 def test_a_truncated_queue_whose_kept_units_expired_keeps_its_next_offset(tmp_path: Path) -> None:
     queues = RocksDBQueues(tmp_path, NoLog())
     store = queues.open()

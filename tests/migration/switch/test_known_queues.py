@@ -2,22 +2,27 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from cqstore.cq_file.store import FileConsumeQueueStore
 from cqstore.migration.plan.plan import read_plan
 from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.rollback.rollback import rollback
 from cqstore.migration.run.run import run_plan
 from cqstore.migration.switch.switch import SwitchReport, switch
 from cqstore.migration.verify import read_report, verify_migration
 from cqstore.migration.verify.verify_report import write_report
 from cqstore.migration.workspace import Workspace
-from cqstore.store.comparing.comparison import Comparison, union
+from cqstore.store.comparing.comparison import Comparison
+from cqstore.store.comparing.listed_queues import TouchedQueues
 from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_walk import NO_END, Bounds
+from cqstore.store.comparing.tally import DifferenceKind
 from cqstore.store.comparing.verified_queues import (
     FACTS_BYTES,
     QueueFacts,
@@ -25,12 +30,16 @@ from cqstore.store.comparing.verified_queues import (
     store_digests,
 )
 from cqstore.store.errors import RefusedStoreError
-from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.journals.backend_state import read_backend_state
+from cqstore.store.journals.store_lock import StoreLock, lock_stamp, mark_open
 from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import HasEnds, UnitSource, WrittenEnd
 from cqstore.store.queue.queue_location import QueuePlace
+from cqstore.store.queue.reconcile import backfill
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.mode import StoreMode, change_mode
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.migrations import NO_SPARK
@@ -245,23 +254,57 @@ def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:
     assert reported[1].startswith("changing the state to")
 
 
+class _WithoutEnds:
+    """A source of a third party, without the optional interfaces."""
+
+    def __init__(self, source: UnitSource) -> None:
+        self.has_timestamps = source.has_timestamps
+        self.queues, self.next_offset, self.fill = source.queues, source.next_offset, source.fill
+        self.runs, self.behind, self.close = source.runs, source.behind, source.close
+        self.is_open_ended = source.is_open_ended
+
+
+class _Lacking(_WithoutEnds):
+    """A source whose list of ends lacks a queue."""
+
+    def __init__(self, source: UnitSource, lacks: QueueKey) -> None:
+        super().__init__(source)
+        assert isinstance(source, HasEnds)
+        self._ends, self._lacks = source.written_ends, lacks
+
+    def written_ends(
+        self, after: QueueKey | None = None, up_to: QueueKey | None = None
+    ) -> Iterator[WrittenEnd]:
+        return (each for each in self._ends(after, up_to) if each.queue != self._lacks)
+
+
 @pytest.mark.parametrize(("complete_to", "passed"), [(0, 0), (1 << 60, QUEUES)])
+@pytest.mark.parametrize("with_ends", [False, True])
 def test_a_queue_to_which_units_came_since_is_compared(
-    root: Path, complete_to: int, passed: int
+    root: Path, complete_to: int, passed: int, *, with_ends: bool
 ) -> None:
     space, source = Workspace.of(root), place(root)
     made = QueuePlace("rocksdb", space.made.root, source.log_folders, source.settings)
-    sides = source.open(), made.open()
+    sides = source.open(), made.open() if with_ends else _WithoutEnds(made.open())
     known = VerifiedQueues(space.known_queues.read_bytes(), complete_to)
-    comparison = Comparison(
-        *sides,
-        LogHeads(source.log_folders),
-        Bounds(0, NO_END),
-        facts=QueueFacts(source),
-        known=known,
-    )
-    found = comparison.run(union(*sides, (None, None)))
-    assert (found.passed_over, found.tally.queues) == (passed, QUEUES - passed)
+    comparison = Comparison(*sides, LogHeads(source.log_folders), Bounds(0, NO_END))
+    touched = TouchedQueues(*sides, QueueFacts(source), known)
+    found = comparison.run(touched.between((None, None), iter))
+    assert (touched.passed_over, found.tally.queues) == (passed, QUEUES - passed)
+    for side in sides:
+        side.close()
+
+
+def test_an_unmodified_queue_that_the_target_lacks_is_a_difference(root: Path) -> None:
+    space, source = Workspace.of(root), place(root)
+    made = QueuePlace("rocksdb", space.made.root, source.log_folders, source.settings)
+    sides = source.open(), _Lacking(made.open(), QueueKey("t", 3))
+    known = VerifiedQueues(space.known_queues.read_bytes(), 1 << 60)
+    touched = TouchedQueues(*sides, QueueFacts(source), known)
+    comparison = Comparison(*sides, LogHeads(source.log_folders), Bounds(0, NO_END))
+    found = comparison.run(touched.between((None, None), iter))
+    assert touched.passed_over == QUEUES - 1
+    assert found.tally.counts == {DifferenceKind.ONLY_SOURCE: 1}
     for side in sides:
         side.close()
 
@@ -306,3 +349,127 @@ def test_known_is_what_was_written_and_nothing_beside(tmp_path: Path) -> None:
     assert b"\0" * FACTS_BYTES not in known
     assert b"\xff" * FACTS_BYTES not in known
     assert b"\xff" * FACTS_BYTES not in VerifiedQueues(b"")
+
+
+# ---- what the openings of a switch need not do
+
+
+@pytest.fixture
+def openings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect what the openings do that takes long."""
+    done: list[str] = []
+    load, fill = FileConsumeQueueStore.load, backfill
+
+    def loading(store: FileConsumeQueueStore) -> FileConsumeQueueStore:
+        done.append("read" if store.context.read_only else "write")
+        return load(store)
+
+    def filling(*given: Any) -> None:
+        done.append("fill")
+        fill(*given)
+
+    monkeypatch.setattr(FileConsumeQueueStore, "load", loading)
+    monkeypatch.setattr("cqstore.store.queue.combined.backfill", filling)
+    return done
+
+
+def test_the_queues_are_loaded_once_to_check_and_once_to_catch_up(
+    root: Path, openings: list[str]
+) -> None:
+    put(root, "t", 1)
+    openings.clear()
+    assert switch(root).known_queues == QUEUES - 1
+    assert openings == ["read", "write"]
+
+
+def test_after_a_start_of_rocketmq_the_queues_are_compared_and_loaded_again(
+    root: Path, openings: list[str]
+) -> None:
+    put(root, "t", 1)
+    openings.clear()
+
+    def reported(what: str) -> None:
+        if what.startswith("changing the state to"):
+            stamp = 1 + (root / "lock").stat().st_mtime_ns
+            os.utime(root / "lock", ns=(stamp, stamp))
+
+    assert switch(root, on_event=reported).known_queues == 0
+    assert openings == ["read", "write", "fill", "read"]
+
+
+def test_after_puts_between_the_steps_the_store_is_opened_again(
+    root: Path, openings: list[str]
+) -> None:
+    before = []
+
+    def reported(what: str) -> None:
+        if what == "changing the state to rocksdb":
+            put(root, "t", 2)
+            put(root, "new", 1)
+            before.append(served(root))
+            openings.clear()
+
+    put(root, "t", 1)
+    report = switch(root, on_event=reported)
+    assert (report.known_queues, report.state) == (QUEUES - 2, "rocksdb")
+    assert openings == ["read"]
+    with MessageStore.open(root, read_only=True) as store:
+        assert store.report.written_since == {}
+        assert report.left_behind == {"file": store.max_phy_offset()}
+    assert served(root) == before[0]
+    rollback(root)
+    assert served(root) == before[0]
+
+
+@pytest.mark.parametrize("change", ["kill", "mode"])
+def test_a_store_that_changed_between_the_steps_is_opened(
+    root: Path, change: str, openings: list[str]
+) -> None:
+    paths = StorePaths(root)
+
+    def reported(what: str) -> None:
+        if what == "changing the state to rocksdb":
+            if change == "kill":
+                mark_open(paths)
+            else:
+                change_mode(root, StoreMode("double-write-rocksdb"))
+            openings.clear()
+
+    put(root, "t", 1)
+    if change == "kill":
+        with pytest.raises(RefusedStoreError, match="was not closed cleanly"):
+            switch(root, on_event=reported)
+    else:
+        assert switch(root, on_event=reported).state == "rocksdb"
+    assert openings == ["read"]
+
+
+def test_a_store_that_went_on_after_a_switch_was_cut_short_catches_up(root: Path) -> None:
+    def reported(what: str) -> None:
+        if what.startswith("changing the state to"):
+            raise KeyboardInterrupt
+
+    paths = StorePaths(root)
+    put(root, "t", 1)
+    with pytest.raises(KeyboardInterrupt):
+        switch(root, on_event=reported)
+    state = read_backend_state(paths)
+    assert ([*state.lagging], state.alike) == (["rocksdb"], lock_stamp(paths))
+    put(root, "t", 2)
+    with MessageStore.open(root, housekeeping=False) as store:
+        components_of(store).queues.delete_queue("t", 5)
+    assert switched(root).deleted_since == ["t"]
+
+
+def test_after_a_refused_comparison_the_next_call_fills_what_is_missing(
+    root: Path, openings: list[str]
+) -> None:
+    put(root, "t", 1)
+    change_a_unit(root)
+    with pytest.raises(RefusedStoreError, match="are missing or different"):
+        switch(root)
+    assert read_backend_state(StorePaths(root)).alike == 0
+    openings.clear()
+    with pytest.raises(RefusedStoreError, match="are missing or different"):
+        switch(root)
+    assert "fill" in openings

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqstore.store.comparing.comparison import Comparison, union
+from cqstore.store.comparing.comparison import Comparison
+from cqstore.store.comparing.listed_queues import union
 from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
 from cqstore.store.comparing.queue_walk import Bounds
@@ -23,7 +24,14 @@ from cqstore.store.comparing.tally import (
     DifferenceKind,
 )
 from cqstore.store.errors import CorruptionError
-from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, UnitSource, key_order
+from cqstore.store.queue.bulk import (
+    UNIT_ROWS,
+    UnitRows,
+    UnitRun,
+    UnitSource,
+    WrittenEnd,
+    key_order,
+)
 from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.record_layout import HEAD, MAGIC_V1, STORED
@@ -558,8 +566,11 @@ def test_a_queue_without_an_end_says_nothing_of_its_topic(log: LogHeads) -> None
 class _Reported(ModelSource):
     """A side that knows the ends of its queues."""
 
-    def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        return ((queue, self.next_offset(queue)) for queue in self.queues(None, None))
+    def written_ends(
+        self, after: QueueKey | None = None, up_to: QueueKey | None = None
+    ) -> Iterator[WrittenEnd]:
+        queues = self.queues(after, up_to)
+        return (WrittenEnd(queue, self.next_offset(queue), -1) for queue in queues)
 
 
 class _Place(QueuePlace):

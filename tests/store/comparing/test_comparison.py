@@ -11,9 +11,9 @@ from rocksdict import Options, Rdict
 
 from cqstore.store.comparing import blocks, comparison
 from cqstore.store.comparing.compared import Compared
-from cqstore.store.comparing.comparison import Range
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
-from cqstore.store.comparing.ranges import cut_ranges
+from cqstore.store.comparing.listed_queues import Range
+from cqstore.store.comparing.ranges import RANGE_QUEUES, cut_ranges
 from cqstore.store.comparing.tally import ComparisonFinding, DifferenceKind
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.queue.queue_location import QueuePlace
@@ -121,7 +121,8 @@ def test_many_ranges_are_compared_by_processes_as_one_is_by_this_one(
         database.lose(3, 0, topic=b"u")
     ranges: list[object] = []
 
-    def cut_small(*sides: QueuePlace) -> list[Range]:
+    def cut_small(*sides: QueuePlace, max_queues: int) -> list[Range]:
+        assert max_queues == RANGE_QUEUES
         ranges.extend(found := cut_ranges(*sides, max_queues=1))
         return found
 

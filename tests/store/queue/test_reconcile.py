@@ -87,7 +87,7 @@ class Queues:
     """A backend with a queue for each letter; the record of unit n lies at phy offset 100 * n."""
 
     fills_holes = False
-    spans_of = QueueReads.spans_of
+    spans_of, queue_ends = QueueReads.spans_of, QueueReads.queue_ends
 
     def __init__(self, done: list[object], **ends: tuple[int, int]) -> None:
         self.ends = {QueueKey(name, 0): range(*span) for name, span in ends.items()}
@@ -104,9 +104,6 @@ class Queues:
 
     def max_offset(self, *key: Any) -> int:
         return self.ends.get(QueueKey(*key), range(0)).stop
-
-    def max_offsets(self, keys: list[QueueKey]) -> list[int]:
-        return [self.max_offset(*key) for key in keys]
 
     def iterate(self, topic: str, queue_id: int, at: int) -> Iterator[SimpleNamespace]:
         assert at in self.ends[QueueKey(topic, queue_id)]
@@ -129,6 +126,7 @@ def of(queues: Queues, *, but: str = "", **facts: object) -> Any:
         "began_empty": False,
         "exclusive_queues": None,
         "synced_to": 10**9,
+        "selection": f"!{but}",
         **facts,
     }
     accepts = lambda topic: topic not in but  # noqa: E731
@@ -159,6 +157,13 @@ def test_after_a_replay_ends_are_restored_and_what_was_deleted_goes() -> None:
     assert evened({"began_empty": True}) == (ended, ["expired", "deleted", "lives"])
     assert evened({"exclusive_queues": own}) == (ended, ["expired", "deleted"])
     assert evened({"exclusive_queues": set()}) == (ended, ["expired", "deleted", "lives"])
+
+
+def test_the_end_of_a_queue_that_a_replica_lacks_entirely_is_restored() -> None:
+    done: list[object] = []
+    late, ahead = Queues(done, both=(0, 9)), Queues([], both=(0, 9), ended=(9, 9))
+    reconcile_unlogged(of(late), of(ahead), lambda *_: False)
+    assert done == [("ended", 0, 9)]
 
 
 @pytest.mark.parametrize("fills", [False, True])

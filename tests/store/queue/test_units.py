@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cqstore.store.errors import CorruptionError, StoreFailedError
-from cqstore.store.queue.bulk import key_order
+from cqstore.store.queue.bulk import key_order, topics_in_key_order
 from cqstore.store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch, UnitBlock
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -216,3 +216,10 @@ def test_offsets_that_are_none_of_the_queues_are_refused(given: object) -> None:
     with pytest.raises(TypeError):
         batch.extend(None)  # type: ignore[arg-type]
     assert len(batch) == 40
+
+
+def test_topics_are_in_the_order_of_the_keys_of_their_queues() -> None:
+    topics = {"", "b", "a", "ab", "é", "\udcff", "\udc80\udc80", "\ue000", "zzz", "\U0001f600"}
+    wanted = sorted(topics, key=lambda topic: key_order(QueueKey(topic, 0)))
+    assert topics_in_key_order(topics) == wanted
+    assert wanted not in (sorted(topics), sorted(topics, key=len))
