@@ -214,7 +214,7 @@ def test_a_switch_that_ended_before_the_queues_is_rolled_back_with_its_tables(
     prepare(root, "rocksdb")
     known = counted(forms(root)[Form.JSON])
 
-    def ends(*_: object) -> None:
+    def ends(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cqstore.migration.switch.switch.set_mode", ends)

@@ -43,7 +43,7 @@ FLAGS = [
 OBJECTS: list[tuple[type, str, object]] = [
     (FilesByStart, "by_start", {}), (LogTail, "current", FilePositions()),
     (LogTail, "prepared", FilePositions()), (Waiting, "units", UnitBatch()),
-    (FileRow, "folder", "a"), (FileRow, "starts", [20]), (QueueEnds, "_tail_path", "b"),
+    (FileRow, "topic", "a"), (FileRow, "starts", [20]), (QueueEnds, "_tail_path", "b"),
     (SimpleQueues, "simple", {}), (ChainFile, "mapped", FileMap(-1, 0)),
     (ChainFiles, "files", ()),
 ]  # fmt: skip
