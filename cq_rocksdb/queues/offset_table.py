@@ -34,6 +34,7 @@ from cqstore.cq_rocksdb.keys import (
 from cqstore.cq_rocksdb.queues.state_cache import FIELDS, UNKNOWN, StateCache
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import CorruptionError, StoreClosedError
+from cqstore.store.queue.queue_reads import QueueEnd
 from cqstore.store.queue.units import MAX_UNITS, QueueKey
 
 NO_UNIT = OffsetEntry(-1, -1)
@@ -258,7 +259,7 @@ class OffsetTable:
                 strict=True,
             )
 
-    def ends(self, queues: Iterable[QueueKey] | None) -> Iterator[tuple[QueueKey, int]]:
+    def ends(self, queues: Iterable[QueueKey] | None) -> Iterator[QueueEnd]:
         """Yield these queues, ``None``: all, with the offsets after their last units."""
         found = self.last_units() if queues is None else self.last_units_of(queues)
         return ((queue, last.queue_offset + 1) for queue, last in found)

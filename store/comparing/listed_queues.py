@@ -36,7 +36,8 @@ class TouchedQueues:
     """Skips the queues that need no second comparison. One thread.
 
     Their files are unchanged, and the target has got no unit since. Of these queues only the ends
-    are read, if the target has them.
+    are read, if the target has them. Its units without an end are not searched: the first
+    comparison has found none, and units are put with their ends.
     """
 
     def __init__(

@@ -36,7 +36,8 @@ class QueueFacts:
     def __init__(self, place: QueuePlace) -> None:
         folders = backend(place.backend).folders_by_queue(StorePaths(place.root))
         self._folders = [str(folder) for folder in folders]
-        self._is_alone = not any(map(is_dir, folders[1:]))
+        # What follows the facts of the first folder, if there is no other one.
+        self._rest = None if any(map(is_dir, folders[1:])) else b"//" * (len(folders) - 1)
         config = place.config
         # With other sizes the same files have other units.
         sizes = config.units_per_file, config.mapped_file_size_consume_queue_ext
@@ -53,9 +54,9 @@ class QueueFacts:
         """
         topic, queue_id = queue
         head = b"%b\0%b" % (self._sizes, os.fsencode(f"{queue_id}/{topic}"))
-        if known is not None and self._is_alone:  # the usual case: one call
-            rest = b"//" * (len(self._folders) - 1)
-            return blake2b(b"%b//%b%b" % (head, known, rest), digest_size=FACTS_BYTES).digest()
+        if known is not None and self._rest is not None:  # the usual case: one call
+            whole = b"%b//%b%b" % (head, known, self._rest)
+            return blake2b(whole, digest_size=FACTS_BYTES).digest()
         digest = blake2b(head, digest_size=FACTS_BYTES)
         for above in self._folders:
             digest.update(b"//")

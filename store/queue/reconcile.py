@@ -13,6 +13,7 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.queue.backend_replica import BackendReplica
 from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.queue_reads import QueueEnd
 from cqstore.store.queue.units import QueueKey
 
 _LOG = StoreLogger(__name__)
@@ -151,7 +152,7 @@ def reconcile_unlogged(
     gone: list[QueueKey] = []
     shared, lacks = 0, False
     for key, held, end in _ends(lagging, ahead):
-        shared += end > 0
+        shared += end > 0 and lagging.accepts(key.topic)
         lacks |= held < end
         if replayed and not end and _is_gone(lagging, key, is_deleted):
             gone.append(key)
@@ -171,16 +172,13 @@ def _restore_ends(lagging: BackendReplica, ahead: BackendReplica) -> None:
             lagging.store.restore_end(*key, end)
 
 
-def _shared_ends(one: BackendReplica, other: BackendReplica) -> Iterator[tuple[QueueKey, int]]:
-    """Yield the queues of ``one`` that both replicas get, with their max offsets."""
-    ends = one.store.queue_ends()
-    if one.selection is None and other.selection is None:
-        return ends
-    return (each for each in ends if one.accepts(each[0].topic) and other.accepts(each[0].topic))
+def _shared_ends(one: BackendReplica, other: BackendReplica) -> Iterator[QueueEnd]:
+    """Yield the queues of ``one`` that ``other`` gets too, with their max offsets."""
+    return (each for each in one.store.queue_ends() if other.accepts(each[0].topic))
 
 
 def _ends(one: BackendReplica, other: BackendReplica) -> Iterator[tuple[QueueKey, int, int]]:
-    """Yield the queues of ``one`` that both replicas get, with their max offsets in both."""
+    """Yield the queues of ``one`` that ``other`` gets too, with their max offsets in both."""
     ends = _shared_ends(one, other)
     while block := list(islice(ends, _BLOCK)):
         of_other = other.store.queue_ends([key for key, _ in block])

@@ -166,6 +166,15 @@ def test_the_end_of_a_queue_that_a_replica_lacks_entirely_is_restored() -> None:
     assert done == [("ended", 0, 9)]
 
 
+def test_queues_that_a_replica_no_longer_gets_hide_no_lack_and_go_if_deleted() -> None:
+    done: list[object] = []
+    late = Queues(done, both=(0, 9), apart=(0, 9), left=(5, 5))
+    ahead = Queues([], both=(0, 9), apart=(0, 9), ended=(9, 9))
+    lagging = of(late, but="apart left", was_lagging=True)
+    reconcile_unlogged(lagging, of(ahead), lambda *_: False)
+    assert done == [("ended", 0, 9), "left"]
+
+
 @pytest.mark.parametrize("fills", [False, True])
 def test_what_begins_late_goes_once_it_is_noted_and_all_else_stays(*, fills: bool) -> None:
     done: list[object] = []
