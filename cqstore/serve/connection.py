@@ -5,6 +5,8 @@ from a client that does not read its responses, and every wait has an end.
 """
 
 import asyncio
+import os
+from contextlib import suppress
 from time import monotonic
 from typing import Protocol, cast
 
@@ -18,6 +20,7 @@ from cqstore.serve.request import Request
 _TURN = 64
 """Number of requests of a client that are answered before other clients get their turn."""
 _NO_RESPONSE = -1
+_READ_BYTES = 256 << 10
 
 
 class ConnectionOwner(Protocol):
@@ -74,9 +77,29 @@ class Connection(asyncio.Protocol):
         if refusal := self._owner.join(self):
             self._close(refusal)
 
-    def connection_lost(self, _exc: Exception | None) -> None:
-        """Forget the client."""
-        self._transport = None
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the client, after what it sent before it closed without reading a response.
+
+        Such a client may have been content to send: the Go client's one-way messages are requests
+        that ask for a response, which it does not wait for.
+        """
+        transport, self._transport = self._transport, None
+        if transport is not None and isinstance(exc, OSError):
+            self._reader.feed(_unread(transport))
+            self._account()
+            self._work_off()
+        else:
+            self._leave()
+
+    def _work_off(self) -> None:
+        """Handle what a client has sent that has gone; after some of it, others get their turn."""
+        for _ in range(_TURN):
+            if not self._answer_next():
+                self._leave()
+                return
+        asyncio.get_running_loop().call_soon(self._work_off)
+
+    def _leave(self) -> None:
         self._owner.can_keep(self, -self._kept)
         self._kept = 0
         self._owner.leave(self)
@@ -192,10 +215,9 @@ class Connection(asyncio.Protocol):
 
     def _account(self) -> None:
         """Count the bytes that this connection keeps in memory."""
-        transport = self._transport
-        kept = 0
+        transport, kept = self._transport, self._reader.kept_bytes
         if transport is not None:
-            kept = self._reader.kept_bytes + transport.get_write_buffer_size()
+            kept += transport.get_write_buffer_size()
         more, self._kept = kept - self._kept, kept
         if not self._owner.can_keep(self, more) and transport is not None:
             self._close("the connections keep too many bytes in memory")
@@ -209,3 +231,14 @@ class Connection(asyncio.Protocol):
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
+
+
+def _unread(transport: asyncio.Transport) -> bytes:
+    """Return what a socket has received that was not read yet; of TLS, nothing."""
+    if transport.get_extra_info("ssl_object") is not None:
+        return b""
+    pieces, descriptor = [], transport.get_extra_info("socket").fileno()
+    with suppress(OSError):  # there is no more
+        while piece := os.read(descriptor, _READ_BYTES):
+            pieces.append(piece)
+    return b"".join(pieces)

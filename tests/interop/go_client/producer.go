@@ -89,7 +89,17 @@ func sent(client rocketmq.Producer, kind string, all []*primitive.Message) error
 			return err
 		}
 	}
+	if kind == "oneway" {
+		return received(client, all[0].Topic)
+	}
 	return nil
+}
+
+// received returns after the server has received the one-way messages. The client asks for responses to them and
+// does not wait: if it closes before it has read these, its kernel may drop what it has not sent yet.
+func received(client rocketmq.Producer, topic string) error {
+	_, err := client.SendSync(context.Background(), primitive.NewMessage(topic+"-end", []byte("end")))
+	return err
 }
 
 func async(client rocketmq.Producer, message *primitive.Message) error {
