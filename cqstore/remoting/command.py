@@ -4,8 +4,9 @@ Source: RocketMQ ``RemotingCommand``, ``SerializeType``, ``LanguageCode``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 IS_RESPONSE, IS_ONEWAY = 1, 2
 """Bits of ``Command.flag``."""
@@ -26,8 +27,7 @@ class HeaderForm(IntEnum):
     """Numbers in two and four bytes, texts with their lengths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One request, or the response to one."""
 
     code: int
@@ -35,7 +35,7 @@ class Command:
     opaque: int
     """The number of the request, which its response repeats."""
     flag: int = 0
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = MappingProxyType({})
     """The parameters (``extFields``)."""
     body: bytes = b""
     remark: str = ""

@@ -6,7 +6,7 @@ the reader keeps the bytes that were received, and refuses a head that announces
 Source: RocketMQ ``NettyDecoder``, ``RemotingCommand``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cqstore.remoting.command import Command
 from cqstore.remoting.errors import WireError
@@ -107,7 +107,7 @@ class CommandReader:
             del data[:end]
             return command
         del data[:begin]
-        self._skips, self._skipping = body_size, replace(command, skipped=body_size)
+        self._skips, self._skipping = body_size, command._replace(skipped=body_size)
         return self._skip()
 
     def _skip(self) -> Command | None:

@@ -19,7 +19,8 @@ from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 _INTS = range(INT_MIN, INT_MAX + 1)
 _SHORTS = range(-(1 << 15), 1 << 15)
-_ENCODED = json.JSONEncoder(separators=(",", ":")).encode
+_QUOTED = json.encoder.encode_basestring_ascii
+_DECODED = json.JSONDecoder().decode
 _LENGTH, _SHORT_LENGTH = Struct(">i"), Struct(">h")
 
 
@@ -55,16 +56,19 @@ def encode_header(command: Command) -> bytes:
     """Return the header of ``command`` in the command's form."""
     if command.form is HeaderForm.ROCKETMQ:
         return _to_binary(command)
-    header: dict[str, object] = {
-        "code": command.code, "language": command.language, "version": command.version,
-        "opaque": command.opaque, "flag": command.flag, "extFields": command.fields,
-    }  # fmt: skip
-    if command.remark:
-        header["remark"] = command.remark
-    return _ENCODED(header).encode()
+    return _to_json(command)
 
 
 # ---- JSON
+
+
+def _to_json(command: Command) -> bytes:
+    fields = ",".join([f"{_QUOTED(key)}:{_QUOTED(value)}" for key, value in command.fields.items()])
+    remark = f',"remark":{_QUOTED(command.remark)}' if command.remark else ""
+    return (
+        f'{{"code":{command.code},"language":"{command.language}","version":{command.version},'
+        f'"opaque":{command.opaque},"flag":{command.flag},"extFields":{{{fields}}}{remark}}}'
+    ).encode()
 
 
 def _from_json(data: bytes, what: str, body: bytes) -> Command:
@@ -90,7 +94,7 @@ def _json_object(data: bytes, what: str) -> dict[str, object]:
         WireError: RocketMQ would not read it, either.
     """
     try:
-        found = json.loads(data)  # three times as fast
+        found = _DECODED(data.decode())  # three times as fast
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):
@@ -109,9 +113,10 @@ def _texts(fields: object) -> dict[str, str] | None:
     """Return fields as texts, with numbers as fastjson reads them; ``None``: they are none."""
     if not isinstance(fields, dict):
         return None
-    if all(isinstance(each, str) for each in fields.values()):
+    kinds = {*map(type, fields.values())}
+    if kinds <= {str}:
         return fields
-    if not all(isinstance(each, str | int) for each in fields.values()):
+    if not kinds <= {str, int, bool}:
         return None
     return {
         key: str(each).lower() if isinstance(each, bool) else str(each)

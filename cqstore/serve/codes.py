@@ -129,11 +129,9 @@ WRITES = {
 """Code → name of the requests that would change a broker, or make a consumer work; refused."""
 
 
+_NAMES = {**{each.value: each.name for each in RequestCode}, **WRITES}
+
+
 def request_name(code: int) -> str:
     """Return RocketMQ's name of a request, or its number."""
-    if code in WRITES:
-        return WRITES[code]
-    try:
-        return RequestCode(code).name
-    except ValueError:
-        return str(code)
+    return _NAMES.get(code) or str(code)

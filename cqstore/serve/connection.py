@@ -218,6 +218,8 @@ class Connection(asyncio.Protocol):
         transport, kept = self._transport, self._reader.kept_bytes
         if transport is not None:
             kept += transport.get_write_buffer_size()
+        if kept == self._kept:
+            return
         more, self._kept = kept - self._kept, kept
         if not self._owner.can_keep(self, more) and transport is not None:
             self._close("the connections keep too many bytes in memory")

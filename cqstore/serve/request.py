@@ -7,6 +7,8 @@ from cqstore.store.java_numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 MAX_NAME = 255
 """Maximum number of characters of a group's or topic's name, a broker's own limit."""
 _MAX_DIGITS = 20
+_INT_DIGITS = 9
+"""Each number of so many digits is a Java ``int``."""
 
 
 class RefusedRequestError(Exception):
@@ -92,6 +94,8 @@ class Request:
             if default is None:
                 raise _invalid(f"the field {name} is missing")
             return default
+        if len(text) <= _INT_DIGITS and text.isascii() and text.isdecimal():
+            return int(text)
         digits = text[1:] if text[:1] in {"-", "+"} else text
         if digits.isascii() and digits.isdecimal() and len(digits) < _MAX_DIGITS:
             number = int(text)

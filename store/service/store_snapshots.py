@@ -4,9 +4,8 @@ A refresh opens the store again. A reader of an older open continues with it, an
 closes it.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable
 
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import StoreClosedError
@@ -22,7 +21,7 @@ class StoreSnapshots:
         self._lock = CheckedLock("a read of a store that another process writes")  # guards below
         self.newest = store
         """The store as of the last refresh."""
-        self._readers = Counter[MessageStore]()
+        self._readers: dict[MessageStore, int] = {}
         self._released = deque[MessageStore]()
         self._closed = False
 
@@ -39,7 +38,7 @@ class StoreSnapshots:
         with self._lock.entry():
             if not self._closed:
                 before, self.newest = self.newest, made
-                self._readers[before] += 1  # released below
+                self._count_reader(before)  # released below
         if before is None:
             made.close()
             self.check_open()
@@ -54,8 +53,7 @@ class StoreSnapshots:
         """
         with self._lock.entry():
             self.check_open()
-            self._readers[self.newest] += 1
-            return self.newest
+            return self._count_reader(self.newest)
 
     def release(self, store: MessageStore) -> None:
         """Release an acquired store; the last reader closes it if there is a newer one.
@@ -65,27 +63,31 @@ class StoreSnapshots:
         self._released.append(store)
         while self._released and not self._lock.is_mine():
             with self._lock.entry():
-                unread = [each for each in self._take_released() if each is not self.newest]
+                unread = self._take_released()
             for each in unread:
                 each.close()
 
-    def _take_released(self) -> Iterator[MessageStore]:
-        """Yield the stores that were released and are no longer read."""
+    def _count_reader(self, store: MessageStore) -> MessageStore:
+        self._readers[store] = self._readers.get(store, 0) + 1
+        return store
+
+    def _take_released(self) -> list[MessageStore]:
+        """Return the older stores that were released and are no longer read."""
+        unread = []
         while self._released:
             store = self._released.popleft()
-            self._readers[store] -= 1
-            if self._readers[store] <= 0:
-                del self._readers[store]
-                yield store
+            left = self._readers[store] - 1
+            if left > 0:
+                self._readers[store] = left
+                continue
+            del self._readers[store]
+            if store is not self.newest:
+                unread.append(store)
+        return unread
 
-    @contextmanager
-    def reading(self) -> Iterator[MessageStore]:
-        """Yield the newest store, which stays open inside the block."""
-        store = self.acquire()
-        try:
-            yield store
-        finally:
-            self.release(store)
+    def reading(self) -> "_Reading":
+        """Return a context manager: the newest store, which stays open inside the block."""
+        return _Reading(self)
 
     def close(self) -> None:
         """Close all open stores; their readers get an error. A second call does nothing."""
@@ -103,3 +105,20 @@ class StoreSnapshots:
         """
         if self._closed:
             raise StoreClosedError("the log is closed", path=self.newest.root)
+
+
+class _Reading:
+    """One block of ``StoreSnapshots.reading``."""
+
+    __slots__ = ("_snapshots", "_store")
+    _store: MessageStore
+
+    def __init__(self, snapshots: StoreSnapshots) -> None:
+        self._snapshots = snapshots
+
+    def __enter__(self) -> MessageStore:
+        self._store = self._snapshots.acquire()
+        return self._store
+
+    def __exit__(self, *_: object) -> None:
+        self._snapshots.release(self._store)
