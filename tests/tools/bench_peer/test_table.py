@@ -8,7 +8,7 @@ from tests.tools.bench_peer.made_report import measured, openings, put, report
 from tools.bench.peer.plot import draw, draw_queues, over_queues
 from tools.bench.peer.sessions import Rounds
 from tools.bench.peer.sides import OURS, THEIRS
-from tools.bench.peer.table import table, words, wrapped
+from tools.bench.peer.table import row_notes, table, words, wrapped
 from tools.bench.peer.warming import Warming
 
 TABLE = """\
@@ -28,11 +28,11 @@ def test_the_table_has_medians_ends_and_what_is_behind_stands_out() -> None:
 
 
 def test_the_words_say_on_what_how_beside_whom_and_what_is_to_be_noted() -> None:
-    machine, cannot, note = words(report()).split("\n\n")
+    machine, cannot = words(report()).split("\n\n")
     assert machine.startswith("processor: P, 2 cores. Three rounds. Other processes used 0.2 ")
     assert machine.endswith("(median of the rounds; at most 1.5).")
-    assert cannot == "“cannot”: RocketMQ has too few descriptors."
-    assert note == "replay: one message is lost.\n"
+    assert cannot == "“cannot”: RocketMQ has too few descriptors.\n"
+    assert row_notes(report()) == "- replay: one message is lost.\n"
 
 
 @pytest.mark.parametrize(("seconds", "marks"), [(0.0025, 0), (0.0026, 2)])
@@ -49,7 +49,7 @@ def test_what_is_shown_as_one_is_not_shown_as_behind(seconds: float, marks: int)
 def test_a_note_of_several_rows_is_told_once() -> None:
     made = report()
     made.rows[0].note = made.rows[1].note = made.rows[3].note
-    assert words(made).endswith("\n\nput; open; replay: one message is lost.\n")
+    assert row_notes(made) == "- put; open; replay: one message is lost.\n"
 
 
 def test_a_side_that_was_not_steady_is_marked_and_how_far_is_told_once() -> None:
@@ -62,10 +62,10 @@ def test_a_side_that_was_not_steady_is_marked_and_how_far_is_told_once() -> None
     assert "(250,000 to 500,000) † |" in table(made)
     assert "250 ms (250 to 250) † | 125 ms (125 to 125) |" in table(made)
     assert table(made).count("†") == 2
-    _, steady, _, note = (" ".join(each.split()) for each in words(made).split("\n\n"))
+    _, steady, _ = (" ".join(each.split()) for each in words(made).split("\n\n"))
     assert steady.startswith("†: this side was not steady when its warm-up ended;")
     assert steady.endswith("its slowest last window took up to 1.25 times as long as its fastest.")
-    assert note == "put: lists are batches."
+    assert row_notes(made) == "- put: lists are batches.\n"
 
 
 def test_rows_of_first_windows_are_noted_together() -> None:
@@ -73,8 +73,8 @@ def test_rows_of_first_windows_are_noted_together() -> None:
     for row, count in zip(rows[:2], ("600,000", "300"), strict=True):
         row.name = f"the first {count} of a process: {row.name}"
         row.note = "one window"
-    reported = words(report().model_copy(update={"rows": rows})).split("\n\n")
-    assert "the first … of a process: one window." in reported
+    reported = row_notes(report().model_copy(update={"rows": rows})).splitlines()
+    assert "- the first … of a process: one window." in reported
 
 
 def test_words_are_wrapped_to_the_width_of_a_page() -> None:

@@ -25,7 +25,7 @@ from tools.bench.peer.plot import draw, draw_queues
 from tools.bench.peer.rows import AnySession, all_sessions, in_order
 from tools.bench.peer.sessions import UnequalError
 from tools.bench.peer.sides import THEIRS, SideFailedError, Sides
-from tools.bench.peer.table import published, table, words
+from tools.bench.peer.table import published, row_notes, table, words
 
 ROOT = Path(__file__).parents[3]
 BUILT = ROOT / "build" / "peer"
@@ -118,7 +118,7 @@ def short(row: Measured) -> str:
 
 def report_all(report: Report, console: Console) -> None:
     """Write table and plots, and print the table."""
-    text = f"{words(report)}\n{table(report)}"
+    text = f"{words(report)}\n{table(report)}\n{row_notes(report)}"
     (BUILT / "table.md").write_text(text, encoding="utf-8")
     draw(report, BUILT / "plot.svg")
     (BUILT / QUEUES.name).unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """The table of a report, in Markdown."""
 
 import re
+import textwrap
 
 from tools.bench.peer.measured import KINDS, Measured, Published, Report, Spread
 from tools.bench.peer.sides import OURS, THEIRS
@@ -69,7 +70,7 @@ def _number(value: float) -> str:
 
 
 def words(report: Report) -> str:
-    """Return what the table was measured on, how, what else ran, and what is to be noted."""
+    """Return what the table was measured on, how, what else ran, and what its signs mean."""
     facts = "; ".join(f"{name}: {value}" for name, value in report.machine.items())
     others = Spread.of([cores for row in report.rows for cores in row.others] or [0.0])
     beside = (
@@ -90,12 +91,17 @@ def words(report: Report) -> str:
         )
     for side, fault in sorted({each for row in report.rows for each in row.failed.items()}):
         paragraphs.append(f"“cannot”: {side} {fault}.")
+    return "\n\n".join(wrapped(each) for each in paragraphs) + "\n"
+
+
+def row_notes(report: Report) -> str:
+    """Return the notes of rows as a list; rows with the same note share an item."""
     noted = dict[str, list[str]]()
     for row in report.rows:
         if note := "; ".join(each for each in _notes(row) if not _STEADY.fullmatch(each)):
             noted.setdefault(note, []).append(_FIRST.sub("the first … of a process", row.name))
-    paragraphs += [f"{'; '.join(dict.fromkeys(names))}: {note}." for note, names in noted.items()]
-    return "\n\n".join(wrapped(each) for each in paragraphs) + "\n"
+    notes = [f"{'; '.join(dict.fromkeys(names))}: {note}." for note, names in noted.items()]
+    return "".join(f"{wrapped(each, '- ')}\n" for each in notes)
 
 
 def _notes(row: Measured | Published) -> list[str]:
@@ -123,17 +129,15 @@ def published(page: str) -> list[Published]:
     return rows
 
 
-def wrapped(text: str) -> str:
-    """Return lines of a page's width."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > _WIDTH:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return "\n".join(lines)
+def wrapped(text: str, mark: str = "") -> str:
+    """Return lines of a page's width, the first after ``mark``."""
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def section(report: Report, picture: str) -> str:
     """Return all that goes between the marks of a page."""
     shown = f"![How many times ahead of RocketMQ each row is]({picture})"
-    return f"{words(report)}\n{table(report)}\n{shown}\n"
+    return f"{words(report)}\n{table(report)}\n{row_notes(report)}\n{shown}\n"
