@@ -40,7 +40,7 @@ def test_rows_are_replaced_and_other_fields_stay(tmp_path: Path) -> None:
     table = JsonTable(paths, Table.OFFSETS)
     assert table.take() == {"t@g": {0: 5, 1: 7}, "odd@name@g": {3: 1}}
     for count in (1, 2):
-        table.write({**table.take(), "t@new": {0: count}})
+        table.write({"t@new": {0: count}})
         for path in (file, file.with_name("consumerOffset.json.bak")):
             found = content(path)
             assert found["theirs"] == OFFSETS["theirs"]
