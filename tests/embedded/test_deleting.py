@@ -4,15 +4,14 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cqstore import EmbeddedLog, RefusedStoreError, Tail
 from cqstore.broker.groups.group_offsets import OffsetChange
-from cqstore.broker.metadata.changing import change_tables
+from cqstore.broker.metadata.changing import delete_keys
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import read_json
 from cqstore.broker.metadata.model import BrokerMetadata, Form
@@ -294,14 +293,13 @@ def test_a_topic_whose_offsets_cannot_be_read_is_not_deleted(tmp_path: Path) -> 
 def test_offsets_in_many_batches_of_topics_are_removed_in_one_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table may have a million rows, and is read and written as a whole."""
-    written: list[Path] = []
+    written: list[str] = []
 
-    def change(paths: StorePaths, *args: Any, **options: Any) -> Path:
-        written.append(paths.config)
-        return change_tables(paths, *args, **options)
+    def change(paths: StorePaths, name: str, rows: Collection[tuple[str, bytes]]) -> None:
+        written.append(name)
+        delete_keys(paths, name, rows)
 
-    monkeypatch.setattr("cqstore.broker.metadata.topic_offsets.change_tables", change)
+    monkeypatch.setattr("cqstore.broker.metadata.topic_offsets.delete_keys", change)
     monkeypatch.setattr("cqstore.store.service.maintenance.clean_service.TOPICS_AT_ONCE", 2)
     topics = [f"t{number}" for number in range(7)]
     with opened(tmp_path, queues=1) as log:
@@ -314,7 +312,7 @@ def test_offsets_in_many_batches_of_topics_are_removed_in_one_write(
         store.delete_topics(topics)
         assert list(store.topics()) == ["u"]
     assert [each.offsets for each in read_forms(StorePaths(tmp_path))] == [{"u@g": {0: 1}}]
-    assert written == [tmp_path / "config"]
+    assert written == ["consumerOffsets"]
 
 
 @pytest.mark.parametrize("form", [Form.JSON, pytest.param(Form.V1, marks=pytest.mark.long)])

@@ -1,7 +1,7 @@
 """Text of a broker's JSON file, assembled from rows that are each encoded once.
 
-``encoded`` of ``fastjson`` takes 25 µs per row, and a file must be written as a whole. Here, a row is
-in one line.
+``encoded`` of ``fastjson`` takes 25 µs per row, and a file must be written as a whole. Here, a row
+is in one line.
 """
 
 import json
