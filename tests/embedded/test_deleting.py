@@ -253,6 +253,23 @@ def test_a_log_beside_a_database_of_a_broker_drops_offsets_in_both(tmp_path: Pat
     assert [each.offsets for each in read_forms(StorePaths(tmp_path))] == [{"u@g": {0: 1}}] * 2
 
 
+@pytest.mark.parametrize("name", ["consumerOffset.json.bak", "lmqConsumerOffset.json"])
+def test_a_file_that_the_log_has_not_written_yet_loses_them(tmp_path: Path, name: str) -> None:
+    """The log has read another one, in which the topic has no offsets."""
+    with opened(tmp_path, queues=1) as log:
+        put(log, 3, b"old")
+        log.put("u", b"x")
+        consume(log, 1)
+        log.delete_topic("u")
+    config = tmp_path / "config"
+    (config / name).write_text('{"offsetTable":{"u@g":{0:1}},"lmqOffsetTable":{"u@%LMQ%g":1}}')
+    os.utime(config / name, (1000, 1000))
+    with opened(tmp_path, queues=1) as log:
+        log.delete_topic("u")
+        assert "u@" not in (config / name).read_text()
+        assert log.committed("g", "t") == {0: 1}
+
+
 def test_an_offset_from_before_a_deletion_goes_to_the_first_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

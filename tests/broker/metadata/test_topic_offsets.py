@@ -20,7 +20,6 @@ from cqstore.cq_rocksdb.engine.raw_writer import RawWriter
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.kit.faults import Faults
 from tests.kit.metadata_forms import expected_forms, raw_rows, unpack_forms
 
 GONE = {"gone@a": {0: 10, 1: 3}, "gone@b": {0: 7}, "%LMQ%gone@%LMQ%b": {0: 4}}
@@ -96,11 +95,15 @@ def test_a_file_keeps_its_time_if_its_name_cannot_be_made_durable(
     written(tmp_path, Form.JSON)
     path = tmp_path / "config" / "consumerOffset.json"
     os.utime(path, (1000, 1000))
-    faults = Faults(monkeypatch)
-    faults.fail("fsync", EIO, "/config")
+    before = path.stat().st_ino
+
+    def fail(folder: Path) -> None:
+        raise OSError(EIO, os.strerror(EIO), folder)
+
+    monkeypatch.setattr("cqstore.store.files.sync_folder", fail)
     with pytest.raises(StoreIOError):
         remove(tmp_path, *TOPICS)
-    faults.heal()
+    assert path.stat().st_ino != before
     assert path.stat().st_mtime == 1000
 
 
@@ -108,6 +111,7 @@ def test_a_file_keeps_its_time_if_its_name_cannot_be_made_durable(
 def test_many_removals_read_the_forms_once(tmp_path: Path, form: Form) -> None:
     written(tmp_path, form)
     removal = planned(tmp_path / "config", TOPICS)
+    [found] = read_forms(StorePaths(tmp_path))
     assert removal.is_current()
     for topic in TOPICS:
         removal.remove([topic])
@@ -193,6 +197,18 @@ def test_both_forms_lose_them_and_the_newer_one_stays_the_newer_one(tmp_path: Pa
     assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
     (paths.config / "consumerOffset.json").write_text('{"offsetTable":{"gone@a":{0:1}}}')
     remove(tmp_path, *TOPICS)
+    assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
+
+
+@pytest.mark.parametrize("form", FOLDERS)
+def test_an_outdated_database_stays_outdated(tmp_path: Path, form: Form) -> None:
+    paths = StorePaths(tmp_path)
+    written(tmp_path, form)
+    for path in paths.config.glob("*/*"):
+        os.utime(path, (1000, 1000))
+    written(tmp_path, Form.JSON)
+    assert remove(tmp_path, *TOPICS) > 1
+    assert [each.offsets for each in read_forms(paths)] == [STAYS] * 2
     assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
 
 
