@@ -18,7 +18,8 @@ DEFAULT_FAMILY = "default"
 _FORMAT_VERSION = 5
 _MANIFEST_BYTES = 64 << 10
 """Bytes preallocated for the manifest; RocksDB's default is 4 MiB."""
-_NOT_OF_THE_DATABASE = ("rocksdict-config.json", "LOG", "LOCK")
+NOT_OF_THE_DATABASE = ("rocksdict-config.json", "LOG", "LOCK")
+"""Files that rocksdict leaves in the folder, and that no reader needs."""
 Rows = Iterable[tuple[bytes, bytes]]
 
 
@@ -45,7 +46,7 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
             raise
         raise disk_error(f"RocksDB cannot write the database: {exc}", folder) from exc
     with os_errors("finish a database", folder):
-        for name in _NOT_OF_THE_DATABASE:
+        for name in NOT_OF_THE_DATABASE:
             (folder / name).unlink(missing_ok=True)
         sync_below([folder])
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
+from rocksdict import AccessType, DBRecoveryMode, Options, Rdict, RdictIter
 
 from cqstore.cq_rocksdb.engine.errors import disk_error, is_of_the_disk, is_rocksdicts
 from cqstore.cq_rocksdb.engine.private_folder import PrivateFolder
@@ -78,6 +78,25 @@ class RawDatabase:
                 rows.next()
             rows.status()  # an iterator also ends at an unreadable block
 
+    def keys(self, family: str, prefix: bytes) -> list[bytes]:
+        """Return the keys of a family that begin with ``prefix``, in order.
+
+        Raises:
+            CorruptionError: a block cannot be read.
+        """
+        if family not in self.families:
+            return []
+        with _rocksdb_errors(self.folder):
+            return keys_of(self._database.get_column_family(family).iter(), prefix)
+
+    def first_key(self, family: str, start: bytes) -> bytes | None:
+        """Return the first key of a family that is not less than ``start``; ``None``: no such key.
+
+        Raises:
+            CorruptionError: a block cannot be read.
+        """
+        return next((key for key, _ in self.items(family, start)), None)
+
     def keys_estimate(self, family: str) -> int | None:
         """Return the approximate number of keys in a family; ``None``: no keys, or not reported."""
         if family not in self.families:
@@ -113,6 +132,20 @@ class RawDatabase:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def keys_of(rows: RdictIter, prefix: bytes) -> list[bytes]:
+    """Return the keys that begin with ``prefix``, in order."""
+    found = list[bytes]()
+    rows.seek(prefix)
+    while rows.valid():
+        key = bytes(rows.key())
+        if not key.startswith(prefix):
+            return found
+        found.append(key)
+        rows.next()
+    rows.status()  # an iterator also ends at an unreadable block
+    return found
 
 
 def _options() -> Options:

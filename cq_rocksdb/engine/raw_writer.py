@@ -19,7 +19,6 @@ from rocksdict import (
     DBRecoveryMode,
     Options,
     Rdict,
-    RdictIter,
     WriteBatch,
     WriteOptions,
 )
@@ -27,6 +26,7 @@ from rocksdict import (
 from cqstore.cq_rocksdb.engine.errors import RocksDBStatus, disk_error, is_rocksdicts
 from cqstore.cq_rocksdb.engine.open_databases import Claim, HeldResources, opening
 from cqstore.cq_rocksdb.engine.raw_builder import DEFAULT_FAMILY, raw_options
+from cqstore.cq_rocksdb.engine.raw_database import keys_of
 from cqstore.cq_rocksdb.folders import as_text, log_folder
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import CorruptionError, StoreStateError, os_errors
@@ -119,7 +119,7 @@ class RawWriter:
         with _rocksdb_errors("read", self.folder):
             rows = self._usable().iter()
             try:
-                return _keys(rows, prefix)
+                return keys_of(rows, prefix)
             finally:
                 del rows  # the frame of an exception would keep the database open
 
@@ -182,19 +182,6 @@ def _options(own_log: Path) -> Options:
     options.set_max_log_file_size(_INFO_LOG_BYTES)
     options.set_keep_log_file_num(_INFO_LOGS)
     return options
-
-
-def _keys(rows: RdictIter, prefix: bytes) -> list[bytes]:
-    found = list[bytes]()
-    rows.seek(prefix)
-    while rows.valid():
-        key = bytes(rows.key())
-        if not key.startswith(prefix):
-            return found
-        found.append(key)
-        rows.next()
-    rows.status()  # an iterator also ends at an unreadable block
-    return found
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from itertools import islice
 from cqstore.broker.groups.group_offsets import OffsetChange, Target, changed, copy, forget, reset
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Offsets, readings
 from cqstore.broker.metadata.owned_table import OwnedTable
+from cqstore.broker.metadata.sorted_keys import SortedKeys
 from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.embedded.names import check_group_name, is_topic_name
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
@@ -62,7 +63,8 @@ class ConsumerOffsets:
         self._on_deleted = on_deleted
         self._table = table
         self._offsets: Offsets = table.take()
-        # guards _offsets, _changes and _changed
+        self._keys = SortedKeys(self._offsets)
+        # guards _offsets, _keys, _changes and _changed
         self._lock = CheckedLock("a commit of a consumer offset")
         self._writing = CheckedLock("a write of consumer offsets")  # one at a time; _unwritten
         self._changes = self._written = 0
@@ -83,6 +85,11 @@ class ConsumerOffsets:
         self.worker.start()
 
     # ---- queries
+
+    @property
+    def form(self) -> Form:
+        """Return the form in which the offsets are written."""
+        return self._table.form
 
     @property
     def is_closed(self) -> bool:
@@ -143,7 +150,7 @@ class ConsumerOffsets:
             self._check_open()
             if self._is_gone(topic, incarnation):
                 return self._offsets.get(_key(topic, group), {}).get(queue_id, 0)
-            row = self._offsets.setdefault(key := _key(topic, group), {})
+            row = self._row(key := _key(topic, group))
             before = row.get(queue_id)
             if before is not None and offset <= before:
                 return before
@@ -180,8 +187,14 @@ class ConsumerOffsets:
             if self._is_gone(topic, incarnation):
                 return
             self._mark([key := _key(topic, group)])
-            self._offsets.setdefault(key, {})[queue_id] = offset
+            self._row(key)[queue_id] = offset
         self._wake.set()
+
+    def _row(self, key: str) -> dict[int, int]:
+        """Return the offsets of a key, which is added if it is new; under the lock."""
+        if key not in self._offsets:
+            self._keys.add(key)
+        return self._offsets.setdefault(key, {})
 
     def _mark(self, keys: Iterable[str]) -> None:
         """Note, before a change, that the next write has these rows; under the lock.
@@ -292,11 +305,13 @@ class ConsumerOffsets:
         """Remove all offsets in ``topics``, in memory only; return whether there were any."""
         keys = TopicKeys(self._components.paths, topics)
         with self._lock.entry():
-            kept = {key: row for key, row in self._offsets.items() if key not in keys}
-            is_other = self._table.forget(keys) or len(kept) < len(self._offsets)
+            gone = {key for key in self._keys.of_topics(topics) if key in keys}
+            is_other = self._table.forget(keys) or bool(gone)
             if is_other:
-                self._mark(self._offsets.keys() - kept.keys())
-                self._offsets = kept
+                self._mark(gone)
+                for key in gone:
+                    self._offsets.pop(key, None)
+                self._keys.remove(gone)
         return is_other
 
     def _some(self, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
@@ -333,6 +348,8 @@ class ConsumerOffsets:
             keys = {_key(each.topic, group) for each in changes}
             rows = {key: self._offsets[key] for key in keys if key in self._offsets}
             self._mark(keys)
+            for key in keys:
+                self._row(key)
             self._offsets |= {key: {} for key in keys} | changed(rows, group, changes)
         self.flush()
         return changes

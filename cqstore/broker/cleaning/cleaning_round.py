@@ -122,15 +122,17 @@ class CleaningRound:
         """Delete topics at the limited rate; yield each with the result."""
         rate = self._rules.topics_per_second
         size = max(1, min(TOPICS_AT_ONCE, int(rate)))
-        for first in range(0, len(page), size):
-            if self._wait(self._pause):
-                self.is_stopped = True
-                return
-            part = page[first : first + size]
-            kept = self._delete_slice(part)
-            self._pause = len(part) / rate
-            for found, _ in part:
-                yield found._replace(kept=kept.get(found.topic))
+        positions = components_of(self._store).clean.positions
+        with positions.read_once([found.topic for found, _ in page]):
+            for first in range(0, len(page), size):
+                if self._wait(self._pause):
+                    self.is_stopped = True
+                    return
+                part = page[first : first + size]
+                kept = self._delete_slice(part)
+                self._pause = len(part) / rate
+                for found, _ in part:
+                    yield found._replace(kept=kept.get(found.topic))
 
     def _delete_slice(self, part: Sequence[_Selected]) -> Mapping[str, KeptReason]:
         """Delete the topics of ``part`` that have not changed; return the others."""

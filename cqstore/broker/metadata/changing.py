@@ -2,7 +2,8 @@
 
 A JSON file is replaced as a whole, together with its ``.bak``. A database is built in another
 folder, read back and compared, and then exchanged with the current one in one system call. So a
-complete database exists under that name at every instant. The previous content is kept.
+complete database exists under that name at every instant. ``change_tables`` keeps the previous
+content.
 
 Source: RocketMQ ``ConfigManager.persist``, ``RocksDBConsumerOffsetManager``.
 """
@@ -10,7 +11,7 @@ Source: RocketMQ ``ConfigManager.persist``, ``RocksDBConsumerOffsetManager``.
 import ctypes
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cqstore.broker.metadata.convert import build_beside
@@ -20,29 +21,24 @@ from cqstore.broker.metadata.locations import FILES_OF_TABLE, SINGLE_FOLDER, V1_
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.placing import clear_new
 from cqstore.broker.metadata.replaced_folder import new_kept_folder
+from cqstore.cq_rocksdb.engine.raw_builder import NOT_OF_THE_DATABASE
+from cqstore.cq_rocksdb.engine.raw_writer import RawWriter
 from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import CONFIG_FOLDER, LMQ_OFFSETS_FILE
 from cqstore.store.errors import RefusedStoreError, os_errors
-from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.files import make_folder, sync_below, sync_folder
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
+from cqstore.store.service.offline.database_copy import copy_database
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
-def change_tables(
-    paths: StorePaths,
-    made: BrokerMetadata,
-    tables: Collection[Table],
-    *,
-    keeps_times: bool = False,
-) -> Path:
+def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
     """Replace ``tables`` of a form by those of ``made``; return the folder of the old ones.
 
-    The caller has the store's lock. If interrupted, each table is the old one or the new one. With
-    ``keeps_times``, new databases get the file times of the old ones, so the newest form stays the
-    same.
+    The caller has the store's lock. If interrupted, each table is the old one or the new one.
 
     Raises:
         RefusedStoreError: the file system cannot exchange two folders.
@@ -56,13 +52,41 @@ def change_tables(
     with os_errors("change the metadata", kept):
         make_folder(kept)
         for name in _folders(made.form, tables):
-            new = paths.new_metadata / CONFIG_FOLDER / name
-            if keeps_times:
-                _copy_time(paths.config / name, new)
-            new.rename(kept / name)
+            (paths.new_metadata / CONFIG_FOLDER / name).rename(kept / name)
             exchange(kept / name, paths.config / name)
     clear_new(paths)
     return kept
+
+
+def delete_keys(paths: StorePaths, name: str, rows: Iterable[tuple[str, bytes]]) -> None:
+    """Delete ``rows``, family and key, from the database ``name`` in ``config``. File times stay.
+
+    They are deleted in a copy that shares the tables, which is then exchanged with the database.
+    The caller has the store's lock. If interrupted, the old or the new database is there, complete,
+    and the next change removes the other one.
+
+    Raises:
+        RefusedStoreError: the file system cannot exchange two folders.
+        CorruptionError: RocksDB reports damage; nothing was changed.
+        StoreIOError: a file cannot be written.
+    """
+    clear_new(paths)
+    there, new = paths.config / name, paths.new_metadata / CONFIG_FOLDER / name
+    with os_errors("remove rows of the metadata", new):
+        make_folder(new)
+        copy_database(there, new, os.link)
+    writer = RawWriter(paths, new, ())
+    try:
+        writer.write((family, key, None) for family, key in rows)
+    finally:
+        writer.close()
+    with os_errors("remove rows of the metadata", new):
+        for other in NOT_OF_THE_DATABASE:
+            (new / other).unlink(missing_ok=True)
+        sync_below([new])
+        _copy_time(there, new)
+        exchange(new, there)
+    clear_new(paths)
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -26,6 +26,7 @@ from cqstore.broker.metadata.model import (
     Table,
 )
 from cqstore.broker.metadata.owned_table import Rows, following, last_version
+from cqstore.broker.metadata.sorted_keys import SortedKeys
 from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.cq_rocksdb.engine.raw_writer import RawWriter, Row
 from cqstore.cq_rocksdb.engine.shared_writer import SharedWriter
@@ -44,15 +45,15 @@ class DatabaseTable:
         Raises:
             CorruptionError, StoreIOError: another form cannot be read.
         """
-        self._table, self._form, self._database = table, form, database
+        self._table, self.form, self._database = table, form, database
         self._last = last_version(paths, table, source)
         self._rows: Rows = getattr(source, FIELDS_OF_TABLE[table][0])
         self._names = BrokerMetadata(form, source.path)
-        self._pulls, self._forgotten = set[str](), set[str]()
+        self._pulls, self._forgotten = SortedKeys(()), set[str]()
         if form is Form.V2:
             self._names.topics = {name: {} for name in source.topics}
             self._names.groups = {name: {} for name in source.groups}
-            self._pulls = set(source.pull_offsets)
+            self._pulls = SortedKeys(source.pull_offsets)
 
     def take(self) -> Rows:
         """Return the rows; the table keeps none."""
@@ -61,7 +62,7 @@ class DatabaseTable:
 
     def forget(self, keys: TopicKeys) -> bool:
         """Remove the pull offsets of ``keys``, which only version 2 has, with the next write."""
-        gone = {key for key in self._pulls if key in keys}
+        gone = {key for key in self._pulls.of_topics(keys.topics) if key in keys}
         self._forgotten |= gone
         return bool(gone)
 
@@ -71,7 +72,7 @@ class DatabaseTable:
         version = following(self._last)
         self._database.write(lambda writer: self._batch(every, version, writer))
         self._last = version
-        self._pulls -= self._forgotten
+        self._pulls.remove(self._forgotten)
         self._forgotten = set()
 
     def released(self) -> AbstractContextManager[object]:
@@ -79,9 +80,9 @@ class DatabaseTable:
         return self._database.released()
 
     def _batch(self, changes: Changes, version: DataVersion, writer: RawWriter) -> Iterator[Row]:
-        if self._form is Form.V2:
+        if self.form is Form.V2:
             return rocksdb_v2.changed_rows(self._table, changes, version, self._names, writer.keys)
-        single = self._form is Form.SINGLE
+        single = self.form is Form.SINGLE
         return rocksdb_v1.changed_rows(self._table, changes, version, single=single)
 
 

@@ -5,11 +5,12 @@ Source: RocketMQ ``ConfigManager.persist``, ``TopicConfigManager.encode``,
 ``ScheduleMessageService.encode``.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from cqstore.broker.metadata.lmq_offsets import lmq_tables
 from cqstore.broker.metadata.locations import FILES
-from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table
+from cqstore.broker.metadata.model import BrokerMetadata, Json, Table
 from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import (
     DELAYS_FILE,
@@ -21,6 +22,9 @@ from cqstore.store.broker_files.file_names import (
 )
 from cqstore.store.errors import os_errors
 from cqstore.store.files import make_folder, replace_file
+
+GROUP_TOPICS = "groupTopicMap"
+"""Field that is derived from the keys of the offsets."""
 
 
 def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> None:
@@ -51,7 +55,7 @@ def content_of(name: str, found: BrokerMetadata) -> Json:
     tables = (
         lmq_tables(found.offsets, 0)
         if name == LMQ_OFFSETS_FILE
-        else {"groupTopicMap": _topics_of_groups(found.offsets), "offsetTable": found.offsets}
+        else {GROUP_TOPICS: topics_of_groups(found.offsets), "offsetTable": found.offsets}
     )
     return tables | _version(found, Table.OFFSETS)
 
@@ -74,7 +78,7 @@ def _version(found: BrokerMetadata, table: Table) -> Json:
     return {} if version is None else {"dataVersion": version.as_json()}
 
 
-def _topics_of_groups(offsets: Offsets) -> dict[str, list[str]]:
+def topics_of_groups(offsets: Iterable[str]) -> dict[str, list[str]]:
     """Return group → topics of the keys with one @; a broker writes this and does not read it."""
     made: dict[str, list[str]] = {}
     for key in offsets:

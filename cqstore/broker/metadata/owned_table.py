@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import other_fields
 from cqstore.broker.metadata.json_repair import next_version
-from cqstore.broker.metadata.json_writer import content_of
+from cqstore.broker.metadata.json_text import FileText, Former
 from cqstore.broker.metadata.locations import FILES_OF_TABLE
 from cqstore.broker.metadata.model import (
     FIELDS_OF_TABLE,
@@ -25,7 +25,6 @@ from cqstore.broker.metadata.model import (
 )
 from cqstore.broker.metadata.table_forms import faults_of, forms_there, read_newest, table_forms
 from cqstore.broker.metadata.topic_keys import TopicKeys
-from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import is_either_there, replace_both
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
 from cqstore.store.files import make_folder
@@ -37,6 +36,10 @@ Rows = dict[str, Any]
 
 class OwnedTable(Protocol):
     """One table. One thread at a time."""
+
+    @property
+    def form(self) -> Form:
+        """Return the form in which the table is written."""
 
     def take(self) -> Rows:
         """Return the rows that were read, which then belong to the caller. Call it once."""
@@ -59,7 +62,10 @@ class OwnedTable(Protocol):
 
 
 class JsonTable:
-    """A table in JSON files; unknown fields are kept. Each write replaces the whole file."""
+    """A table in JSON files; unknown fields are kept. Each write replaces the whole file.
+
+    Each row is encoded once, when it changes.
+    """
 
     def __init__(
         self, paths: StorePaths, table: Table, source: BrokerMetadata | None = None
@@ -74,9 +80,6 @@ class JsonTable:
         """
         self._config = config = paths.config
         self._table = table
-        names = FILES_OF_TABLE[table]
-        self._names = [each for each in names if each == names[0] or is_either_there(config / each)]
-        self._others = {name: other_fields(config, name) for name in self._names}
         found = source or read_table(paths, table)
         if found.form is Form.V2:
             raise RefusedStoreError(
@@ -84,32 +87,57 @@ class JsonTable:
                 " with configManagerVersion=v2, or convert them first (cqstore meta convert)",
                 path=found.path,
             )
+        names = FILES_OF_TABLE[table]
+        self._files = {
+            name: FileText(name, other_fields(config, name))
+            for name in names
+            if name == names[0] or is_either_there(config / name)
+        }
+        self._is_written = not any(is_either_there(config / name) for name in names)
         self._rows: Rows = getattr(found, FIELDS_OF_TABLE[table][0])
         self._last = last_version(paths, table, found)
+        self._change(self._rows, self._last)
+
+    @property
+    def form(self) -> Form:
+        """Return JSON."""
+        return Form.JSON
 
     def take(self) -> Rows:
-        """Return a copy of the rows."""
-        return {key: dict(row) for key, row in self._rows.items()}
+        """Return the rows; the table keeps only their text."""
+        rows, self._rows = self._rows, {}
+        return rows
 
     def forget(self, keys: TopicKeys) -> bool:
-        """Remove ``keys`` from the unknown fields."""
-        others = {name: keys.removed_from(content) for name, content in self._others.items()}
-        is_other, self._others = others != self._others, others
-        return is_other
+        """Remove ``keys`` from the unknown fields.
+
+        Until the first write, a file or a backup may have rows that the caller does not have.
+        """
+        is_other = [file.forget(keys) for file in self._files.values()]
+        return any(is_other) or not self._is_written
 
     def write(self, changes: Changes) -> None:
         """Replace the files and their ``.bak``; each has its old or its new content."""
         version = following(self._last)
+        former = self._change(changes, version)
+        try:
+            for name, file in self._files.items():
+                path = self._config / name
+                with os_errors("write the broker's metadata file", path):
+                    make_folder(self._config)
+                    replace_both(path, file.text())
+        except BaseException:
+            for file, each in zip(self._files.values(), former, strict=True):
+                file.restore(each)
+            raise
+        self._is_written, self._last = True, version
+
+    def _change(self, changes: Changes, version: DataVersion) -> list[Former]:
+        """Change the text of each file; return what was replaced."""
         made = BrokerMetadata(Form.JSON, self._config, versions={self._table: version})
-        rows = {key: row for key, row in (self._rows | {**changes}).items() if row}
+        rows = {key: row for key, row in changes.items() if row}
         setattr(made, FIELDS_OF_TABLE[self._table][0], rows)
-        for name in self._names:
-            data = encoded(self._others[name] | content_of(name, made))
-            path = self._config / name
-            with os_errors("write the broker's metadata file", path):
-                make_folder(self._config)
-                replace_both(path, data)
-        self._rows, self._last = rows, version
+        return [file.change(made, changes) for file in self._files.values()]
 
     def released(self) -> AbstractContextManager[object]:
         """Return a block without effect: no file is open between writes."""

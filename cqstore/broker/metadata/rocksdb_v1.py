@@ -6,7 +6,7 @@ Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionG
 ``RocksDBConsumerOffsetManager``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +16,10 @@ from cqstore.broker.metadata.model import BrokerMetadata, Changes, DataVersion, 
 from cqstore.broker.metadata.rocksdb_rows import read_rows, row_json
 from cqstore.broker.metadata.table_kinds import BITS, GROUP, OFFSET_ROW, TOPIC
 from cqstore.cq_rocksdb.engine.raw_builder import build_database
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
 from cqstore.store.broker_files.fastjson import broker_row
 from cqstore.store.broker_files.fastjson_kinds import VERSION, Record, converted
+from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.service.offline.database_copy import is_database
 
 VERSION_KEY = b"kvDataVersionKey"
@@ -101,6 +103,20 @@ def changed_rows(
     for name, row in changes.items():
         yield rows, name.encode(), _row(table, row) if row else None
     yield versions, VERSION_KEY, row_json(version.as_json())
+
+
+def offset_keys(
+    database: RawDatabase, topics: Collection[str], *, single: bool
+) -> Iterator[tuple[str, str, bytes]]:
+    """Yield topic, family and key of each offset in ``topics``.
+
+    Keys begin with the topic, so only those of the topics are read. A key with several readings is
+    yielded for each topic that it may belong to.
+    """
+    family, _ = families_of(Table.OFFSETS, single=single)
+    for topic in topics:
+        for key in database.keys(family, f"{topic}{TOPIC_GROUP_SEPARATOR}".encode()):
+            yield topic, family, key
 
 
 def _read(folder: Path, families: Mapping[str, _Rows], into: BrokerMetadata) -> None:

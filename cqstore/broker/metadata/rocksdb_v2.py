@@ -4,7 +4,8 @@ Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
 ``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct
@@ -25,6 +26,7 @@ from cqstore.broker.metadata.offset_keys import fitting_readings
 from cqstore.broker.metadata.rocksdb_rows import read_rows, row_json
 from cqstore.broker.metadata.table_kinds import GROUP, TOPIC
 from cqstore.cq_rocksdb.engine.raw_builder import DEFAULT_FAMILY, build_database
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
 from cqstore.store.broker_files.fastjson import broker_row
 from cqstore.store.broker_files.fastjson_kinds import Record
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
@@ -37,6 +39,7 @@ VERSION = Struct(">qqq")
 TABLE_PREFIX = 1
 _CTRL, _JSON = b"\1", b"\1"
 """Byte before each part of a key after a name, and before a value that is JSON."""
+_AFTER_CTRL = b"\2"
 VERSION_NAME = b"data_version"
 
 
@@ -195,6 +198,48 @@ def changed_rows(
             yield from ((DEFAULT_FAMILY, key, None) for key in gone)
         yield from ((DEFAULT_FAMILY, key, value) for key, value in made.items())
     yield DEFAULT_FAMILY, _version_key(number), VERSION.pack(*version)
+
+
+def offset_keys(database: RawDatabase, topics: Collection[str]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield topic, family and key of each offset in ``topics``.
+
+    Keys begin with the group. In each group, only the topics that may have keys are looked up.
+    """
+    names = {_named(topic) + _CTRL: topic for topic in topics}
+    order = sorted(names)
+    for number in (TableId.CONSUMER_OFFSET, TableId.PULL_OFFSET):
+        head = start = HEAD.pack(TABLE_PREFIX, number, RowKind.DATA)
+        while (key := database.first_key(DEFAULT_FAMILY, start)) and key.startswith(head):
+            group = _group_of(key)
+            for name, found in _keys_of_group(database, group, order):
+                yield names[name], DEFAULT_FAMILY, found
+            is_whole = key.startswith(group)
+            start = group[: -len(_CTRL)] + _AFTER_CTRL if is_whole else key + b"\0"
+
+
+def _group_of(key: bytes) -> bytes:
+    """Return the part of an offset's key that all keys of its group have in common."""
+    (length,) = LENGTH.unpack_from(key[HEAD.size :].ljust(LENGTH.size, b"\0"))
+    return key[: HEAD.size + LENGTH.size + length] + _CTRL
+
+
+def _keys_of_group(
+    database: RawDatabase, group: bytes, names: Sequence[bytes]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield name and key of each offset of a group in a topic of ``names``, which are in order.
+
+    No name begins with another name, because a name begins with its length.
+    """
+    at = 0
+    while at < len(names):
+        found = database.keys(DEFAULT_FAMILY, group + names[at])
+        yield from ((names[at], key) for key in found)
+        at += 1
+        if not found:
+            key = database.first_key(DEFAULT_FAMILY, group + names[at - 1])
+            if key is None or not key.startswith(group):
+                return
+            at = max(at, bisect_right(names, key[len(group) :]) - 1)
 
 
 def _configs(number: TableId, table: dict[str, Json]) -> Iterator[tuple[bytes, bytes]]:

@@ -1,144 +1,151 @@
-"""Removal of the offsets of deleted topics from all forms of a broker's tables.
+"""OffsetRemoval: removes the offsets of deleted topics from all forms of a broker's tables.
 
 All forms are changed, even outdated ones: a broker that merges such a form later would restore the
-offsets. Versions and file times stay, so the newest form remains the same.
+offsets. Versions and file times stay, so the newest form remains the same. The forms are read once
+for many removals. A database is then changed row by row, and a JSON file is written as a whole.
 
 Source: RocketMQ ``ConsumerOffsetManager.cleanOffsetByTopic``, ``RocksDBConsumerOffsetManager``.
 """
 
-import os
-import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection
 from pathlib import Path
 
-from cqstore.broker.metadata.changing import change_tables
-from cqstore.broker.metadata.locations import FILES_OF_TABLE
-from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table
-from cqstore.broker.metadata.rocksdb_v1 import read_single, read_v1
-from cqstore.broker.metadata.rocksdb_v2 import read_v2
-from cqstore.broker.metadata.table_forms import faults_of
-from cqstore.broker.metadata.topic_keys import TopicKeys
-from cqstore.store.broker_files.fastjson import broker_object, encoded
-from cqstore.store.broker_files.file_names import (
-    DELAYS_FILE,
-    MAX_TABLE_BYTES,
-    TIMER_CHECK_FILE,
-    Readable,
-    backup_of,
+from cqstore.broker.metadata import rocksdb_v1, rocksdb_v2
+from cqstore.broker.metadata.changing import delete_keys
+from cqstore.broker.metadata.locations import (
+    FILES_OF_TABLE,
+    SINGLE_FOLDER,
+    V1_FOLDERS,
+    V2_FOLDER,
 )
-from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
-from cqstore.store.files import read_file, replace_file
+from cqstore.broker.metadata.model import Form, Table
+from cqstore.broker.metadata.offset_files import DelayLevels, offset_files
+from cqstore.broker.metadata.topic_keys import TopicKeys
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.broker_files.file_names import DELAYS_FILE, TIMER_CHECK_FILE, backup_of
+from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC
+from cqstore.store.service.offline.database_copy import is_database
 
-Change = Callable[[], None]
-
-
-def planned(config: Path, topics: Collection[str]) -> list[Change]:
-    """Read all forms in ``config``; return the changes that remove the offsets in ``topics``.
-
-    The caller has the store's lock. If interrupted, each file or database has its old or its new
-    content, and another call completes the rest.
-
-    Raises:
-        CorruptionError: a form cannot be read, so it may have offsets of the topics.
-        RefusedStoreError: one of the topics is the timer topic, and the timer has a position in it.
-        StoreIOError: a file cannot be read.
-    """
-    paths = StorePaths(config.parent)
-    keys = TopicKeys(paths, topics)
-    if TIMER_TOPIC in topics and exists(config / TIMER_CHECK_FILE):
-        raise RefusedStoreError(
-            f"cannot delete {TIMER_TOPIC}: the broker's timer keeps its position in it",
-            path=config / TIMER_CHECK_FILE,
-        )
-    if not exists(config):
-        return []
-    changes: list[Change] = []
-    for name in FILES_OF_TABLE[Table.OFFSETS]:
-        changes += _file_changes(config / name, keys.removed_from)
-    if SCHEDULE_TOPIC in topics:
-        changes += _file_changes(config / DELAYS_FILE, lambda found: {**found, "offsetTable": {}})
-    return [*changes, *_database_changes(paths, keys)]
+_FOLDERS = {
+    Form.V1: V1_FOLDERS[Table.OFFSETS], Form.SINGLE: SINGLE_FOLDER, Form.V2: V2_FOLDER,
+}  # fmt: skip
+_Stamp = list[tuple[str, int, int, int]]
+"""Name, inode, size and modification time of each file."""
 
 
-def _file_changes(path: Path, removed: Callable[[Mapping[str, object]], Json]) -> Iterator[Change]:
-    """Yield the changes to a file and its backup; as in a broker, one of them may be torn."""
-    found: list[Readable[Json]] = []
-    fault: CorruptionError | None = None
-    for each in (path, backup_of(path)):
+def planned(config: Path, topics: Collection[str], owned: str | None = None) -> "OffsetRemoval":
+    """Return what removes the offsets in ``topics``, see ``OffsetRemoval``."""
+    return OffsetRemoval(config, topics, owned)
+
+
+class OffsetRemoval:
+    """The offsets in some topics in all forms. The caller has the store's lock; one thread."""
+
+    def __init__(self, config: Path, topics: Collection[str], owned: str | None = None) -> None:
+        """Read all forms in ``config`` but ``owned``, which the process maintains itself.
+
+        Raises:
+            CorruptionError: a form cannot be read, so it may have offsets of the topics.
+            RefusedStoreError: one of the topics is the timer topic, and the timer has a position in
+                it.
+            StoreIOError: a file cannot be read.
+        """
+        if TIMER_TOPIC in topics and exists(config / TIMER_CHECK_FILE):
+            raise RefusedStoreError(
+                f"cannot delete {TIMER_TOPIC}: the broker's timer keeps its position in it",
+                path=config / TIMER_CHECK_FILE,
+            )
+        paths = StorePaths(config.parent)
+        self._keys = TopicKeys(paths, topics)
+        names = () if owned == Form.JSON else FILES_OF_TABLE[Table.OFFSETS]
+        self._paths = [config / name for name in names]
+        self._files = [each for path in self._paths for each in offset_files(path, self._keys)]
+        if SCHEDULE_TOPIC in topics:
+            self._paths.append(config / DELAYS_FILE)
+            self._files += offset_files(self._paths[-1], DelayLevels())
+        self._paths += [backup_of(path) for path in self._paths]
+        forms = [form for form in _FOLDERS if form != owned]
+        self._databases = [_DatabaseKeys(paths, form, self._keys) for form in forms]
+        self._paths += [config / _FOLDERS[form] for form in forms]
+        self._stamp = self._stamped()
+
+    def is_current(self) -> bool:
+        """Return whether no one else changed a form since it was read."""
+        return self._stamp == self._stamped()
+
+    def remove(self, topics: Collection[str]) -> None:
+        """Remove the offsets in ``topics``, durably; all of them are among those that were read.
+
+        If interrupted, each file or database has its old or its new content, and a removal by
+        another object completes the rest.
+
+        Raises:
+            RefusedStoreError: the file system cannot exchange two folders.
+            StoreIOError: a file cannot be written.
+        """
+        keys = self._keys.part(topics)
+        for file in self._files:
+            file.remove(keys)
+        for database in self._databases:
+            database.remove(keys)
+        self._stamp = self._stamped()
+
+    def _stamped(self) -> _Stamp:
+        found: _Stamp = []
+        for path in self._paths:
+            with os_errors("check the metadata for changes", path):
+                files = sorted(path.iterdir()) if path.is_dir() else [path] * exists(path)
+                for each in files:
+                    is_at = each.stat()
+                    found.append((str(each), is_at.st_ino, is_at.st_size, is_at.st_mtime_ns))
+        return found
+
+
+class _DatabaseKeys:
+    """The keys of the offsets in some topics in one database."""
+
+    def __init__(self, paths: StorePaths, form: Form, keys: TopicKeys) -> None:
+        """Read the keys.
+
+        Raises:
+            CorruptionError: RocksDB cannot read them, or the newest rows of the database are lost.
+            StoreIOError: the database cannot be opened.
+        """
+        self._paths, self._form = paths, form
+        self._rows: dict[str, list[tuple[str, bytes]]] = {}  # family and key, per topic
+        folder = paths.config / _FOLDERS[form]
+        if not is_database(folder):
+            return
         try:
-            content = _content(each)
+            with RawDatabase(folder) as database:
+                if database.fault is not None:
+                    raise database.fault
+                found = (
+                    rocksdb_v2.offset_keys(database, keys.topics)
+                    if form is Form.V2
+                    else rocksdb_v1.offset_keys(database, keys.topics, single=form is Form.SINGLE)
+                )
+                for topic, family, key in found:
+                    self._rows.setdefault(topic, []).append((family, key))
         except CorruptionError as exc:
-            fault = fault or exc
-            continue
-        if content is not None:
-            found.append(Readable(content, each, None))
-    if fault is not None and not found:
-        raise fault
-    for content, each, _ in found:
-        made = removed(content)
-        if made != content:
-            yield partial(_replace, each, encoded(made))
-
-
-def _content(path: Path) -> Json | None:
-    """Return the object in a file; ``None`` if the file does not exist or is empty.
-
-    Raises:
-        CorruptionError: a broker cannot read the file.
-        StoreIOError: the file cannot be read.
-    """
-    with os_errors("read a table of offsets", path):
-        try:
-            data = read_file(path, MAX_TABLE_BYTES)
-        except FileNotFoundError:
-            return None
-    try:
-        return broker_object(data) if data.strip() else None
-    except ValueError as exc:
-        raise CorruptionError(
-            f"the offsets of the deleted topics cannot be removed: {exc} (cqstore meta repair)",
-            path=path,
-        ) from exc
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file durably and keep its modification time."""
-    with os_errors("remove the offsets of deleted topics", path):
-        before = path.stat()
-        replace_file(path, data)
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def _database_changes(paths: StorePaths, keys: TopicKeys) -> Iterator[Change]:
-    """Yield a change for each database form that has offsets of these topics."""
-    for read in (read_v1, read_single, read_v2):
-        found = read(paths.config)
-        if found is None:
-            continue
-        for fault in faults_of(Table.OFFSETS, found, paths.config):
-            if isinstance(fault, StoreIOError):
-                raise fault
             raise CorruptionError(
                 "the offsets of the deleted topics cannot be removed from the form"
-                f" {found.form}: {fault.reason} (cqstore meta repair)", path=fault.path,
-            ) from fault  # fmt: skip
-        made = replace(
-            found, offsets=_without(found.offsets, keys), delay_offsets={},
-            pull_offsets=_without(found.pull_offsets, keys),
-        )  # fmt: skip
-        if (made.offsets, made.pull_offsets) != (found.offsets, found.pull_offsets):
-            yield partial(_change, paths, made)
+                f" {form}: {exc.reason} (cqstore meta repair)", path=exc.path,
+            ) from exc  # fmt: skip
 
+    def remove(self, keys: TopicKeys) -> None:
+        """Remove the rows of ``keys``, durably.
 
-def _without(offsets: Offsets, keys: TopicKeys) -> Offsets:
-    return {key: row for key, row in offsets.items() if key not in keys}
-
-
-def _change(paths: StorePaths, made: BrokerMetadata) -> None:
-    """Replace the databases, keeping file times; delete the old ones with the removed offsets."""
-    shutil.rmtree(change_tables(paths, made, [Table.OFFSETS], keeps_times=True))
+        Raises:
+            RefusedStoreError, StoreIOError: see ``delete_keys``.
+        """
+        rows = {row for topic in keys.topics for row in self._rows.get(topic, ())}
+        if self._form is not Form.V2:
+            rows = {row for row in rows if row[1].decode(errors="replace") in keys}
+        if rows:
+            delete_keys(self._paths, _FOLDERS[self._form], sorted(rows))
+        for topic in keys.topics:
+            self._rows.pop(topic, None)

@@ -118,19 +118,22 @@ class CleanService:
                     " Close the store, and open it without enableScheduleMessageService"
                 )
         self._state.check_writable()
-        removing = self._removing(names, is_due)
         deleted: list[str] = []
-        for first in range(0, len(names), TOPICS_AT_ONCE):
-            deleted += self._delete_slice(names[first : first + TOPICS_AT_ONCE], is_due, removing)
+        with self.positions.read_once(names):
+            removing = self._removing(names, is_due)
+            for first in range(0, len(names), TOPICS_AT_ONCE):
+                part = names[first : first + TOPICS_AT_ONCE]
+                deleted += self._delete_slice(part, is_due, removing)
         return deleted
 
     def _removing(self, topics: Collection[str], is_due: Callable[[str], bool]) -> Removing:
         """Return what removes the offsets in a batch, after a check that it is possible.
 
         If all topics are deleted, and nothing in this process has their offsets, all are removed
-        now: a table of offsets is read and written as a whole.
+        now: a JSON file is written as a whole.
         """
-        self.positions.check(topics)
+        with self.lock.entry():
+            self.positions.check(topics)
         if is_due is not always_due or self.positions.owner is not None:
             return self.positions.deleting
         with self._state.writing(), self.lock.entry():

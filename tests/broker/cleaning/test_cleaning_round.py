@@ -1,7 +1,8 @@
 """How topics are deleted: at a rate, by pages, beside puts, and whole topics or none at a kill."""
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,14 @@ import pytest
 from cqstore.broker.cleaning import cleaning_round
 from cqstore.broker.cleaning.cleaning_round import IsDue, delete_from_store
 from cqstore.broker.cleaning.rules import CleaningRules, KeptReason
+from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import read_json
+from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.metadata.table_forms import table_forms
+from cqstore.broker.metadata.topic_offsets import planned
+from cqstore.broker.metadata.writing import write_form
+from cqstore.store.broker_files.topic_positions import Removal
+from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -174,3 +182,68 @@ def test_a_kill_at_any_change_leaves_whole_topics_or_none(
         seen.add(len(gone))
         shutil.rmtree(root)
     assert seen == {0, 3, 6, 7}
+
+
+def test_a_kill_at_any_change_of_a_database_leaves_no_offset_without_its_queues(
+    tmp_path: Path, some_places: SomePlaces
+) -> None:
+    """Next to an outdated file, which stays outdated. A broker may open the store next."""
+    made, root = tmp_path / "made", tmp_path / "store"
+    open_filled(made, "rocksdb").close()
+    found = BrokerMetadata(Form.V1, made, topics={"orders": {"topicName": "orders"}})
+    found.offsets = {f"{topic}@g": {0: 1, 1: 1} for topic in [*GONE, "orders"]}
+    write_form(found, Form.V1, made)
+    for path in made.glob("config/*.json"):
+        os.utime(path, (1000, 1000))
+    shutil.copytree(made, root)
+    changes = changes_until_killed("tests.kit.killed_cleaning", ALL, root)
+    assert changes is not None
+    seen = set()
+    for count in [*some_places(changes, 12, changes), ALL]:
+        shutil.rmtree(root)
+        shutil.copytree(made, root)
+        changes_until_killed("tests.kit.killed_cleaning", count, root)
+        assert [each.form for each in table_forms(StorePaths(root))] == [Form.V1] * 3
+        with MessageStore.open(root, CONFIG, read_only=True) as store:
+            left = there(store)
+        seen.add(check_offsets(root, left))
+        with MessageStore.open(root, CONFIG, housekeeping=False) as store:
+            check_offsets(root, there(store))
+    assert len(seen) > 2
+
+
+def check_offsets(root: Path, left: Mapping[str, int]) -> frozenset[str]:
+    """Return the topics with offsets in the database; in no form is another one without queues."""
+    forms = {each.form: each.offsets for each in read_forms(StorePaths(root))}
+    assert forms.keys() == {Form.JSON, Form.V1}
+    topics = {form: {key.split("@")[0] for key in rows} for form, rows in forms.items()}
+    assert all(each <= left.keys() for each in topics.values()), "an offset has outlived its queues"
+    return frozenset(topics[Form.V1])
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_tables_are_read_once_per_page_unless_others_change_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_changed: bool
+) -> None:
+    read: list[Collection[str]] = []
+
+    def plan(config: Path, topics: Collection[str], owned: str | None) -> Removal:
+        read.append(topics)
+        return planned(config, topics, owned)
+
+    monkeypatch.setattr("cqstore.broker.metadata.topic_offsets.planned", plan)
+
+    def wait(seconds: float) -> bool:
+        if seconds and is_changed:
+            path = tmp_path / "config" / "consumerOffset.json"
+            path.write_text(path.read_text().replace("orders@g", "orders@g2"))
+        return False
+
+    with open_filled(tmp_path, "file") as store:
+        rules = CleaningRules(unused=True, topics_per_second=3)
+        done = made_round(store, rules, delete_from_store(store), wait)
+        assert [each.topic for each in done.topics()] == GONE
+    assert read == [{*GONE}] * (3 if is_changed else 1)
+    found = read_json(tmp_path / "config")
+    assert found is not None
+    assert [*found.offsets] == ["orders@g22" if is_changed else "orders@g"]

@@ -40,7 +40,7 @@ def test_rows_are_replaced_and_other_fields_stay(tmp_path: Path) -> None:
     table = JsonTable(paths, Table.OFFSETS)
     assert table.take() == {"t@g": {0: 5, 1: 7}, "odd@name@g": {3: 1}}
     for count in (1, 2):
-        table.write({**table.take(), "t@new": {0: count}})
+        table.write({"t@new": {0: count}})
         for path in (file, file.with_name("consumerOffset.json.bak")):
             found = content(path)
             assert found["theirs"] == OFFSETS["theirs"]
@@ -137,8 +137,10 @@ def test_a_write_that_is_refused_leaves_what_was_there(
     faults.fail("write", ENOSPC, "/config/")
     with pytest.raises(StoreIOError, match="No space left"):
         table.write({"t@g": {0: 2}})
+    with pytest.raises(StoreIOError, match="No space left"):
+        table.write({"t@g": None, "t@new": {0: 2}})
     faults.heal()
     for path in (tmp_path / "before").iterdir():
         assert (tmp_path / "config" / path.name).read_bytes() == path.read_bytes()
-    table.write({"t@g": {0: 3}})
-    assert JsonTable(paths, Table.OFFSETS).take() == {"t@g": {0: 3}}
+    table.write({"t@other": {0: 3}})
+    assert JsonTable(paths, Table.OFFSETS).take() == {"t@g": {0: 1}, "t@other": {0: 3}}

@@ -2,19 +2,25 @@
 
 import json
 import os
+from errno import EIO
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.metadata.rocksdb_v2 import offset_keys
 from cqstore.broker.metadata.table_forms import table_forms
 from cqstore.broker.metadata.topic_offsets import planned
 from cqstore.broker.metadata.writing import differences, write_form
-from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.cq_rocksdb.engine.raw_writer import RawWriter
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.kit.metadata_forms import expected_forms, unpack_forms
+from tests.kit.metadata_forms import expected_forms, raw_rows, unpack_forms
 
 GONE = {"gone@a": {0: 10, 1: 3}, "gone@b": {0: 7}, "%LMQ%gone@%LMQ%b": {0: 4}}
 STAYS = {"other@a": {0: 10}, "gone2@a": {0: 1}, "%RETRY%gone@gone": {0: 2}}
@@ -22,10 +28,14 @@ TOPICS = ("gone", "%LMQ%gone")
 
 
 def remove(root: Path, *topics: str) -> int:
-    changes = planned(root / "config", topics)
-    for change in changes:
-        change()
-    return len(changes)
+    """Remove the offsets; return how many files and databases were replaced."""
+    before = inodes(root / "config")
+    planned(root / "config", topics).remove(topics)
+    return len(before ^ inodes(root / "config")) // 2
+
+
+def inodes(folder: Path, names: str = "*") -> set[tuple[str, int]]:
+    return {(path.name, path.stat().st_ino) for path in folder.glob(names)}
 
 
 def written(root: Path, form: Form) -> None:
@@ -35,6 +45,109 @@ def written(root: Path, form: Form) -> None:
     if form is Form.V2:
         found.pull_offsets = {"gone@pulling": {0: 5}, "other@pulling": {0: 6}}
     write_form(found, form, root, lmq=True)
+
+
+FOLDERS = {Form.V1: "consumerOffsets", Form.SINGLE: "metadata", Form.V2: "rdb"}
+
+
+@pytest.mark.parametrize("form", FOLDERS)
+def test_a_database_keeps_its_tables_and_all_other_rows(tmp_path: Path, form: Form) -> None:
+    """Their files are shared, so that the cost does not depend on the number of other rows."""
+    written(tmp_path, form)
+    folder = tmp_path / "config" / FOLDERS[form]
+    rows, tables = raw_rows(tmp_path), inodes(folder, "*.sst")
+    assert tables
+    assert remove(tmp_path, *TOPICS) == 1
+    gone = {key for _, _, key in rows.keys() - raw_rows(tmp_path).keys()}
+    if form is Form.V2:
+        head, at = b"\1\0%c\2\0", b"\1\0\4gone\1\0\0\0"
+        assert gone == {
+            head % 1 + b"\1a" + at + b"\0", head % 1 + b"\1a" + at + b"\1",
+            head % 1 + b"\1b" + at + b"\0", head % 2 + b"\7pulling" + at + b"\0",
+            head % 1 + b"\6%LMQ%b\1\0\x09%LMQ%gone\1\0\0\0\0",
+        }  # fmt: skip
+    else:
+        assert gone == {key.encode() for key in GONE}
+    assert raw_rows(tmp_path) == {name: row for name, row in rows.items() if name[2] not in gone}
+    assert tables <= inodes(folder, "*.sst")
+
+
+def test_version_2_is_searched_by_group_and_topic(tmp_path: Path) -> None:
+    """Topics before, between and after those of a group, and a key that no release writes."""
+    keys = [(topic, group) for group in ("a", "b", "cc") for topic in ("m", "n", "oo", "qq")]
+    found = BrokerMetadata(Form.V2, tmp_path)
+    found.offsets = {f"{topic}@{group}": {0: 1, 7: 2} for topic, group in keys}
+    found.offsets |= {"only@b": {0: 3}, "x@y": {0: 4}}
+    write_form(found, Form.V2, tmp_path)
+    writer = RawWriter(StorePaths(tmp_path), tmp_path / "config" / "rdb", ())
+    writer.write([("default", b"\1\0\1\2", b""), ("default", b"\1\0\1\2\0\1", b"")])
+    writer.close()
+    topics = ["a", "l", "mm", "n", "only", "p", "qq", "zzz", "n1", "qqq"]
+    with RawDatabase(tmp_path / "config" / "rdb") as database:
+        at = [topic for topic, _, _ in offset_keys(database, topics)]
+    assert sorted(at) == ["n"] * 6 + ["only"] + ["qq"] * 6
+
+
+def test_a_file_keeps_its_time_if_its_name_cannot_be_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an outdated form would be the newest one after a kill."""
+    written(tmp_path, Form.JSON)
+    path = tmp_path / "config" / "consumerOffset.json"
+    os.utime(path, (1000, 1000))
+    before = path.stat().st_ino
+
+    def fail(folder: Path) -> None:
+        raise OSError(EIO, os.strerror(EIO), folder)
+
+    monkeypatch.setattr("cqstore.store.files.sync_folder", fail)
+    with pytest.raises(StoreIOError):
+        remove(tmp_path, *TOPICS)
+    assert path.stat().st_ino != before
+    assert path.stat().st_mtime == 1000
+
+
+@pytest.mark.parametrize("form", Form)
+def test_many_removals_read_the_forms_once(tmp_path: Path, form: Form) -> None:
+    written(tmp_path, form)
+    removal = planned(tmp_path / "config", TOPICS)
+    [found] = read_forms(StorePaths(tmp_path))
+    assert removal.is_current()
+    for topic in TOPICS:
+        removal.remove([topic])
+        assert removal.is_current()
+        [found] = read_forms(StorePaths(tmp_path))
+        assert not [key for key in found.offsets if key.startswith(f"{topic}@")]
+    assert found.offsets == STAYS
+    for path in (tmp_path / "config").glob("*.bak"):
+        path.unlink()
+    if form is not Form.JSON:
+        found.pull_offsets = {}
+        write_form(found, Form.JSON, tmp_path)
+    assert not removal.is_current()
+
+
+@given(
+    form=st.sampled_from(Form),
+    offsets=st.dictionaries(
+        st.sampled_from([f"{topic}@{group}" for topic in "tuvw" for group in ("g", "hh", "é")]),
+        st.dictionaries(st.integers(0, 3), st.integers(0, 1 << 40), min_size=1, max_size=3),
+    ),
+    batches=st.lists(st.sets(st.sampled_from("tuvwx"), max_size=3), max_size=4),
+)
+@settings(max_examples=25)
+def test_removals_leave_what_a_dict_has(
+    tmp_path_factory: pytest.TempPathFactory, form: Form, offsets: dict[str, dict[int, int]],
+    batches: list[set[str]],
+) -> None:  # fmt: skip
+    root = tmp_path_factory.mktemp("forms")
+    write_form(BrokerMetadata(form, root, offsets=dict(offsets)), form, root)
+    removal = planned(root / "config", "tuvwx")
+    for batch in batches:
+        offsets = {key: row for key, row in offsets.items() if key[0] not in batch}
+        removal.remove(batch)
+        assert [each.offsets for each in read_forms(StorePaths(root))] == [offsets]
+    assert removal.is_current()
 
 
 @pytest.mark.parametrize("form", Form)
@@ -84,6 +197,18 @@ def test_both_forms_lose_them_and_the_newer_one_stays_the_newer_one(tmp_path: Pa
     assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
     (paths.config / "consumerOffset.json").write_text('{"offsetTable":{"gone@a":{0:1}}}')
     remove(tmp_path, *TOPICS)
+    assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
+
+
+@pytest.mark.parametrize("form", FOLDERS)
+def test_an_outdated_database_stays_outdated(tmp_path: Path, form: Form) -> None:
+    paths = StorePaths(tmp_path)
+    written(tmp_path, form)
+    for path in paths.config.glob("*/*"):
+        os.utime(path, (1000, 1000))
+    written(tmp_path, Form.JSON)
+    assert remove(tmp_path, *TOPICS) > 1
+    assert [each.offsets for each in read_forms(paths)] == [STAYS] * 2
     assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
 
 
@@ -145,7 +270,7 @@ def test_the_delay_levels_go_with_their_queues(tmp_path: Path) -> None:
 def test_the_queue_of_a_timer_is_not_deleted(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.mkdir()
-    assert planned(config, [TIMER_TOPIC]) == []
+    planned(config, [TIMER_TOPIC]).remove([TIMER_TOPIC])
     (config / "timercheck").write_bytes(bytes(4096))
     with pytest.raises(RefusedStoreError, match="the broker's timer keeps its position"):
         planned(config, [TIMER_TOPIC])
