@@ -25,7 +25,7 @@ from cqstore.cq_rocksdb.engine._write_batch import WriteBatchColumns
 from cqstore.cq_rocksdb.engine.call_gate import CallGate, gated
 from cqstore.cq_rocksdb.engine.database_options import DatabaseOptions
 from cqstore.cq_rocksdb.engine.native_options import database_objects
-from cqstore.cq_rocksdb.engine.open_databases import Claim, HeldResources, opening
+from cqstore.cq_rocksdb.engine.open_databases import Claim, HeldResources, Library, opening
 from cqstore.cq_rocksdb.engine.private_folder import PrivateFolder
 from cqstore.cq_rocksdb.engine.rocks_engine import (
     EngineBatch,
@@ -168,7 +168,7 @@ class NativeEngine:
         self._objects = database_objects(options, log_folder)
         families = self._objects.families
         self._number = {name: number for number, name in enumerate(families)}
-        with self._gate.translation(), opening(folder):
+        with self._gate.translation(), opening(folder, Library.COMPILED):
             self._database = Database(
                 os.fsencode(opened), [name.encode() for name in families],
                 list(families.values()), really_read_only,

@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from pathlib import Path
 from typing import Protocol
 
@@ -18,24 +19,36 @@ from cqstore.store.errors import StoreLockedError, StoreStateError, os_errors
 _lock = process_lock("the opening of a RocksDB database")  # guards _claims
 _claims: "dict[tuple[int, int], weakref.ref[Claim]]" = {}
 """The last claim on each folder, by device and inode; valid while it is held."""
-_opened_by: set[int] = set()
-"""Processes that have opened a database: this one, or one of its ancestors."""
+_used_by: set[tuple[int, "Library"]] = set()
+"""Processes that have opened a database, and by which library: this one, or an ancestor of it."""
+
+
+class Library(Enum):
+    """The libraries that contain RocksDB. Each has its own threads."""
+
+    COMPILED = auto()
+    ROCKSDICT = auto()
+
+
+def note_use(library: Library) -> None:
+    """Record that ``library`` is used in this process, by a read that needs none of its threads."""
+    _used_by.add((os.getpid(), library))
 
 
 @contextmanager
-def opening(folder: Path) -> Iterator[None]:
-    """Record that RocksDB is used in this process.
+def opening(folder: Path, library: Library) -> Iterator[None]:
+    """Record that ``library`` is used in this process.
 
     Raises:
-        StoreStateError: RocksDB was used in the process from which this one was forked. The fork
-            did not copy its threads, so it would wait for them forever.
+        StoreStateError: it was used in the process from which this one was forked. The fork did not
+            copy its threads, so it would wait for them forever.
     """
-    if _opened_by - {os.getpid()}:
+    if any(used is library and pid != os.getpid() for pid, used in _used_by):
         raise StoreStateError(
             "RocksDB was in use before this process was forked: start a new process for it (spawn)",
             path=folder,
         )
-    _opened_by.add(os.getpid())
+    note_use(library)
     yield
 
 
@@ -116,7 +129,7 @@ def _after_fork() -> None:
     The destructors run at exit, wait for threads that the fork did not copy, and crash. So such a
     child calls ``_exit`` last, after it has flushed the C buffers.
     """
-    if not _opened_by:
+    if not _used_by:
         return
     libc = ctypes.CDLL(None)
     if hasattr(libc, "on_exit"):  # glibc only; handlers receive the exit code

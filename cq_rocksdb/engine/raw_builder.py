@@ -10,6 +10,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict, WriteOptions
 
 from cqstore.cq_rocksdb.engine.errors import disk_error, is_rocksdicts
+from cqstore.cq_rocksdb.engine.open_databases import Library, opening
 from cqstore.cq_rocksdb.folders import as_text
 from cqstore.store.errors import StoreIOError, os_errors
 from cqstore.store.files import make_folder, sync_below
@@ -31,20 +32,22 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
 
     Raises:
         RefusedStoreError: a name in the path is not UTF-8.
+        StoreStateError: RocksDB was in use before this process was forked.
         StoreIOError: the folder is not empty, or a file cannot be written.
         DiskFullError: there is not enough disk space.
     """
     as_text(folder)  # refuses the path before anything is created
-    with os_errors("create the folder of a database", folder):
-        make_folder(folder)
-        if any(folder.iterdir()):
-            raise StoreIOError("cannot create a database: the folder is not empty", path=folder)
-    try:
-        _write(folder, families)
-    except Exception as exc:
-        if not is_rocksdicts(exc):
-            raise
-        raise disk_error(f"RocksDB cannot write the database: {exc}", folder) from exc
+    with opening(folder, Library.ROCKSDICT):
+        with os_errors("create the folder of a database", folder):
+            make_folder(folder)
+            if any(folder.iterdir()):
+                raise StoreIOError("cannot create a database: the folder is not empty", path=folder)
+        try:
+            _write(folder, families)
+        except Exception as exc:
+            if not is_rocksdicts(exc):
+                raise
+            raise disk_error(f"RocksDB cannot write the database: {exc}", folder) from exc
     with os_errors("finish a database", folder):
         for name in NOT_OF_THE_DATABASE:
             (folder / name).unlink(missing_ok=True)

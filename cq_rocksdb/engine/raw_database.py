@@ -12,6 +12,7 @@ from typing import Self
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict, RdictIter
 
 from cqstore.cq_rocksdb.engine.errors import disk_error, is_of_the_disk, is_rocksdicts
+from cqstore.cq_rocksdb.engine.open_databases import Library, note_use
 from cqstore.cq_rocksdb.engine.private_folder import PrivateFolder
 from cqstore.store.errors import CorruptionError
 
@@ -36,6 +37,7 @@ class RawDatabase:
             DiskFullError: there is no space for the private folder.
         """
         self.folder = folder
+        note_use(Library.ROCKSDICT)
         self._private = PrivateFolder(folder)
         self.fault: CorruptionError | None = None
         try:

@@ -24,7 +24,7 @@ from rocksdict import (
 )
 
 from cqstore.cq_rocksdb.engine.errors import RocksDBStatus, disk_error, is_rocksdicts
-from cqstore.cq_rocksdb.engine.open_databases import Claim, HeldResources, opening
+from cqstore.cq_rocksdb.engine.open_databases import Claim, HeldResources, Library, opening
 from cqstore.cq_rocksdb.engine.raw_builder import DEFAULT_FAMILY, raw_options
 from cqstore.cq_rocksdb.engine.raw_database import keys_of
 from cqstore.cq_rocksdb.folders import as_text, log_folder
@@ -72,20 +72,21 @@ class RawWriter:
             raise
 
     def _open(self, families: set[str], own_log: Path) -> None:
-        for each in (self.folder, own_log):
-            as_text(each)
-            with os_errors("create the folder of a database", each):
-                make_folder(each)
-        self._held.claim = Claim(self.folder)
         path = as_text(self.folder)
-        with opening(self.folder), _rocksdb_errors("open", self.folder):
-            if exists(self.folder / CURRENT):
-                families.update(Rdict.list_cf(path, raw_options()))
-            names = sorted(families)
-            options = _options(own_log)
-            self._database = Rdict(path, options, {name: _options(own_log) for name in names})
-            for name in names:
-                self._handles[name] = self._database.get_column_family_handle(name)
+        as_text(own_log)
+        with opening(self.folder, Library.ROCKSDICT):
+            for each in (self.folder, own_log):
+                with os_errors("create the folder of a database", each):
+                    make_folder(each)
+            self._held.claim = Claim(self.folder)
+            with _rocksdb_errors("open", self.folder):
+                if exists(self.folder / CURRENT):
+                    families.update(Rdict.list_cf(path, raw_options()))
+                names = sorted(families)
+                options = _options(own_log)
+                self._database = Rdict(path, options, {name: _options(own_log) for name in names})
+                for name in names:
+                    self._handles[name] = self._database.get_column_family_handle(name)
 
     def write(self, rows: Iterable[Row]) -> None:
         """Write all ``rows``, in order, durably; families must be among those of the opening.

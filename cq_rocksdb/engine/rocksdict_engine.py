@@ -38,7 +38,7 @@ from cqstore.cq_rocksdb.engine._append import AppendJob
 from cqstore.cq_rocksdb.engine.call_gate import CallGate, gated
 from cqstore.cq_rocksdb.engine.database_options import DatabaseOptions
 from cqstore.cq_rocksdb.engine.errors import is_rocksdicts
-from cqstore.cq_rocksdb.engine.open_databases import Claim, HeldResources, opening
+from cqstore.cq_rocksdb.engine.open_databases import Claim, HeldResources, Library, opening
 from cqstore.cq_rocksdb.engine.private_folder import PrivateFolder
 from cqstore.cq_rocksdb.engine.rocks_engine import (
     EngineBatch,
@@ -128,7 +128,7 @@ class RocksdictEngine:
                 with os_errors("create the folder", each):
                     make_folder(each)
             self._held.claim = Claim(folder)
-        with self._gate.translation(), opening(folder):
+        with self._gate.translation(), opening(folder, Library.ROCKSDICT):
             self._table_options = family_options(options, log_folder)
             self._default = _open(opened, self._table_options, access)
             first, *others = self._table_options
