@@ -18,6 +18,7 @@ import pytest
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.rollback.rollback import rollback
 from cqstore.migration.run.run import run_plan
+from cqstore.migration.status import status
 from cqstore.migration.switch.switch import SwitchReport, switch
 from cqstore.migration.verify import verify_migration
 from cqstore.migration.workspace import Workspace
@@ -135,6 +136,8 @@ class Move:
     def _goes_back(self, expected: Served, at: int) -> None:
         if Workspace.of(self.root).plan.exists():  # else the kill was after its last change
             rollback(self.root)
+        assert status(self.root)["stage"] == "nothing", at
+        assert not Workspace.of(self.root).switched.exists(), at
         self._check(expected, at)
         with MessageStore.open(self.root, read_only=True) as store:
             assert [each.name for each in components_of(store).queues.backends()] == [self.source]
