@@ -19,6 +19,7 @@ cdef class FileRow:
     cdef public str topic
     cdef public list starts
     cdef public int32_t queue_id
+    cdef bint is_unproven  # of a simple queue: the last unit may be torn
     cdef int64_t _generation
 
 

@@ -29,6 +29,7 @@ class QueueEnds(FileRow):
     max_offset: int
     last_phy: int
     end_phy: int
+    _unproven: bool
     _tail_path: str | None
     _tail_position: int
     known_min: tuple[int, int, int]

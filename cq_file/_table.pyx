@@ -106,6 +106,15 @@ cdef class QueueEnds(FileRow):
         self.last_record_end = whole(given, "end_phy")
 
     @property
+    def _unproven(self):
+        """Whether the last unit may be torn."""
+        return self.is_unproven
+
+    @_unproven.setter
+    def _unproven(self, given):
+        self.is_unproven = truth(given, "_unproven")
+
+    @property
     def _tail_path(self):
         """Path of the file for the next unit, or ``None`` if unknown or missing."""
         return self.tail

@@ -33,7 +33,7 @@ _NEVER = (-1, 0, 0)
 class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     """One simple queue in files. One thread writes, any thread reads."""
 
-    __slots__ = ("_unproven",)
+    __slots__ = ()
 
     def __init__(self, access: FileAccess, topic: str, queue_id: int, starts: list[int]) -> None:
         super().__init__(access, topic, queue_id, starts)

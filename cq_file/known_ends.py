@@ -9,9 +9,10 @@ are saved, too: only queues with other times are examined.
 """
 
 import hashlib
+import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -21,11 +22,12 @@ from numpy.typing import NDArray
 
 from cqstore.cq_file import _queue_folders
 from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.end_columns import Column, write_array, write_column
 from cqstore.cq_file.layout import FILE_UNIT
 from cqstore.cq_file.listing import FIRST_FILE, check_folder_name
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, StoreError, os_errors
-from cqstore.store.files import make_folder, read_file, reading, remove_file, replacing
+from cqstore.store.files import Descriptor, make_folder, read_file, remove_file, replacing
 from cqstore.store.java_numbers import INT_MAX, INT_MIN
 from cqstore.store.log.checkpoint import FILE_SIZE
 from cqstore.store.path_kind import exists
@@ -35,7 +37,7 @@ _LOG = StoreLogger(__name__)
 _VERSION = 2
 _NAME = "file-queue-ends.npz"
 _BLOCK = 4096
-"""Number of queues whose columns are numbers of Python at the same time."""
+"""Number of queues whose columns are in memory at the same time."""
 _NUMBERS = 8
 """Columns per queue: topic, queue id, and the numbers of ``KnownQueue``."""
 _NAMES_END = "\0"
@@ -50,6 +52,8 @@ _DAMAGED = (
 Python 3.12 the garbage collector may then call a finalizer that also parses something.
 """
 Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
+Block = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Rows of some queues, the number of files of each, and the starts of all these files."""
 
 
 class KnownQueue(NamedTuple):
@@ -87,68 +91,105 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
     tie = _tie(paths)
     if tie is None:
         return
-    names = list(topics)
-    queues = [queue for name in names for queue in topics[name].values()]
-    path = ends_path(paths)
+    path, names = ends_path(paths), list(topics)
+    text = _NAMES_END.join(names).encode(*_UTF_8)
     try:
         with os_errors("save the ends of the queues", path):
             make_folder(path.parent)
-            with replacing(path) as file:
-                np.savez(
-                    file,
-                    version=np.array([_VERSION, file_size]),
-                    tie=np.frombuffer(tie, np.uint8),
-                    names=np.frombuffer(_NAMES_END.join(names).encode(*_UTF_8), np.uint8),
-                    numbers=_numbers(names, topics, len(queues)),
-                    files=np.array([len(q.starts) for q in queues], np.int64),
-                    starts=np.array([start for q in queues for start in q.starts], np.int64),
-                )
+            with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+                write_array(archive, "version", np.array([_VERSION, file_size]))
+                write_array(archive, "tie", np.frombuffer(tie, np.uint8))
+                write_array(archive, "names", np.frombuffer(text, np.uint8))
+                _write_numbers(archive, names, topics)
     except StoreError as exc:
         _LOG.warning("the next open will be slower: %s", exc)
 
 
-def _numbers(names: list[str], topics: Topics, count: int) -> NDArray[np.int64]:
-    """Return the columns of ``count`` queues, block by block: a list of all takes more memory."""
+def _write_numbers(archive: zipfile.ZipFile, names: list[str], topics: Topics) -> None:
+    """Write the columns of the queues, and of their files."""
+
+    def queues() -> Iterator[FileConsumeQueue]:
+        return (queue for name in names for queue in topics[name].values())
+
+    count = sum(len(topics[name]) for name in names)
     rows = (
         (at, queue_id, q.first_offset, q.max_offset, q.last_phy, q.end_phy, *changed_at(q))
         for at, name in enumerate(names)
         for queue_id, q in topics[name].items()
     )
-    numbers, at = np.empty((count, _NUMBERS), np.int64), 0
+    write_column(archive, "numbers", (count, _NUMBERS), _blocks(rows))
+    write_column(archive, "files", (count,), _blocks(len(queue.starts) for queue in queues()))
+    files = sum(len(queue.starts) for queue in queues())
+    starts = (start for queue in queues() for start in queue.starts)
+    write_column(archive, "starts", (files,), _blocks(starts))
+
+
+def _blocks(rows: Iterator[object]) -> Iterator[list[object]]:
     while block := list(islice(rows, _BLOCK)):
-        numbers[at : at + len(block)] = block
-        at += len(block)
-    return numbers
+        yield block
 
 
 def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
-    """Return the saved file size and queues, or ``None`` if they cannot be trusted."""
+    """Return the saved file size and queues, or ``None`` if they cannot be trusted.
+
+    The queues are read from the file block by block, even if it is removed meanwhile.
+    """
     path = ends_path(paths)
     tie = _tie(paths)
     if tie is None or not exists(path):
         return None
     try:
-        with reading(path) as file:
+        descriptor = Descriptor(path, os.O_RDONLY)
+        with _opened(descriptor) as file:
             _check_sums(file)
             with np.load(file, allow_pickle=False) as columns:
                 version, file_size = columns["version"].tolist()
                 if version != _VERSION or columns["tie"].tobytes() != tie:
                     return None
                 text = columns["names"].tobytes().decode(*_UTF_8)
-                numbers, files = columns["numbers"], columns["files"]
-                starts = columns["starts"]
         names = text.split(_NAMES_END)
-        _check_values(file_size, names, numbers, files, starts)
+        for block in _read_numbers(descriptor):
+            _check_values(file_size, names, *block)
     except (*_DAMAGED, StoreError) as exc:
         _LOG.warning(
             "cannot read the saved ends of the queues, scanning the queue files instead: %s", exc
         )
         return None
-    return file_size, _queues(names, numbers, files, starts)
+    return file_size, _queues(path, names, _read_numbers(descriptor))
+
+
+def _opened(descriptor: Descriptor) -> BinaryIO:
+    """Return the file from its beginning on, for one reader at a time."""
+    file = open(descriptor.number, "rb", closefd=False)  # noqa: SIM115
+    file.seek(0)
+    return file
+
+
+def _read_numbers(descriptor: Descriptor) -> Iterator[Block]:
+    """Yield the columns of the queues, block by block.
+
+    Raises:
+        ValueError, LookupError, OSError, BadZipFile: the columns are invalid, or cannot be read.
+    """
+    with _opened(descriptor) as file, zipfile.ZipFile(file) as archive:
+        numbers, files, starts = (Column(archive, name) for name in ("numbers", "files", "starts"))
+        (count,), (left,) = files.shape, starts.shape
+        if numbers.shape != (count, _NUMBERS):
+            raise ValueError("invalid shape of a column")
+        for at in range(0, count, _BLOCK):
+            rows = min(_BLOCK, count - at)
+            of_queues = files.take(rows)
+            held = sum(of_queues.tolist())  # of Python, which does not overflow
+            left -= held
+            if (of_queues < 0).any() or left < 0:
+                raise ValueError("the number of queue files does not match")
+            yield numbers.take(rows), of_queues, starts.take(held)
+        if left:
+            raise ValueError("the number of queue files does not match")
 
 
 def _check_sums(file: BinaryIO) -> None:
-    """Check the CRC of every column first: sizes in its header are allocated before it is read.
+    """Check the CRC of every column first: sizes in a header are allocated before it is read.
 
     Raises:
         BadZipFile: a CRC does not match, or the file is not an archive.
@@ -169,19 +210,13 @@ def _check_values(
     files: NDArray[np.int64],
     starts: NDArray[np.int64],
 ) -> None:
-    """Check that the columns describe valid queues.
+    """Check that a block of the columns describes valid queues.
 
     Raises:
         ValueError, LookupError, IllegalMessageError: the columns are invalid.
     """
-    if numbers.shape != (len(files), _NUMBERS) or {numbers.dtype, files.dtype, starts.dtype} != {
-        np.dtype(np.int64)
-    }:
-        raise ValueError("invalid shape or type of a column")
     topic, queue_id, first, end, *_ = numbers.T
     ends = np.cumsum(files)
-    if (files < 0).any() or (ends[-1] if len(ends) else 0) != len(starts) or starts.ndim != 1:
-        raise ValueError("the number of queue files does not match")
     behind = np.zeros(len(files), np.int64)  # logic offset after the last file of each queue
     behind[files > 0] = starts[ends[files > 0] - 1] + file_size
     rising = np.ones(len(starts), bool)
@@ -215,27 +250,28 @@ def forget_ends(paths: StorePaths) -> None:
         remove_file(path)
 
 
-def _queues(
-    names: list[str],
-    numbers: NDArray[np.int64],
-    files: NDArray[np.int64],
-    starts: NDArray[np.int64],
-) -> Iterable[KnownQueue]:
-    """Yield the queues that the columns of the file describe."""
-    at = 0
-    for block in range(0, len(files), _BLOCK):
-        counts = files[block : block + _BLOCK].tolist()
-        left = starts[at : at + sum(counts)].tolist()
-        at += len(left)
-        begin = 0
-        for row, count in zip(numbers[block : block + _BLOCK].tolist(), counts, strict=True):
-            name, queue_id, low, high, last_phy, end_phy, folder_changed, file_changed = row
-            own = left[begin : begin + count]
-            begin += count
-            yield KnownQueue(
-                names[name], queue_id, low, high, last_phy, end_phy, folder_changed, file_changed,
-                FIRST_FILE if own == FIRST_FILE else own,
-            )  # fmt: skip
+def _queues(path: Path, names: list[str], blocks: Iterable[Block]) -> Iterator[KnownQueue]:
+    """Yield the queues that the columns of the file describe.
+
+    Raises:
+        CorruptionError: the file was changed in place since its values were checked.
+    """
+    try:
+        for numbers, files, starts in blocks:
+            left, begin = starts.tolist(), 0
+            for row, count in zip(numbers.tolist(), files.tolist(), strict=True):
+                name, queue_id, low, high, last_phy, end_phy, folder_at, file_at = row
+                own = left[begin : begin + count]
+                begin += count
+                yield KnownQueue(
+                    names[name], queue_id, low, high, last_phy, end_phy, folder_at, file_at,
+                    FIRST_FILE if own == FIRST_FILE else own,
+                )  # fmt: skip
+    except _DAMAGED as exc:
+        raise CorruptionError(
+            "the saved ends of the queues were changed while they were read: open the store again",
+            path=path,
+        ) from exc
 
 
 def _tie(paths: StorePaths) -> bytes | None:

@@ -330,15 +330,15 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     ) -> Iterator[QueueKey]:
         """Yield every queue that has a folder, simple and batch, by topic and queue id."""
         self._table.check_open()
-        table = self._table
-        known = {*table.simple, *table.batch} if topic is None else {topic}
+        simple, batch = self._table.simple, self._table.batch  # a close replaces both
+        known = {*simple, *batch} if topic is None else {topic}
         names = sorted(name for name in known if name.startswith(prefix))
         if after is not None:
             names = names[bisect_left(names, after.topic) :]
         found = (
             QueueKey(name, queue_id)
             for name in names
-            for queue_id in sorted({*table.simple.get(name, ()), *table.batch.get(name, ())})
+            for queue_id in sorted({*simple.get(name, ()), *batch.get(name, ())})
         )
         return found if after is None else (key for key in found if key > after)
 
@@ -434,7 +434,15 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
                     write_ends(self.context.paths, size, self._table.simple)
         finally:
             self._table.closed = True
+            self._forget_queues()
             self._cache.close()
+
+    def _forget_queues(self) -> None:
+        """Release all queues: references in cycles would keep them until the collector runs."""
+        self._table.simple, self._table.batch, self._table.ext = {}, {}, {}
+        self._opened = None
+        if self._loaded:
+            self._appends = fast_appends(self._access, self._table)
 
     # ---- small parts
 

@@ -98,7 +98,11 @@ def read_file(path: Path | str, limit: int) -> bytes:
         OSError: the file cannot be read.
     """
     with reading(path) as file:
-        data = file.read(limit + 1)
+        # Memory for the number of bytes in a read is taken at once: not for all of the limit.
+        size = min(os.fstat(file.fileno()).st_size, limit)
+        data = file.read(size + 1)
+        if size < len(data) <= limit:  # it has grown, or its system gives no size
+            data += file.read(limit + 1 - len(data))
         if len(data) > limit:
             raise CorruptionError(
                 "the file is too long", path=Path(path),

@@ -40,12 +40,10 @@ from cqstore.migration.workspace import Workspace, write_file
 from cqstore.store.comparing.verified_queues import KnownFile
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.files import make_folder, reading, replacing
-from cqstore.store.journals.backend_state import note_unlike
 from cqstore.store.journals.store_lock import StoreLock, lock_stamp
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists
-from cqstore.store.paths import StorePaths
 from cqstore.store.progress import OnEvent, noop
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.bulk import bulk_backend
@@ -361,29 +359,15 @@ def walk(
             skippable.known if skippable and skippable.stamp == lock_stamp(layout.paths) else None
         )
         tidied = goal.backends[0] not in now.backends
-        change = _step(root, following, config, known, tidy if tidied else noop, change)
+        change = change_mode(
+            root, following, config, passing=True, known=known,
+            settled=tidy if tidied else noop, after=change,
+        )  # fmt: skip
         report.known_queues += change.passed_over
         if change.detached:
             name, reason = next(iter(change.detached.items()))
             raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
-
-
-def _step(
-    root: Path, to: StoreMode, config: StoreConfig, known: KnownFile | None,
-    settled: Callable[[MessageStore], object], after: ModeChange | None,
-) -> ModeChange:  # fmt: skip
-    """Take one step; if it is refused, the next opening compares the backends again."""
-    try:
-        return change_mode(
-            root, to, config, passing=True, known=known, settled=settled, after=after
-        )
-    except RefusedStoreError:
-        if known is not None:
-            paths = StorePaths(root)
-            with StoreLock(paths):
-                note_unlike(paths)
-        raise
 
 
 def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, on_event: OnEvent) -> int:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from cqstore.cq_file import known_ends
 from cqstore.cq_file.known_ends import ends_path, read_ends
+from cqstore.store.errors import CorruptionError
 from cqstore.store.paths import StorePaths
 from tests.kit.file_queues import FILE_SIZE, Disk, put, rows
 
@@ -16,9 +18,15 @@ Columns = dict[str, NDArray[Any]]
 Change = Callable[[Columns], object]
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> StorePaths:
-    """Return a store of queues a/0 with 13 units in two files, a/5, and b/-1 from 12 on."""
+@pytest.fixture(params=[1, 4096])
+def paths(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> StorePaths:
+    """Return a store of queues a/0 with 13 units in two files, a/5, and b/-1 from 12 on.
+
+    Their ends are written and read in one block, or in a block for each queue.
+    """
+    monkeypatch.setattr(known_ends, "_BLOCK", request.param)
     disk = Disk(tmp_path)
     (tmp_path / "lock").touch()
     store = disk.open()
@@ -115,6 +123,22 @@ def test_one_value_that_cannot_be_makes_all_of_it_unbelievable(
         place = 0 if change is REFUSED[7] else 31
         change = at("tie", place, int(tie[place]) ^ 1)
     assert not changed(paths, change)
+
+
+def test_ends_that_are_changed_while_they_are_read_are_an_error(paths: StorePaths) -> None:
+    found = read_ends(paths)
+    assert found is not None
+    with ends_path(paths).open("r+b") as file:
+        file.truncate(100)
+    with pytest.raises(CorruptionError, match="changed while they were read"):
+        list(found[1])
+
+
+def test_ends_that_are_removed_while_they_are_read_are_complete(paths: StorePaths) -> None:
+    found = read_ends(paths)
+    assert found is not None
+    ends_path(paths).unlink()
+    assert len(list(found[1])) == 3
 
 
 def test_a_store_without_queues_has_ends_too_and_without_a_lock_none(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cqstore.store.comparing.compared import Compared
 from cqstore.store.comparing.verified_queues import KnownFile
 from cqstore.store.errors import IllegalMessageError, RefusedStoreError, StoreError
 from cqstore.store.files import file_identity
-from cqstore.store.journals.backend_state import read_backend_state, set_mode
+from cqstore.store.journals.backend_state import note_unlike, read_backend_state, set_mode
 from cqstore.store.journals.store_lock import StoreLock, lock_stamp, locked_by
 from cqstore.store.journals.store_mode import StoreMode, store_modes
 from cqstore.store.path_kind import exists
@@ -151,7 +151,10 @@ def change_mode(
     progress: Progress = noop,
     after: ModeChange | None = None,
 ) -> ModeChange:
-    """Take one step, under the store's lock; nothing is changed if there is an obstacle.
+    """Take one step, under the store's lock; the mode is not changed if there is an obstacle.
+
+    If a comparison finds the backends different, they are no longer recorded as alike: the next
+    opening compares them, and fills what is missing.
 
     With ``passing``, a mode with two backends may be left for the one after the neighbour with the
     same two: both steps need the same comparison. A backend that is added is caught up before this
@@ -178,6 +181,8 @@ def change_mode(
         look = _StepObstacles(layout, config, progress, known, closed)
         reasons = look.reasons(now, to, locked=True)
         if reasons:
+            if look.has_differences and layout.backend_state.alike:
+                note_unlike(layout.paths)
             raise RefusedStoreError(
                 f"cannot change the state from {now} to {to}: {'; '.join(reasons)}",
                 path=layout.paths.root,
@@ -256,6 +261,8 @@ class _StepObstacles:
         """End of the log when the store was inspected."""
         self.passed_over = 0
         """Queues that were skipped as known."""
+        self.has_differences = False
+        """Whether the backends were compared, and differ."""
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
         """Return all obstacles to the step; ``locked``: the caller holds the store's lock."""
@@ -349,7 +356,9 @@ class _StepObstacles:
 
     def _differing(self, found: Compared, to: StoreMode) -> list[str]:
         self.passed_over = found.passed_over
-        return _sentences(found, to.backends[0])
+        sentences = _sentences(found, to.backends[0])
+        self.has_differences = bool(sentences)
+        return sentences
 
 
 def _sentences(compared: Compared, name: str) -> list[str]:

@@ -15,13 +15,17 @@ from typing import Self
 
 KINDS = (
     "open", "write", "pwrite", "fsync", "fdatasync", "fallocate", "ftruncate", "rename", "unlink",
-    "mkdir", "mmap", "msync", "sync_file_range",
+    "mkdir", "mmap", "msync", "sync_file_range", "link",
 )  # fmt: skip
 """What is met, in the order of ``shim.c``; each stands for the calls of its kind there."""
 READ = "pread"
 """A read at a position: ``Shim.notify`` tells of it, and that is all."""
 SHORT = -1
 """In the place of an error's number: the system takes a part of what is to be written."""
+KILL = -2
+"""In the place of an error's number: the process is killed before the call."""
+CHANGES = ("write", "pwrite", "fallocate", "ftruncate", "rename", "unlink", "mkdir", "link")
+"""Kinds of calls that change a file or a name; openings and writes to a memory map are not met."""
 EVER = 1 << 40
 _PATH = 4096
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,8 +23,8 @@
 #include <unistd.h>
 
 enum kind { OPEN, WRITE, PWRITE, FSYNC, FDATASYNC, FALLOCATE, FTRUNCATE, RENAME, UNLINK, MKDIR, MMAP,
-            MSYNC, RANGE, KINDS };
-enum { PATH = 4096, SHORT = -1 };
+            MSYNC, RANGE, LINK, KINDS };
+enum { PATH = 4096, SHORT = -1, KILLED = -2 };
 
 /* What tests/kit/shim reads and writes; the order is told there too. */
 struct shim_state {
@@ -49,7 +50,7 @@ static void give(void) { pthread_mutex_unlock(&lock); }
 __attribute__((constructor)) static void heed_forks(void) { pthread_atfork(take, give, give); }
 
 /* Meet calls below `root`; from the `first` to the `last` one of `kinds` whose path holds `part`
-   give `code` (SHORT: take a part). */
+   give `code` (SHORT: take a part; KILLED: kill this process first). */
 void shim_arm(unsigned kinds, long first, long last, int code, const char *root, const char *part) {
     pthread_mutex_lock(&lock);
     memset(&shim_state, 0, offsetof(struct shim_state, all_short));
@@ -110,6 +111,7 @@ static int meet(enum kind kind, const char *path, void *from) {
             }
         }
     }
+    if (code == KILLED) kill(getpid(), SIGKILL);
     if (!code && shim_state.all_short)
         code = SHORT;
     pthread_mutex_unlock(&lock);
@@ -233,6 +235,11 @@ int renameat(int from, const char *old, int at, const char *path) {
 int renameat2(int from, const char *old, int at, const char *path, unsigned flags) {
     REAL(renameat2);
     REFUSE(meet_at(RENAME, from, old, CALLER), -1); return real(from, old, at, path, flags); }
+int link(const char *old, const char *path) {
+    REAL(link); REFUSE(meet_at(LINK, AT_FDCWD, path, CALLER), -1); return real(old, path); }
+int linkat(int from, const char *old, int at, const char *path, int flags) {
+    REAL(linkat);
+    REFUSE(meet_at(LINK, at, path, CALLER), -1); return real(from, old, at, path, flags); }
 int unlink(const char *path) {
     REAL(unlink); REFUSE(meet_at(UNLINK, AT_FDCWD, path, CALLER), -1); return real(path); }
 int unlinkat(int at, const char *path, int flags) {

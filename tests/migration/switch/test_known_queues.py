@@ -444,15 +444,21 @@ def test_a_store_that_changed_between_the_steps_is_opened(
     assert openings == ["read"]
 
 
-def test_a_store_that_went_on_after_a_switch_was_cut_short_catches_up(root: Path) -> None:
+def cut_short(root: Path) -> None:
+    """Begin a switch, which publishes the queues and records them as alike."""
+
     def reported(what: str) -> None:
         if what.startswith("changing the state to"):
             raise KeyboardInterrupt
 
-    paths = StorePaths(root)
     put(root, "t", 1)
     with pytest.raises(KeyboardInterrupt):
         switch(root, on_event=reported)
+
+
+def test_a_store_that_went_on_after_a_switch_was_cut_short_catches_up(root: Path) -> None:
+    paths = StorePaths(root)
+    cut_short(root)
     state = read_backend_state(paths)
     assert ([*state.lagging], state.alike) == (["rocksdb"], lock_stamp(paths))
     put(root, "t", 2)
@@ -461,10 +467,12 @@ def test_a_store_that_went_on_after_a_switch_was_cut_short_catches_up(root: Path
     assert switched(root).deleted_since == ["t"]
 
 
+@pytest.mark.parametrize("is_cut_short", [False, True])
 def test_after_a_refused_comparison_the_next_call_fills_what_is_missing(
-    root: Path, openings: list[str]
+    root: Path, openings: list[str], *, is_cut_short: bool
 ) -> None:
-    put(root, "t", 1)
+    """The refused call may be one that goes on with a switch that was cut short."""
+    cut_short(root) if is_cut_short else put(root, "t", 1)
     change_a_unit(root)
     with pytest.raises(RefusedStoreError, match="are missing or different"):
         switch(root)
