@@ -14,7 +14,7 @@ from cqstore.migration.switch.switch import switch
 from cqstore.store.paths import StorePaths
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.asking import consumer_offset, max_offset
-from tests.interop.brokers import Broker, Brokers
+from tests.interop.brokers import TIMED, Broker, Brokers
 from tests.kit.migrations import moved_and_verified
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.running import COMMAND
@@ -248,12 +248,12 @@ def test_timer_messages_that_wait_are_delivered_once_after_a_followed_move(
     tmp_path: Path, brokers: Brokers
 ) -> None:
     root, own = tmp_path / "theirs", tmp_path / "own"
-    with brokers.running(root, **MASTER) as broker:
+    with brokers.running(root, **MASTER, **TIMED) as broker:
         with_waiting_timer_messages(broker, root)
         moving = Moving(root, broker.ha_port, own, config()).start()
         moving.wait_for(LEVEL)
     assert moving.end().stopped
-    with brokers.running(own, storeType="defaultRocksDB", **MASTER) as broker:
+    with brokers.running(own, storeType="defaultRocksDB", **MASTER, **TIMED) as broker:
         delivered_once(broker, 4)
 
 
@@ -261,9 +261,9 @@ def test_timer_messages_that_wait_are_delivered_once_after_a_switch(
     tmp_path: Path, brokers: Brokers
 ) -> None:
     root = tmp_path / "store"
-    with brokers.running(root, **MASTER) as broker:
+    with brokers.running(root, **MASTER, **TIMED) as broker:
         with_waiting_timer_messages(broker, root)
     moved_and_verified(root, config(), "rocksdb")
     switch(root, config())
-    with brokers.running(root, storeType="defaultRocksDB", **MASTER) as broker:
+    with brokers.running(root, storeType="defaultRocksDB", **MASTER, **TIMED) as broker:
         delivered_once(broker, 4)
