@@ -15,6 +15,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.asking import consumer_offset, max_offset
 from tests.interop.brokers import TIMED, Broker, Brokers
+from tests.kit.long_too import long_too
 from tests.kit.migrations import moved_and_verified
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.running import COMMAND
@@ -67,7 +68,7 @@ def filled(broker: Broker) -> list[int | None]:
     return found
 
 
-@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
+@pytest.mark.parametrize("lmq", [LMQ, *long_too([{}])], ids=["lmq", "plain"])
 def test_groups_go_on_after_a_running_broker_was_moved_to_rocksdb(
     tmp_path: Path, brokers: Brokers, lmq: dict[str, str]
 ) -> None:
@@ -139,7 +140,7 @@ def test_groups_of_a_broker_with_light_queues_go_on_at_its_follower(
         assert offsets(broker) == known
 
 
-@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
+@pytest.mark.parametrize("lmq", [LMQ, *long_too([{}])], ids=["lmq", "plain"])
 def test_groups_go_on_after_a_switch_to_rocksdb(
     tmp_path: Path, brokers: Brokers, lmq: dict[str, str]
 ) -> None:
