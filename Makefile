@@ -32,7 +32,7 @@ WORKERS := --dist loadgroup --max-worker-restart 0
 RETRIED = $(if $(RETRY),--retry-failed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints broker-keys format clean
+.PHONY: help demo check compiled test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints broker-keys format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers, E
 	  --allowlist tests/meta/stubtest.allow $(MODULES)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.kit.english
+
+compiled: $(READY) ## compile the tests once: else each worker of the first run compiles all of them
+	$(BIN)/pytest --collect-only -q > /dev/null
 
 test: $(READY) ## the tests, but for interop and the long runs
 	$(BIN)/pytest -n auto $(WORKERS) -m "not interop and not long" $(SELECT)
