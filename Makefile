@@ -17,7 +17,7 @@ FUZZED += tests/cq_file/test_short_queue.py tests/cq_file/test_queue_folders.py
 RACED := tests/store/service/test_threads.py tests/store/service/test_reput.py tests/store/core/test_thread_reads.py tests/replication/feed/test_links.py
 # Tests that run once more with a dispatch thread in every store that they open.
 BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/store/service/test_threads.py tests/store/service/test_fork.py
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g1
 # What `make test-python` runs; the Debian suite of each: tools/test_python.sh.
 PYTHONS ?= 3.13 3.14
 # More arguments of pytest, for `make test` and `make test-python`.
@@ -32,7 +32,7 @@ WORKERS := --dist loadgroup --max-worker-restart 0
 RETRIED = $(if $(RETRY),--retry-failed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints broker-keys format clean
+.PHONY: help demo check compiled test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints broker-keys format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -64,6 +64,9 @@ check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers, E
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.kit.english
 
+compiled: $(READY) ## compile the tests once: else each worker of the first run compiles all of them
+	$(BIN)/pytest --collect-only -q > /dev/null
+
 test: $(READY) ## the tests, but for interop and the long runs
 	$(BIN)/pytest -n auto $(WORKERS) -m "not interop and not long" $(SELECT)
 
@@ -78,11 +81,13 @@ test-all: $(READY) ## the tests and the long runs
 test-share: $(READY) ## of what test-all adds to test a share that a seed draws (SHARE, SEED; the commit)
 	$(BIN)/pytest -n auto $(WORKERS) -m "long and not interop and not quiet" $(DRAWN) $(RETRIED)
 
-# The tree under build/$(1), compiled with the flags of $(2), wheels and all.
+# The tree under build/$(1), compiled with the flags of $(2), wheels and all. What Cython made is newer
+# there than its sources, so only the C compiler runs.
 define compiled_in
 	rm -rf build/$(1) && mkdir -p build/$(1)
 	git ls-files -z | xargs -0 cp -P --parents -t build/$(1)
-	cd build/$(1) && CFLAGS="$(2)" ../../$(BIN)/python -m pip wheel --quiet --no-deps -w wheel .
+	find store cq_file cq_rocksdb cqstore -name '_*.c' -exec cp --parents -t build/$(1) {} +
+	cd build/$(1) && CFLAGS="$(2)" ../../$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w wheel .
 	cd build/$(1) && ../../$(BIN)/python -m zipfile -e wheel/*.whl .
 endef
 
@@ -95,7 +100,7 @@ fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSani
 	  || failed=yes; ! cat report.* 2>/dev/null && [ -z "$$failed" ]
 
 race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)
-	$(call compiled_in,race,-fsanitize=thread -O1 -g)
+	$(call compiled_in,race,-fsanitize=thread -O1 -g1)
 	printf 'race:rocksdb-\nrace:librocksdb\nrace:shim.so\nrace:_dl_deallocate_tls\n' > build/race/not-ours  # not built with it: RocksDB, the shim of faults, glibc
 	$(CC) -shared -fPIC -O1 -o build/race/sem_clockwait.so tests/kit/sem_clockwait.c
 	cd build/race && LD_PRELOAD="$$($(CC) -print-file-name=libtsan.so) $$PWD/sem_clockwait.so" \
@@ -106,7 +111,7 @@ mutants: $(READY) ## put small faults into the code, a sample of them, and see w
 	nice $(BIN)/python -m tools.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(CYTHON),--cython $(CYTHON)) $(if $(ONLY),--only "$(ONLY)") $(if $(TESTS),--tests "$(TESTS)") $(if $(LIST),--list)
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
-	$(BIN)/pytest -n 6 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN) $(RETRIED)
+	$(BIN)/pytest -n 8 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN) $(RETRIED)
 
 bench: $(READY) ## scans, recovery and starts beside their raw baselines
 	$(BIN)/python -m tools.bench

@@ -7,8 +7,10 @@ right pair, because they are at the positions that only this pair gives.
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cqstore.store.errors import (
     CorruptionError,
@@ -23,6 +25,7 @@ from cqstore.store.index.layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
     INDEX_SLOT,
+    SLOT_DTYPE,
     IndexGeometry,
     slot_position,
 )
@@ -223,17 +226,30 @@ def _entries_fit(file: IndexFile, begin_phy_offset: int) -> bool:
 
 def _slots_fit(file: IndexFile) -> bool:
     """Return whether the slots of the first entries point to entries of the same slot."""
-    count, slots = file.count, file.geometry.slots
+    slots = file.geometry.slots
     rows = next(iter(file.blocks()))[1][:_SAMPLE]
-    confirmed = False
-    for slot in set((rows["key_hash"].astype(np.int64) % slots).tolist()):
-        head = INDEX_SLOT.unpack_from(file.read(slot_position(slot), INDEX_SLOT.size)).newest
-        if not 0 <= head < file.geometry.entries:
-            return False
-        if 0 < head <= count:
-            position = file.geometry.entry_position(head)
-            entry = INDEX_ENTRY.unpack_from(file.read(position, INDEX_ENTRY.size))
-            if entry.key_hash % slots != slot:
-                return False
-            confirmed = True
-    return confirmed
+    sampled = np.unique(rows["key_hash"].astype(np.int64) % slots)
+    heads = _rows(file, slot_position(0), SLOT_DTYPE, sampled).astype(np.int64)
+    if ((heads < 0) | (heads >= file.geometry.entries)).any():
+        return False
+    filled = (heads > 0) & (heads <= file.count)
+    if not filled.any():
+        return False
+    entries = _rows(file, file.geometry.entry_position(0), ENTRY_DTYPE, heads[filled])
+    return bool((entries["key_hash"].astype(np.int64) % slots == sampled[filled]).all())
+
+
+def _rows(
+    file: IndexFile, start: int, dtype: np.dtype[Any], numbers: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Return the rows ``numbers`` of the table at ``start``: with one read if they are close.
+
+    Raises:
+        TruncatedRecordError: the file ends before the end of a row.
+    """
+    size, low, high = dtype.itemsize, int(numbers.min()), int(numbers.max())
+    if (high - low + 1) * size > _BLOCK:
+        rows = (file.read(start + number * size, size) for number in numbers.tolist())
+        return np.frombuffer(b"".join(rows), dtype)
+    block = np.frombuffer(file.read(start + low * size, (high - low + 1) * size), dtype)
+    return block.take(numbers - low)

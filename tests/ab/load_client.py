@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.kit.remoting_client import ONEWAY, Client, pull
-from tests.kit.running import descendants
-from tests.kit.writable_server import BATCH, SEND_V2, sent
-from tests.serve.test_sends import batch_of
+from tests.kit.sends import BATCH, SEND_V2, batch_of, sent
 
 QUEUES = 4
 
@@ -34,6 +32,12 @@ async def load(client: Client, count: int) -> None:
     await client.writer.drain()
 
 
+def siblings() -> list[int]:
+    """Return the processes that have the parent of this one."""
+    threads = Path(f"/proc/{os.getppid()}/task").glob("*/children")
+    return [int(pid) for thread in threads for pid in thread.read_text().split()]
+
+
 async def main() -> None:
     what, address, *more = sys.argv[1:]
     host, _, port = address.rpartition(":")
@@ -51,7 +55,7 @@ async def main() -> None:
         await load(client, 20 + runs)
     elif what in {"kill", "wait"}:
         Path(more[0]).write_text(str(os.getpid()))
-        for pid in descendants(os.getppid()) if what == "kill" else ():
+        for pid in siblings() if what == "kill" else ():
             if b"server_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
         signal.pause()

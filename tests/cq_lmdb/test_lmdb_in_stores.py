@@ -98,11 +98,12 @@ def test_a_backup_has_one_commit(tmp_path: Path, *, is_open: bool) -> None:
         finally:
             ended.set()
             writer.join()
+    key = QueueKey("t", 0)
+    expected = served(root)[key]
     for number in range(5):
         with MessageStore.open(tmp_path / str(number), housekeeping=False) as store:
             assert [each for each in store.check() if each.damage] == []
-        key = QueueKey("t", 0)
-        assert served(tmp_path / str(number))[key] == served(root)[key]
+        assert served(tmp_path / str(number))[key] == expected
 
 
 def test_its_log_is_known_without_an_open_store(tmp_path: Path) -> None:

@@ -17,6 +17,12 @@ VERSION = "5.5.1"
 _OTHERS = {"5.5.1": "5.5.0"}
 """Client, server utilities, filter, auth and name server of the newest release published."""
 
+TIMED: dict[str, object] = {"timerFlushIntervalMs": 1000}
+"""RocketMQ's default, for tests of timer messages."""
+_UNTIMED: dict[str, object] = {"timerFlushIntervalMs": 30_000}
+"""For other tests: each flush compares the 39 MB of the timer's wheel, every second an eighth of a
+second of CPU time. The end of a broker flushes too."""
+
 
 @dataclass(frozen=True)
 class Brokers:
@@ -36,8 +42,12 @@ class Brokers:
 
     @contextmanager
     def running(self, root: Path, **settings: object) -> Iterator["Broker"]:
-        """Start a broker on the store in ``root``; shut it down at the end."""
-        with started(self.program, [str(root), *pairs(settings)]) as process:
+        """Start a broker on the store in ``root``; shut it down at the end.
+
+        Give ``TIMED`` in a test of timer messages.
+        """
+        words = [str(root), *pairs(_UNTIMED | settings)]
+        with started(self.program, words, ends=True) as process:
             broker = Broker(process)
             yield broker
             broker.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.asking import max_offset
-from tests.interop.brokers import Broker, Brokers
+from tests.interop.brokers import TIMED, Broker, Brokers
 from tests.kit.operating import rows
 from tests.kit.waiting import until
 
@@ -28,7 +28,7 @@ def test_timer_messages_that_wait_are_counted(
     tmp_path: Path, brokers: Brokers, more: dict[str, str]
 ) -> None:
     root = tmp_path / "store"
-    with brokers.running(root, **SIZES, **more) as broker:
+    with brokers.running(root, **SIZES, **TIMED, **more) as broker:
         waiting_timers(broker)
     found = rows("pending", root)
     timers = [row for row in found if row["source"] in TIMERS]

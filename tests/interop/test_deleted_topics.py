@@ -8,6 +8,7 @@ from cqstore.broker.metadata.model import Form
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.walk import registered
 from tests.kit import commands
+from tests.kit.long_too import long_too
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.interop
@@ -32,7 +33,9 @@ def popped(broker: Broker, count: int) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize(
+    "form", [*(form for form in FORMS if form is not Form.SINGLE), *long_too([Form.SINGLE])]
+)
 def test_a_broker_gives_all_of_a_topic_that_was_deleted(
     tmp_path: Path, brokers: Brokers, names: dict[str, object], form: Form
 ) -> None:

@@ -12,6 +12,7 @@ from cqstore.broker.metadata.model import Form, Offsets
 from cqstore.store.paths import StorePaths
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Brokers
+from tests.kit.long_too import long_too
 from tests.kit.waiting import run, until
 
 pytestmark = pytest.mark.interop
@@ -49,7 +50,9 @@ def stored(root: Path) -> dict[Form, Offsets]:
     return {each.form: each.offsets for each in read_forms(StorePaths(root))}
 
 
-@pytest.mark.parametrize("kind", list(LOGS))
+@pytest.mark.parametrize(
+    "kind", ["file", "rocksdb", "rocksdb-v2", *long_too(["file-v2", "rocksdb-single"])]
+)
 def test_a_broker_goes_on_where_a_program_stopped_and_back(
     tmp_path: Path, brokers: Brokers, kind: str
 ) -> None:

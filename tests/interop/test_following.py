@@ -16,6 +16,7 @@ from tests.interop.rocketmq import Master, RocketMQ
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare
 from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.log_bytes import log_of
+from tests.kit.long_too import long_too
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.served import served
 from tests.kit.waiting import becomes
@@ -49,8 +50,13 @@ async def followed(
     return follower.progress
 
 
-@pytest.mark.parametrize("theirs", ["default", "defaultRocksDB"])
-@pytest.mark.parametrize("backend", list(KINDS))
+@pytest.mark.parametrize(
+    ("backend", "theirs"),
+    [
+        ("file", "defaultRocksDB"), ("rocksdb", "default"),
+        *long_too([("file", "default"), ("rocksdb", "defaultRocksDB")]),
+    ],
+)  # fmt: skip
 def test_a_running_rocketmq_is_followed_while_connections_are_cut(
     tmp_path: Path, rocketmq: RocketMQ, backend: str, theirs: str
 ) -> None:

@@ -17,7 +17,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
-from tests.interop.started import JVM
+from tests.interop.started import JVM, class_archive
 from tests.kit.metadata_forms import LIGHT, SETTINGS, unpack_forms
 from tools.bench.peer.maven import JavaProgram, UnavailableError
 
@@ -37,10 +37,11 @@ def requested(
     managers: JavaProgram, word: str, root: Path, form: Form, *questions: str
 ) -> dict[str, Any]:
     words = [word, str(root), *SETTINGS[form], *questions]
-    command = [*managers.command(root.parent, JVM), *words]
-    done = subprocess.run(
-        command, capture_output=True, check=True, timeout=120, env=JavaProgram.environment()
-    )
+    with class_archive(managers) as archived:
+        done = subprocess.run(
+            [*managers.command(root.parent, [*JVM, *archived]), *words],
+            capture_output=True, check=True, timeout=120, env=JavaProgram.environment(),
+        )  # fmt: skip
     tables: dict[str, Any] = json.loads(done.stdout)
     return tables
 

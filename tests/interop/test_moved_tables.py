@@ -14,7 +14,8 @@ from cqstore.migration.switch.switch import switch
 from cqstore.store.paths import StorePaths
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.asking import consumer_offset, max_offset
-from tests.interop.brokers import Broker, Brokers
+from tests.interop.brokers import TIMED, Broker, Brokers
+from tests.kit.long_too import long_too
 from tests.kit.migrations import moved_and_verified
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.running import COMMAND
@@ -67,7 +68,7 @@ def filled(broker: Broker) -> list[int | None]:
     return found
 
 
-@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
+@pytest.mark.parametrize("lmq", [LMQ, *long_too([{}])], ids=["lmq", "plain"])
 def test_groups_go_on_after_a_running_broker_was_moved_to_rocksdb(
     tmp_path: Path, brokers: Brokers, lmq: dict[str, str]
 ) -> None:
@@ -139,7 +140,7 @@ def test_groups_of_a_broker_with_light_queues_go_on_at_its_follower(
         assert offsets(broker) == known
 
 
-@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
+@pytest.mark.parametrize("lmq", [LMQ, *long_too([{}])], ids=["lmq", "plain"])
 def test_groups_go_on_after_a_switch_to_rocksdb(
     tmp_path: Path, brokers: Brokers, lmq: dict[str, str]
 ) -> None:
@@ -248,12 +249,12 @@ def test_timer_messages_that_wait_are_delivered_once_after_a_followed_move(
     tmp_path: Path, brokers: Brokers
 ) -> None:
     root, own = tmp_path / "theirs", tmp_path / "own"
-    with brokers.running(root, **MASTER) as broker:
+    with brokers.running(root, **MASTER, **TIMED) as broker:
         with_waiting_timer_messages(broker, root)
         moving = Moving(root, broker.ha_port, own, config()).start()
         moving.wait_for(LEVEL)
     assert moving.end().stopped
-    with brokers.running(own, storeType="defaultRocksDB", **MASTER) as broker:
+    with brokers.running(own, storeType="defaultRocksDB", **MASTER, **TIMED) as broker:
         delivered_once(broker, 4)
 
 
@@ -261,9 +262,9 @@ def test_timer_messages_that_wait_are_delivered_once_after_a_switch(
     tmp_path: Path, brokers: Brokers
 ) -> None:
     root = tmp_path / "store"
-    with brokers.running(root, **MASTER) as broker:
+    with brokers.running(root, **MASTER, **TIMED) as broker:
         with_waiting_timer_messages(broker, root)
     moved_and_verified(root, config(), "rocksdb")
     switch(root, config())
-    with brokers.running(root, storeType="defaultRocksDB", **MASTER) as broker:
+    with brokers.running(root, storeType="defaultRocksDB", **MASTER, **TIMED) as broker:
         delivered_once(broker, 4)

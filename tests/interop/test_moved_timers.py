@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.brokers import Broker, Brokers
+from tests.interop.brokers import TIMED, Broker, Brokers
 from tests.interop.walk import WAYS, Walk, read
 from tests.kit.waiting import until
 
@@ -49,7 +49,7 @@ FORMS: dict[str, dict[str, object]] = {"wheel": {}, "rocksdbstore": {"timerRocks
 def test_timer_messages_that_wait_are_delivered_once(
     tmp_path: Path, brokers: Brokers, way: str, form: str
 ) -> None:
-    walk = Walk(way, tmp_path, brokers, FORMS[form])
+    walk = Walk(way, tmp_path, brokers, TIMED | FORMS[form])
     walk.live("file", lambda broker: leave_timers(broker, "first"), then="rocksdb")
 
     def between(broker: Broker) -> None:

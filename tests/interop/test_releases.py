@@ -5,6 +5,7 @@ ends of transactions, and the blanks at the ends of files.
 """
 
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.interop.release import FILE, ROCKSDB, Release
 from tests.interop.started import Row
 from tests.interop.test_interop import QUEUES, SIZES, write
 from tests.kit.commands import run
+from tests.kit.long_too import long_too
 
 pytestmark = pytest.mark.interop
 BACKENDS = {FILE: "file", ROCKSDB: "rocksdb"}
@@ -27,12 +29,9 @@ CONFIG = StoreConfig.from_mapping(dict(SETTINGS))
 DUMPED = [*QUEUES, ("%LMQ%a", 0), ("%LMQ%b", 0), ("SCHEDULE_TOPIC_XXXX", 17)]
 RELEASES = [
     ("4.9.8", FILE),
-    *((version, kind) for version in ("5.3.3", "5.5.0") for kind in BACKENDS),
-    *(
-        pytest.param(version, kind, marks=pytest.mark.long)
-        for version in ("5.3.4", "5.4.0")
-        for kind in BACKENDS
-    ),
+    *(("5.5.0", kind) for kind in BACKENDS),
+    ("5.3.3", ROCKSDB),
+    *long_too([("5.3.3", FILE), *product(("5.3.4", "5.4.0"), BACKENDS)]),
 ]
 BY_US = 200
 _TRANSACTION = 0xC

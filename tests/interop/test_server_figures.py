@@ -14,9 +14,8 @@ from tests.interop.brokers import Brokers
 from tests.interop.consumers import NEWEST, Consumers, RunningConsumers, served
 from tests.interop.test_writable import writable
 from tests.kit.remoting_client import Answer, Client, pull
+from tests.kit.sends import BATCH, SEND, batch_of, sent, text_of
 from tests.kit.waiting import run
-from tests.kit.writable_server import BATCH, SEND, sent, text_of
-from tests.serve.test_sends import batch_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 TOPIC, GROUP = "orders", "billing"

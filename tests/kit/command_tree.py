@@ -48,12 +48,15 @@ def upper_commands() -> dict[str, typer.Typer]:
     return {name: EntryPoint(name, place, COMMANDS_GROUP).load() for name, place in places.items()}
 
 
+@cache
 def made(typed: typer.Typer) -> Command:
     """Return the command that an application is, whole."""
     return _whole(typer.main.get_command(typed))
 
 
+@cache
 def _whole(command: object) -> Command:
+    """Return a command with its options; the same one for each call, because it takes 5 ms."""
     found = command.load() if isinstance(command, Verb) else command
     assert isinstance(found, Command)
     return found
@@ -71,11 +74,12 @@ def _options(command: Command) -> set[str]:
     return _OF_ALL | {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
 
 
-def all_options() -> set[str]:
+@cache
+def all_options() -> frozenset[str]:
     """Return the options of all verbs."""
     commands = [made(app), *verbs().values()]
     commands += [below for command in verbs().values() for below in subcommands(command).values()]
-    return {option for command in commands for option in _options(command)}
+    return frozenset(option for command in commands for option in _options(command))
 
 
 def strange_words(line: str) -> list[str]:

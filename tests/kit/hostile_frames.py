@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tests.kit.mutations import mutated
 from tests.kit.remoting_client import BINARY, JSON, asked, frame, pull
-from tests.kit.writable_server import sent
+from tests.kit.sends import sent
 
 HEAD_BYTES = 8
 _MAX_BINARY_CODE = (1 << 15) - 1

@@ -31,10 +31,11 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
     return result
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Limit it once more: pytest calls it off for a test that failed."""
-    _arm(item)
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Limit the process once more: pytest calls the limit off for a test that fails."""
+    if isinstance(node, pytest.Item):
+        _arm(node)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -53,7 +53,7 @@ def test_a_process_ends_that_no_signal_reaches(
 
     with monkeypatch.context() as patched:
         patched.setattr(faulthandler, "dump_traceback_later", arm)
-        standstill.pytest_runtest_teardown(request.node)
+        standstill.pytest_exception_interact(request.node)
     ((seconds, ends),) = armed
     assert ends
     assert seconds >= left() + 60 > 60, "pytest-timeout comes first"

@@ -8,8 +8,9 @@ import pytest
 
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.remoting_client import asked
+from tests.kit.sends import SEND_V2, sent
 from tests.kit.waiting import becomes, run
-from tests.kit.writable_server import SEND_V2, sent, writing
+from tests.kit.writable_server import writing
 from tests.serve.conftest import CONFIG
 
 COUNT = 200

@@ -9,7 +9,8 @@ from cqstore.serve.codes import WRITES
 from cqstore.serve.group_offsets import GroupOffsets
 from cqstore.store.errors import CorruptionError
 from cqstore.store.service.message_store import MessageStore
-from tests.kit.remoting_client import BINARY, ONEWAY, Client, pull, serving
+from tests.kit.remoting_client import BINARY, ONEWAY, Client, pull
+from tests.kit.remoting_server import serving
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import becomes, run
 from tests.serve.test_pulls import heartbeat

@@ -6,7 +6,8 @@ import pytest
 
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.beside_child import Writer
-from tests.kit.remoting_client import Client, pull, serving
+from tests.kit.remoting_client import Client, pull
+from tests.kit.remoting_server import serving
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import run
 

@@ -30,7 +30,8 @@ from tests.kit.hostile_frames import (
     requests,
 )
 from tests.kit.log_bytes import pieces
-from tests.kit.remoting_client import Answer, Serving, answer_in, serving, with_limits
+from tests.kit.remoting_client import Answer, answer_in
+from tests.kit.remoting_server import Serving, serving, with_limits
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import becomes, run
 

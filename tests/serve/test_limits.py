@@ -15,14 +15,8 @@ from cqstore.remoting.command import Command
 from cqstore.replication.address import networks
 from cqstore.serve.request import Request
 from cqstore.store.service.message_store import MessageStore
-from tests.kit.remoting_client import (
-    Client,
-    Serving,
-    asked,
-    pull,
-    serving,
-    with_limits,
-)
+from tests.kit.remoting_client import Client, asked, pull
+from tests.kit.remoting_server import Serving, serving, with_limits
 from tests.kit.waiting import becomes, run
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.kit.mutations import resident_bytes
 from tests.kit.remoting_client import Client, pull
+from tests.kit.sends import SEND, sent
 from tests.kit.waiting import becomes, run
-from tests.kit.writable_server import SEND, sent
 from tests.serve.test_serve_command import connected, running
 
 PULLS, QUEUES = 10_000, 4

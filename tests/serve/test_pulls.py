@@ -9,7 +9,8 @@ import pytest
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.puller import TagFilter
-from tests.kit.remoting_client import BINARY, JSON, Answer, Client, pull, serving, with_limits
+from tests.kit.remoting_client import BINARY, JSON, Answer, Client, pull
+from tests.kit.remoting_server import serving, with_limits
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import becomes, run
 from tests.serve.conftest import CONFIG, fill

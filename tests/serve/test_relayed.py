@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cqstore.serve.limits import ServeLimits
-from tests.kit.remoting_client import BINARY, JSON, Client, asked, serving, with_limits
+from tests.kit.remoting_client import BINARY, JSON, Client, asked
+from tests.kit.remoting_server import serving, with_limits
 from tests.kit.waiting import becomes, run
 from tests.serve.test_pulls import heartbeat
 

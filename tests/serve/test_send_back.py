@@ -10,8 +10,9 @@ from cqstore.serve.store_writer import WriteSettings
 from cqstore.store.record.message_id import decode_message_id
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.remoting_client import BINARY, JSON, Client, pull
+from tests.kit.sends import BACK, SEND, SEND_V2, sent, text_of
 from tests.kit.waiting import run
-from tests.kit.writable_server import BACK, SEND, SEND_V2, sent, text_of, writing
+from tests.kit.writable_server import writing
 from tests.serve.conftest import CONFIG
 from tests.serve.test_pulls import heartbeat
 

@@ -15,9 +15,11 @@ from cqstore.store.record.message_id import decode_message_id
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import FlushDiskType
 from tests.kit.gated_disk import gated
-from tests.kit.remoting_client import BINARY, JSON, ONEWAY, Client, pull, with_limits
+from tests.kit.remoting_client import BINARY, JSON, ONEWAY, Client, pull
+from tests.kit.remoting_server import with_limits
+from tests.kit.sends import BATCH, BORN, SEND, SEND_V2, batch_of, sent, text_of
 from tests.kit.waiting import becomes, run
-from tests.kit.writable_server import BATCH, BORN, SEND, SEND_V2, sent, text_of, writing
+from tests.kit.writable_server import writing
 from tests.serve.conftest import CONFIG
 
 OK, ERROR, BUSY, ILLEGAL, FORBIDDEN, NO_TOPIC, INVALID = 0, 1, 2, 13, 16, 17, 29
@@ -126,15 +128,6 @@ def test_statistics_count_what_clients_send_and_pull(store: MessageStore) -> Non
             assert lag["consumeTps"] == 0.5
 
     run(story())
-
-
-def batch_of(*bodies: bytes, properties: str = "") -> bytes:
-    """Return a client batch, made by hand."""
-    text, parts = properties.encode(), []
-    for body in bodies:
-        rest = struct.pack(">i", len(body)) + body + struct.pack(">h", len(text)) + text
-        parts.append(struct.pack(">iiii", 16 + len(rest), 0, 0, 5) + rest)
-    return b"".join(parts)
 
 
 @pytest.mark.parametrize("form", [JSON, BINARY])

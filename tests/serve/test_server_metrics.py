@@ -11,7 +11,8 @@ from prometheus_client.samples import Sample
 from cqstore.serve.server_metrics import exported_metrics
 from cqstore.store.errors import StoreIOError
 from cqstore.store.service.message_store import MessageStore
-from tests.kit.remoting_client import ONEWAY, pull, serving
+from tests.kit.remoting_client import ONEWAY, pull
+from tests.kit.remoting_server import serving
 from tests.kit.waiting import becomes, run
 from tests.serve.conftest import CONFIG, fill
 from tests.serve.test_pulls import heartbeat

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cqstore.replication.tls import master_context
-from tests.kit.remoting_client import Client, pull, serving
+from tests.kit.remoting_client import Client, pull
+from tests.kit.remoting_server import serving
 from tests.kit.waiting import run
 
 

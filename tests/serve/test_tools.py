@@ -6,7 +6,8 @@ import pytest
 
 from cqstore.store.record.message_id import decode_message_id
 from cqstore.store.service.message_store import MessageStore
-from tests.kit.remoting_client import Answer, Client, serving
+from tests.kit.remoting_client import Answer, Client
+from tests.kit.remoting_server import serving
 from tests.kit.waiting import run
 from tests.serve.test_pulls import heartbeat
 

@@ -8,7 +8,8 @@ import pytest
 
 from cqstore.serve.users import Users
 from cqstore.store.errors import StoreConfigError, StoreIOError
-from tests.kit.remoting_client import BINARY, JSON, Answer, serving
+from tests.kit.remoting_client import BINARY, JSON, Answer
+from tests.kit.remoting_server import serving
 from tests.kit.waiting import run
 
 ROUTE, HEARTBEAT, TOPICS = 105, 34, 206

@@ -13,9 +13,8 @@ from cqstore.store.paths import StorePaths
 from tests.kit.commands import run as run_verb
 from tests.kit.long_too import long_too
 from tests.kit.remoting_client import Client, pull
+from tests.kit.sends import BATCH, SEND_V2, batch_of, sent
 from tests.kit.waiting import run
-from tests.kit.writable_server import BATCH, SEND_V2, sent
-from tests.serve.test_sends import batch_of
 from tests.serve.test_serve_command import connected, running
 
 WRITABLE = ("--writable", "--new", "--broker-name", "a")

@@ -16,8 +16,8 @@ from cqstore.store.errors import StoreIOError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.testing import RunningBroker, running_broker
 from tests.kit.remoting_client import Client
+from tests.kit.sends import SEND_V2, sent
 from tests.kit.waiting import run
-from tests.kit.writable_server import SEND_V2, sent
 
 pytest_plugins = ["pytester"]
 

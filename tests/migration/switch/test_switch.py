@@ -26,6 +26,7 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.golden import load_dump
+from tests.kit.long_too import long_too
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
@@ -332,11 +333,19 @@ def test_before_the_switch_a_way_back_leaves_the_store_alone(golden: Golden) -> 
 
 
 STEPS = ["set_mode", "write_file", "change_mode", "_forget_deleted"]
+CUTS = [
+    (name, after, *MOVES[(number + after + turn) % 2])
+    for turn in (0, 1)
+    for number, name in enumerate(STEPS)
+    for after in (False, True)
+]
+"""Each step is cut short before and after its work; first in one direction, then in the other."""
 
 
-@pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize(("golden_name", "target"), MOVES)
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("name", "after", "golden_name", "target"),
+    [*CUTS[: len(CUTS) // 2], *long_too(CUTS[len(CUTS) // 2 :])],
+)
 def test_a_switch_that_is_cut_short_goes_on_or_back(
     golden: Golden,
     monkeypatch: pytest.MonkeyPatch,

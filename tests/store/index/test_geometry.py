@@ -80,6 +80,14 @@ def test_every_used_file_tells(
     assert find_geometry([none.write(path)], None, None) is None
 
 
+def test_slots_that_are_far_apart_are_read_one_by_one(tmp_path: Path) -> None:
+    made = Made(400_000, 40, 30)
+    assert find_geometry([made.write(tmp_path / "i")], None, None) == (400_000, 40)
+    made.set_slot(made.hashes[20] % made.slots, 3)
+    with pytest.raises(CorruptionError):
+        find_geometry([made.write(tmp_path / "i")], None, None)
+
+
 def second(made: Made) -> int:
     """Return an entry with another one before it in its chain."""
     return next(number for number in range(2, 31) if made.entry(number)[3])
