@@ -190,7 +190,11 @@ cdef class SimpleQueues:
         if self.is_closed:
             self.check_open()
         queue = self.named(topic, queue_id)
-        return queue if queue is not None else self.find_batch(topic, queue_id)
+        if queue is None:
+            queue = self.find_batch(topic, queue_id)
+            if queue is None and self.is_closed:
+                self.check_open()  # a close removes the queues
+        return queue
 
     def find(self, topic, queue_id):
         """Return the current files of the queue of this name, or ``None``.

@@ -23,7 +23,8 @@ _UPPER = BoundaryType.UPPER  # saves a lookup of the enum's attribute
 class QueueTable(_table.SimpleQueues):
     """The queues of one store by name: simple, batch, and extension files.
 
-    Only the writer adds and removes queues; any thread may look them up.
+    Only the writer adds and removes queues; any thread may look them up. A close replaces the
+    tables by empty ones, so what was not found is missing only if the store is open after that.
     """
 
     __slots__ = ("batch", "ext")
@@ -38,6 +39,18 @@ class QueueTable(_table.SimpleQueues):
         """Raise ``StoreClosedError`` once the store is closed."""
         if self.closed:
             raise StoreClosedError("the queue store is closed")
+
+    def kinds(
+        self,
+    ) -> tuple[dict[str, dict[int, FileConsumeQueue]], dict[str, dict[int, BatchConsumeQueue]]]:
+        """Return the simple and the batch queues, by topic and queue id.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        found = self.simple, self.batch
+        self.check_open()
+        return found
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """Return the current batch queue of this name, or ``None``."""
@@ -153,8 +166,8 @@ class NamedFileQueue(ConsumeQueue):
         """Return the tags code of the extension unit at an address, other codes as they are."""
         if not is_ext_address(tags_code):
             return tags_code
-        self._table.check_open()
         files = self._table.ext.get((self.topic, self.queue_id))
+        self._table.check_open()
         head = files.resolve(tags_code) if files is not None else None
         return head.tags_code if head is not None else None
 

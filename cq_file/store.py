@@ -329,8 +329,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
     ) -> Iterator[QueueKey]:
         """Yield every queue that has a folder, simple and batch, by topic and queue id."""
-        self._table.check_open()
-        simple, batch = self._table.simple, self._table.batch  # a close replaces both
+        simple, batch = self._table.kinds()
         known = {*simple, *batch} if topic is None else {topic}
         names = sorted(name for name in known if name.startswith(prefix))
         if after is not None:
@@ -344,9 +343,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def queues_estimate(self) -> int:
         """Return the number of queue folders; a queue of both kinds counts twice."""
-        self._table.check_open()
-        table = self._table
-        return sum(len(queues) for kind in (table.simple, table.batch) for queues in kind.values())
+        return sum(len(queues) for kind in self._table.kinds() for queues in kind.values())
 
     def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
         """Return the queue, which looks its files up with each call."""
@@ -362,8 +359,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def queue_type(self, topic: str) -> QueueType:
         """Return ``BATCH`` if the topic has a folder of batch queues."""
-        self._table.check_open()
-        return QueueType.BATCH if topic in self._table.batch else QueueType.SIMPLE
+        _, batch = self._table.kinds()
+        return QueueType.BATCH if topic in batch else QueueType.SIMPLE
 
     def total_size_bytes(self) -> int:
         """Return the allocated blocks of queue, batch queue and extension files."""
@@ -381,12 +378,12 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield damage, invalid names and sizes, gaps, data after ends, invalid addresses."""
-        self._table.check_open()
+        simple, batch = self._table.kinds()
         damaged = [each for each in self.damaged_queues() if not each.is_suspect]
         lost = (QueueFinding(each.problem, each.path, each.queue) for each in damaged)
-        table, size = self._table, self._access.mapped_file_size
+        size = self._access.mapped_file_size
         wrong = check_queue_files(
-            self.context.paths, table.simple, table.batch, size,
+            self.context.paths, simple, batch, size,
             lambda topic, queue_id, code: self.queue(topic, queue_id).resolve_tags_code(code),
         )  # fmt: skip
         return chain(lost, wrong)
@@ -402,8 +399,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def describe(self) -> dict[str, object]:
         """Return the size and number of the files. Accesses no file."""
+        simple, batch, ext = self._simple_queues(), self._batch_queues(), self._table.ext
         self._table.check_open()
-        simple, batch = self._simple_queues(), self._batch_queues()
         facts: dict[str, object] = {
             "queue file size": self._access.mapped_file_size,
             "queues": len(simple),
@@ -414,8 +411,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             facts["damaged queues"] = len(self._damaged.found)
         if batch:
             facts["batch queues"] = len(batch)
-        if self._table.ext:
-            facts["queues with extension files"] = len(self._table.ext)
+        if ext:
+            facts["queues with extension files"] = len(ext)
         return facts
 
     def close(self, *, flush: bool = True) -> None:
