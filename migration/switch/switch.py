@@ -355,13 +355,12 @@ def walk(
         if following.backends[0] != now.backends[0] and not tidied:
             with MessageStore.open(root, config, housekeeping=False) as store:
                 tidy(store)
-        known = (
-            skippable.known if skippable and skippable.stamp == lock_stamp(layout.paths) else None
-        )
+        if skippable is not None and skippable.stamp != lock_stamp(layout.paths):
+            skippable = None
         tidied = goal.backends[0] not in now.backends
         change = change_mode(
-            root, following, config, passing=True, known=known,
-            settled=tidy if tidied else noop, after=change,
+            root, following, config, passing=True, settled=tidy if tidied else noop,
+            known=None if skippable is None else skippable.known, after=change,
         )  # fmt: skip
         report.known_queues += change.passed_over
         if change.detached:

@@ -24,7 +24,7 @@ from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
 from cqstore.store.broker_files.file_names import DELAYS_FILE, TIMER_CHECK_FILE, backup_of
 from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
-from cqstore.store.path_kind import exists
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from cqstore.store.service.offline.database_copy import is_database
@@ -97,7 +97,7 @@ class OffsetRemoval:
         found: _Stamp = []
         for path in self._paths:
             with os_errors("check the metadata for changes", path):
-                files = sorted(path.iterdir()) if path.is_dir() else [path] * exists(path)
+                files = sorted(path.iterdir()) if is_dir(path) else [path] * exists(path)
                 for each in files:
                     is_at = each.stat()
                     found.append((str(each), is_at.st_ino, is_at.st_size, is_at.st_mtime_ns))

@@ -179,14 +179,7 @@ def change_mode(
     with StoreLock(layout.paths):
         closed = None if after is None else after.closed
         look = _StepObstacles(layout, config, progress, known, closed)
-        reasons = look.reasons(now, to, locked=True)
-        if reasons:
-            if look.has_differences and layout.backend_state.alike:
-                note_unlike(layout.paths)
-            raise RefusedStoreError(
-                f"cannot change the state from {now} to {to}: {'; '.join(reasons)}",
-                path=layout.paths.root,
-            )
+        look.refuse(now, to)
         ready(layout.paths)
         set_mode(layout.paths, to, _lagging(layout, now, to, look.log_end))
     done = _finish(layout, config, now, to, settled, progress)
@@ -263,6 +256,22 @@ class _StepObstacles:
         """Queues that were skipped as known."""
         self.has_differences = False
         """Whether the backends were compared, and differ."""
+
+    def refuse(self, now: StoreMode, to: StoreMode) -> None:
+        """Refuse the step if there is an obstacle; the caller holds the store's lock.
+
+        Raises:
+            RefusedStoreError: there are obstacles.
+        """
+        reasons = self.reasons(now, to, locked=True)
+        if not reasons:
+            return
+        if self.has_differences and self._layout.backend_state.alike:
+            note_unlike(self._layout.paths)
+        raise RefusedStoreError(
+            f"cannot change the state from {now} to {to}: {'; '.join(reasons)}",
+            path=self._layout.paths.root,
+        )
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
         """Return all obstacles to the step; ``locked``: the caller holds the store's lock."""
