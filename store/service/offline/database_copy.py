@@ -1,9 +1,10 @@
 """A consistent copy of a RocksDB database that another process may be writing.
 
-Table files never change once they have their name. The MANIFEST lists those that are live, and
-RocksDB appends to it before it removes one. So a copy is consistent if CURRENT, the MANIFEST and
-the list of write-ahead logs are the same before and after copying. Otherwise new data is copied,
-and the list is compared again.
+The MANIFEST lists the table files that are live. RocksDB adds one when it is complete, and never
+changes it afterwards; it appends to the MANIFEST before it removes one. So a copy is consistent if
+CURRENT, the MANIFEST and the list of write-ahead logs are the same before and after copying.
+Otherwise new data is copied, and the list is compared again. A table that was copied before is
+copied again if it has grown: it was not complete.
 
 Source: RocksDB ``VersionSet::LogAndApply``, ``DBImpl::PurgeObsoleteFiles``.
 """
@@ -27,7 +28,7 @@ _CURRENT_BYTES = 64
 _TRIES = 200
 
 Place = Callable[[Path, Path], object]
-"""Copies or links a file that never changes."""
+"""Copies or links a table file."""
 
 
 def is_database(folder: Path) -> bool:
@@ -69,7 +70,7 @@ def _try_copy(source: Path, target: Path, place: Place) -> bool:
     for name in names:
         if not _TABLE.fullmatch(name):
             copy_file(str(source / name), str(target / name))
-        elif not exists(target / name):
+        elif not _has_whole(source / name, target / name):
             place(source / name, target / name)
     if _state(source) != before:
         return False
@@ -77,6 +78,16 @@ def _try_copy(source: Path, target: Path, place: Place) -> bool:
         if path.name not in names and _TABLE.fullmatch(path.name):  # from an earlier attempt
             path.unlink()
     return True
+
+
+def _has_whole(table: Path, copy: Path) -> bool:
+    """Return whether a table was copied whole; one that has grown since then is removed."""
+    if not exists(copy):
+        return False
+    if copy.stat().st_size == table.stat().st_size:
+        return True
+    copy.unlink()
+    return False
 
 
 def _remove_all_but_tables(target: Path) -> None:

@@ -1,6 +1,7 @@
 """A database that changes while it is copied: what is left is of one moment, or is refused."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,7 +72,12 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def copied(source: Path, changes: list[Change], at: str = LAST) -> list[str]:
+def copied(
+    source: Path,
+    changes: list[Change],
+    at: str = LAST,
+    place_by: Callable[[Path, Path], object] = os.link,
+) -> list[str]:
     """Copy; each time when the file ``at`` has been copied, the next change is made.
 
     Return the names that were copied, in order.
@@ -83,7 +89,7 @@ def copied(source: Path, changes: list[Change], at: str = LAST) -> list[str]:
         done(Path(old).name)
 
     def place(old: Path, new: Path) -> None:
-        os.link(old, new)
+        place_by(old, new)
         done(old.name)
 
     def done(name: str) -> None:
@@ -114,6 +120,24 @@ def test_what_changes_meanwhile_is_copied_as_it_is_then(
     assert content(source.with_name("target")) == content(source)
     tables = [each for each in names if each.endswith((".sst", ".blob"))]
     assert len(tables) == len({*tables})
+
+
+@pytest.mark.parametrize("at", ["000006.blob", "000011.sst", LAST])
+@pytest.mark.parametrize("place_by", [os.link, shutil.copyfile])
+def test_a_table_that_was_being_written_is_copied_whole(
+    source: Path, at: str, place_by: Callable[[Path, Path], object]
+) -> None:
+    """RocksDB writes a table under its name, and lists it when it is complete."""
+    growing = source / "000011.sst"
+    growing.write_bytes(b"ele")
+
+    def complete(folder: Path) -> None:
+        with growing.open("ab") as file:
+            file.write(b"ven")
+        append(folder / "MANIFEST-000004")
+
+    copied(source, [complete], at, place_by)
+    assert content(source.with_name("target")) == content(source)
 
 
 def test_the_only_log_gives_way_to_the_next(source: Path) -> None:
