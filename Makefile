@@ -111,7 +111,7 @@ mutants: $(READY) ## put small faults into the code, a sample of them, and see w
 	nice $(BIN)/python -m tools.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(CYTHON),--cython $(CYTHON)) $(if $(ONLY),--only "$(ONLY)") $(if $(TESTS),--tests "$(TESTS)") $(if $(LIST),--list)
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
-	$(BIN)/pytest -n 8 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN) $(RETRIED)
+	$(BIN)/pytest -n 6 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN) $(RETRIED)
 
 bench: $(READY) ## scans, recovery and starts beside their raw baselines
 	$(BIN)/python -m tools.bench
