@@ -5,6 +5,7 @@ memory stays bounded.
 """
 
 import gc
+import logging
 import random
 import signal
 import tracemalloc
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
+
+from _pytest.logging import LogCaptureHandler
 
 from cqstore.store.errors import StoreError
 
@@ -118,6 +121,7 @@ def fuzz(
     for number in numbers:
         draw = random.Random(f"{name} {number}")
         data = mutate(draw, draw.choice(seeds), draw.choice(seeds), fields)
+        _forget_logs()
         try:
             with bounded():
                 run(data)
@@ -126,6 +130,13 @@ def fuzz(
         except BaseException as exc:
             exc.add_note(f"{name}, input {number} of {len(data)} bytes: {data[:2000].hex()}")
             raise
+
+
+def _forget_logs() -> None:
+    """Drop what pytest has captured of former inputs: at each growth its text is allocated anew."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LogCaptureHandler):
+            handler.reset()
 
 
 # ---- the ways
