@@ -19,8 +19,7 @@ DEFAULT_FAMILY = "default"
 _FORMAT_VERSION = 5
 _MANIFEST_BYTES = 64 << 10
 """Bytes preallocated for the manifest; RocksDB's default is 4 MiB."""
-NOT_OF_THE_DATABASE = ("rocksdict-config.json", "LOG", "LOCK")
-"""Files that rocksdict leaves in the folder, and that no reader needs."""
+_NOT_OF_THE_DATABASE = ("rocksdict-config.json", "LOG", "LOCK")
 Rows = Iterable[tuple[bytes, bytes]]
 
 
@@ -48,8 +47,17 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
             if not is_rocksdicts(exc):
                 raise
             raise disk_error(f"RocksDB cannot write the database: {exc}", folder) from exc
+    finish_database(folder)
+
+
+def finish_database(folder: Path) -> None:
+    """Remove what rocksdict leaves beside a closed database, and make the database durable.
+
+    Raises:
+        StoreIOError: a file cannot be removed or synced.
+    """
     with os_errors("finish a database", folder):
-        for name in NOT_OF_THE_DATABASE:
+        for name in _NOT_OF_THE_DATABASE:
             (folder / name).unlink(missing_ok=True)
         sync_below([folder])
 

@@ -8,7 +8,7 @@ MAX_NAME = 255
 """Maximum number of characters of a group's or topic's name, a broker's own limit."""
 _MAX_DIGITS = 20
 _INT_DIGITS = 9
-"""Each number of so many digits is a Java ``int``."""
+"""A number with at most this many digits is a Java ``int``."""
 
 
 class RefusedRequestError(Exception):

@@ -76,11 +76,11 @@ class StoreSnapshots:
         unread = []
         while self._released:
             store = self._released.popleft()
-            left = self._readers[store] - 1
+            left = self._readers.get(store, 0) - 1
             if left > 0:
                 self._readers[store] = left
                 continue
-            del self._readers[store]
+            self._readers.pop(store, None)
             if store is not self.newest:
                 unread.append(store)
         return unread

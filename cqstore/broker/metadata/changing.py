@@ -21,12 +21,12 @@ from cqstore.broker.metadata.locations import FILES_OF_TABLE, SINGLE_FOLDER, V1_
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.placing import clear_new
 from cqstore.broker.metadata.replaced_folder import new_kept_folder
-from cqstore.cq_rocksdb.engine.raw_builder import NOT_OF_THE_DATABASE
+from cqstore.cq_rocksdb.engine.raw_builder import finish_database
 from cqstore.cq_rocksdb.engine.raw_writer import RawWriter
 from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import CONFIG_FOLDER, LMQ_OFFSETS_FILE
 from cqstore.store.errors import RefusedStoreError, os_errors
-from cqstore.store.files import make_folder, sync_below, sync_folder
+from cqstore.store.files import make_folder, sync_folder
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.offline.database_copy import copy_database
@@ -80,10 +80,8 @@ def delete_keys(paths: StorePaths, name: str, rows: Iterable[tuple[str, bytes]])
         writer.write((family, key, None) for family, key in rows)
     finally:
         writer.close()
+    finish_database(new)
     with os_errors("remove rows of the metadata", new):
-        for other in NOT_OF_THE_DATABASE:
-            (new / other).unlink(missing_ok=True)
-        sync_below([new])
         _copy_time(there, new)
         exchange(new, there)
     clear_new(paths)

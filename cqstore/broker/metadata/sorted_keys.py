@@ -38,6 +38,8 @@ class SortedKeys:
 
     def remove(self, keys: Collection[str]) -> None:
         """Remove those of ``keys`` that are there."""
+        if not keys:
+            return
         self._sort()
         if len(keys) > _FEW:
             self._sorted = [key for key in self._sorted if key not in keys]

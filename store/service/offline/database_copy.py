@@ -70,7 +70,8 @@ def _try_copy(source: Path, target: Path, place: Place) -> bool:
     for name in names:
         if not _TABLE.fullmatch(name):
             copy_file(str(source / name), str(target / name))
-        elif not _has_whole(source / name, target / name):
+        elif not _are_as_long(source / name, target / name):
+            (target / name).unlink(missing_ok=True)
             place(source / name, target / name)
     if _state(source) != before:
         return False
@@ -80,14 +81,9 @@ def _try_copy(source: Path, target: Path, place: Place) -> bool:
     return True
 
 
-def _has_whole(table: Path, copy: Path) -> bool:
-    """Return whether a table was copied whole; one that has grown since then is removed."""
-    if not exists(copy):
-        return False
-    if copy.stat().st_size == table.stat().st_size:
-        return True
-    copy.unlink()
-    return False
+def _are_as_long(table: Path, copy: Path) -> bool:
+    """Return whether there is a copy of a table that has not grown since."""
+    return exists(copy) and copy.stat().st_size == table.stat().st_size
 
 
 def _remove_all_but_tables(target: Path) -> None:
